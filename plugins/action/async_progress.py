@@ -53,6 +53,7 @@ class ActionModule(ActionBase):
             time.sleep(POLL)
         result["changed"] = bool(status.get("changed"))
         result["seconds"] = round(time.monotonic() - started)
+        result["job"] = status
         if status.get("failed") or status.get("rc", 0):
             return dict(
                 result,

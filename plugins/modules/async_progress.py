@@ -65,6 +65,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+job:
+  description: What the job itself has returned.
+  type: dict
+  returned: when the job has finished
+  sample: {changed: true, rc: 0}
 seconds:
   description: How long the wait was.
   type: int

@@ -41,6 +41,19 @@ options:
       - Compute RV(models[].sha256) of O(paths) although nothing is given to compare it with. This reads the whole file.
     type: bool
     default: false
+  recorded:
+    description:
+      - Hash O(paths), which M(thefermisea.llama_cluster.gguf_fetch) has published, and compare them with the records
+        beside them. Models in several shards and pieces can be compared, too.
+      - A file that differs gets the time of now, so that M(thefermisea.llama_cluster.gguf_fetch) does not believe its
+        record, and fetches it again.
+    type: bool
+    default: false
+  progress:
+    description:
+      - A file on the node that tells, while models are hashed with O(recorded), how far that is. It is removed at the
+        end.
+    type: path
   token_file:
     description:
       - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect
@@ -54,7 +67,7 @@ attributes:
   diff_mode:
     support: none
     details:
-      - It changes nothing.
+      - It changes nothing but the time of a file that differs from its record.
 """
 
 EXAMPLES = r"""
@@ -71,6 +84,11 @@ EXAMPLES = r"""
     sha256:
       - 0b5f0c7cf1a6a4b30fd80d1b2ba2f0dc1f4c4a1f0a6f2f7e6a1c0f6d8f0a9c3e
       - b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+- name: A model is what was published
+  thefermisea.llama_cluster.gguf_verify:
+    path: /opt/models/OR1-Behemoth.Q8_0.gguf
+    recorded: true
 
 - name: What a model is, before it is fetched
   thefermisea.llama_cluster.gguf_verify:
@@ -105,6 +123,11 @@ models:
       description: Bytes needed by the header or headers.
       type: int
       sample: 98362432
+    hashed:
+      description: Whether every byte was compared with the record.
+      type: bool
+      returned: with O(recorded)
+      sample: true
     sha256:
       description: The digest, where it was computed, else null.
       type: str
@@ -147,11 +170,37 @@ models:
       sample: 1
 """
 
+import contextlib
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._fetch.hub import read_token
-from ..module_utils._fetch.verify import verify_path, verify_url
+from ..module_utils._fetch.verify import recorded, verify_path, verify_recorded, verify_url
+from ..module_utils._files import write_atomically
 from ..module_utils._text import Refusal
+
+
+def compare(models, progress, check):
+    """Add to each of the models that are there how it compares with its record. -> whether one was changed"""
+    there = [model for model in models if not model["problem"]]
+    total = sum(entry.size for model in there for entry in recorded(model["path"]))
+    seen = {"done": 0, "percent": -1}
+
+    def advance(count):
+        seen["done"] += count
+        percent = 100 * seen["done"] // max(1, total)
+        if progress and percent != seen["percent"]:
+            seen["percent"] = percent
+            write_atomically(progress, b"[%d%%]\n" % percent, durable=False)
+
+    found = [verify_recorded(model["path"], advance, check) for model in there]
+    for model, one in zip(there, found):
+        model.update(hashed=one["hashed"], problem=one["problem"], complete=not one["problem"])
+    if progress:
+        with contextlib.suppress(OSError):
+            os.unlink(progress)
+    return any(one["changed"] for one in found)
 
 
 def main():
@@ -161,9 +210,12 @@ def main():
             "urls": {"type": "list", "elements": "str", "aliases": ["url"]},
             "sha256": {"type": "list", "elements": "str"},
             "checksum": {"type": "bool", "default": False},
+            "recorded": {"type": "bool", "default": False},
+            "progress": {"type": "path"},
             "token_file": {"type": "path"},
         },
         mutually_exclusive=[("paths", "urls"), ("urls", "sha256")],
+        required_by={"progress": ("paths",)},
         required_one_of=[("paths", "urls")],
         supports_check_mode=True,
     )
@@ -183,10 +235,11 @@ def main():
         for path, digest in zip(paths, digests or [None] * len(paths))
     ]
     models += [verify_url(url, token) for url in module.params["urls"] or []]
+    changed = module.params["recorded"] and compare(models, module.params["progress"], module.check_mode)
     problems = [model["problem"] for model in models if model["problem"]]
     if problems:
-        module.fail_json(msg="gguf_verify: " + "; ".join(problems), models=models)
-    module.exit_json(changed=False, models=models)
+        module.fail_json(msg="gguf_verify: " + "; ".join(problems), models=models, changed=changed)
+    module.exit_json(changed=changed, models=models)
 
 
 if __name__ == "__main__":

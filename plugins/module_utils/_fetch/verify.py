@@ -4,13 +4,15 @@
 """What a model file, or one on a server, says about itself, and whether all of it is there."""
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .._model.describe import check_shards, describe, shard_names, size_problem
 from .._model.gguf import MAX_REMOTE_HEADER, Header, read_header, read_path
-from .._text import Refusal
+from .._text import Refusal, exact
 from .http import Client, attempts
-from .manifest import hash_pieces
+from .manifest import Entry, hash_pieces, manifest_path, read_manifest
+from .pieces import proving
+from .request import Request
 from .resolve import ANOTHER_SOURCE
 from .sources import make_source, read_range, size_of
 from .urls import public_url
@@ -79,6 +81,58 @@ def verify_path(path: str, sha256: Optional[str] = None, checksum: bool = False)
         whole = len(headers) == len(sizes) == len(paths)
         return _answer(paths[0], headers if whole else [], sizes if whole else [], digest, str(error))
     return _answer(paths[0], headers, sizes, digest, None)
+
+
+def recorded(path: str) -> List[Entry]:
+    """The files of the model ``path`` as they were published; none without a record."""
+    manifest = read_manifest(manifest_path(path))
+    return manifest.files if manifest else []
+
+
+def verify_recorded(path: str, advance: Callable[[int], None], check: bool = False) -> Dict[str, Any]:
+    """Hash the model that was published as ``path`` and compare it with its record -> {hashed: whether every byte was
+    compared, problem: None or the sentence, changed}.
+
+    A file that differs gets the time of now, unless ``check``: its record would call it untouched.
+    """
+    request = Request(path)
+    try:
+        return request.in_folder(lambda: _verify_recorded(request, advance, check))
+    except Refusal as error:
+        return {"hashed": False, "problem": str(error), "changed": False}
+    except OSError as error:
+        problem = "%s: %s: run site.yml --tags model" % (error.filename or path, error.strerror)
+        return {"hashed": False, "problem": problem, "changed": False}
+
+
+def _verify_recorded(request: Request, advance: Callable[[int], None], check: bool) -> Dict[str, Any]:
+    entries = recorded(request.dest)
+    if not entries:
+        raise Refusal("%s: no record is beside it: run site.yml --tags model" % request.dest)
+    for entry in entries:
+        at = os.path.join(request.folder(), entry.name)
+        with proving(at, check=True) as fd:
+            problem = _difference(at, entry, fd, advance)
+        if problem:
+            if not check:
+                os.utime(at, follow_symlinks=False)
+            return {"hashed": True, "problem": problem, "changed": not check}
+    known = all(piece.sha256 for entry in entries for piece in entry.pieces)
+    return {"hashed": known, "problem": None, "changed": False}
+
+
+def _difference(path: str, entry: Entry, fd: int, advance: Callable[[int], None]) -> Optional[str]:
+    """The sentence for the first bytes of a file that are not those of its record, or None."""
+    size = os.fstat(fd).st_size
+    if size != entry.size:
+        return "%s: %s present, %s recorded: run site.yml --tags model" % (path, exact(size), exact(entry.size))
+    start = 0
+    for piece, digest in zip(entry.pieces, hash_pieces(path, [one.size for one in entry.pieces], advance, fd)):
+        if piece.sha256 not in (None, digest):
+            text = "%s: bytes %d to %d have sha256 %s, %s recorded: run site.yml --tags model"
+            return text % (path, start, start + piece.size - 1, digest, piece.sha256)
+        start += piece.size
+    return None
 
 
 def verify_url(url: str, token: Optional[str] = None) -> Dict[str, Any]:

@@ -68,6 +68,7 @@ EXTRA = (
         "key_file",
         "lines",
         "loss",
+        "models",
         "maintenance_drain",
         "max_tokens",
         "node",

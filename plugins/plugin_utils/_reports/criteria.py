@@ -54,7 +54,8 @@ class Seen(NamedTuple):
     """What is known of a cluster.
 
     now: ISO 8601. nodes: {node: its fact llama_node}, of those that were looked at; missing: the others. wanted: {node:
-    units that are to run}. models: {node: entries of model_facts}. hands: {host: of llama_hand}. decisions: {node:
+    units that are to run}. models: {node: entries of model_facts}. hashed: {node: {path: None or what is wrong with
+    it}}, of those whose models this run has hashed. hands: {host: of llama_hand}. decisions: {node:
     [size, time] of the log, None without one}. monitoring: whether it answered as it should, None where the inventory
     has no host for it.
     """
@@ -69,6 +70,7 @@ class Seen(NamedTuple):
     monitoring: bool | None
     services: Sequence[Service]
     kept: Results
+    hashed: Mapping[str, Mapping[str, str | None]] = {}  # noqa: RUF012 - nobody changes it
 
 
 def criteria(seen: Seen) -> list[Criterion]:
@@ -104,11 +106,20 @@ def _models(seen: Seen, name: str) -> Criterion:
     items = [(node, one) for node, found in seen.models.items() for one in found]
     bad = ["%s on %s" % (one["item"]["dest"], node) for node, one in items if not one["there"]]
     where = "the record that was written when its bytes were hashed, and that the file is the one of then"
+    wrong = ["%s: %s" % (node, told) for node, found in seen.hashed.items() for told in found.values() if told]
+    if wrong and not seen.missing:
+        value, _colon, _step = "; ".join(wrong).rpartition(": ")
+        needed = "the bytes that were published are needed: run site.yml with --tags model"
+        return Criterion(name, NOT_MET, value, "hashed just now", seen.now, needed)
     if bad or seen.missing:
         value = "%s not whole or not proved" % ", ".join(bad) if bad else "%s not looked at" % ", ".join(seen.missing)
         needed = "a file that was proved by its sha256 is needed: run site.yml with --tags model"
         return Criterion(name, NOT_MET, value, where, seen.now, needed)
-    return Criterion(name, MET, "%d of %d" % (len(items), len(items)), where, seen.now)
+    value = "%d of %d" % (len(items), len(items))
+    hashed = [path for found in seen.hashed.values() for path in found]
+    if hashed:
+        value += ", hashed just now" if len(hashed) == len(items) else ", %d of them hashed just now" % len(hashed)
+    return Criterion(name, MET, value, where, seen.now)
 
 
 def _systemd(seen: Seen, name: str) -> Criterion:

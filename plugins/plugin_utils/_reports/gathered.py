@@ -80,6 +80,7 @@ def gathered(
         missing=[host for host in hosts if host not in looked],
         wanted={host: [unit for unit in units if unit not in idle] for host, units in wanted.items()},
         models={host: facts["acceptance_models_seen"]["models"] for host, facts in looked.items()},
+        hashed={host: facts["acceptance_hashed"] for host, facts in looked.items() if "acceptance_hashed" in facts},
         hands=hands,
         decisions={host: nodes[host].get("files", {}).get(paths.DECISIONS) for host in nodes},
         monitoring=_verified(hostvars, monitors, hands),

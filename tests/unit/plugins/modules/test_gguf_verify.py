@@ -4,9 +4,12 @@
 
 import hashlib
 import json
+import os
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_verify
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
@@ -56,6 +59,65 @@ def test_digests_belong_to_paths(capsys, path):
     assert run(capsys, path=[path], sha256=["0" * 64])[0] == 1
     code, result = run(capsys, path=[path], sha256=[digest, digest])
     assert (code, result["msg"]) == (1, "gguf_verify: sha256: 2 digests given, paths has 1 files: give one for each")
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A model in two pieces and one in two shards, as gguf_fetch publishes them. -> their paths"""
+    with FakeHub() as fake:
+        urls = [fake.add_plain("m.gguf.part1of2", MODEL[:5000]), fake.add_plain("m.gguf.part2of2", MODEL[5000:])]
+        acquire(Request(str(tmp_path / "m.gguf"), urls=urls))
+        names = ["s-00001-of-00002.gguf", "s-00002-of-00002.gguf"]
+        urls = [fake.add_plain(name, data) for name, data in zip(names, gguf_files.shards(2))]
+        acquire(Request(str(tmp_path / "s.gguf"), urls=urls))
+    return [tmp_path / "m.gguf", tmp_path / names[0]]
+
+
+def flip(path, place):
+    """Change a byte behind the back of size and time."""
+    before = path.stat()
+    with open(path, "r+b") as stream:
+        stream.seek(place)
+        byte = stream.read(1)
+        stream.seek(place)
+        stream.write(bytes([byte[0] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_models_are_compared_with_their_records(capsys, published, tmp_path):
+    paths = [str(path) for path in published]
+    code, result = run(capsys, paths=paths, recorded=True, progress="/run/llama-models-test")
+    assert (code, result["changed"]) == (0, False)
+    assert [model["hashed"] for model in result["models"]] == [True, True]
+    assert not os.path.exists("/run/llama-models-test")
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_flipped_byte_is_named_by_its_piece_and_believed_no_more(capsys, published, check):
+    flip(published[0], 600000)
+    flip(published[1].parent / "s-00002-of-00002.gguf", 500)
+    times = [path.stat().st_mtime_ns for path in published]
+    code, result = run(capsys, paths=[str(path) for path in published], recorded=True, _ansible_check_mode=check)
+    assert (code, result["changed"]) == (1, not check)
+    problems = [model["problem"] for model in result["models"]]
+    assert problems[0].startswith("%s: bytes 5000 to %d have sha256 " % (published[0], len(MODEL) - 1))
+    assert problems[0].endswith(" recorded: run site.yml --tags model")
+    assert problems[1].startswith("%s/s-00002-of-00002.gguf: bytes 0 to " % published[1].parent)
+    assert (published[0].stat().st_mtime_ns == times[0]) is check
+
+
+def test_model_without_a_record_is_not_compared(capsys, path):
+    code, result = run(capsys, path=[path], recorded=True)
+    assert (code, result["models"][0]["hashed"]) == (1, False)
+    assert result["msg"] == "gguf_verify: %s: no record is beside it: run site.yml --tags model" % path
+
+
+def test_found_model_without_digests_says_that_it_was_not_compared(capsys, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    with FakeHub() as fake:
+        acquire(Request(str(tmp_path / "m.gguf"), urls=[fake.add_plain("m.gguf", MODEL)]))
+    code, result = run(capsys, path=[str(tmp_path / "m.gguf")], recorded=True)
+    assert (code, result["models"][0]["hashed"], result["models"][0]["complete"]) == (0, False, True)
 
 
 def test_urls(capsys):

@@ -93,6 +93,12 @@ def test_two_commits_are_not_one_version():
 
 
 def test_a_model_that_nobody_proved():
+    hashed = {"node1": {"/opt/models/m.gguf": None}}
+    assert judged(NAMES[1], hashed=hashed).value == "1 of 1, hashed just now"
+    text = "/opt/models/m.gguf: bytes 0 to 9 have sha256 a, b recorded: run site.yml --tags model"
+    found = judged(NAMES[1], hashed={"node1": {"/opt/models/m.gguf": text}})
+    assert found.verdict == "not met" and found.evidence == "hashed just now"
+    assert found.value == "node1: /opt/models/m.gguf: bytes 0 to 9 have sha256 a, b recorded"
     found = judged(NAMES[1], models={"node1": [{"item": {"dest": "/opt/models/m.gguf"}, "there": False}]})
     assert (found.verdict, found.value) == ("not met", "/opt/models/m.gguf on node1 not whole or not proved")
 
