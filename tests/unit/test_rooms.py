@@ -29,7 +29,7 @@ FLOORS = {
         ("programs",),
     ),
     CONTROLLER: (
-        ("_filters", "_known", "_progress", "_warm", "_intent"),
+        ("_filters", "_known", "_progress", "_run_lock", "_warm", "_intent"),
         ("_cluster_plan", "_units", "_access", "_gateway", "_monitoring"),
         ("_reports", "_doctor"),
     ),

@@ -90,6 +90,8 @@ PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 RUN = "/run/llama-cluster"
 # Units of a service that is measured another way than it is deployed.
 RUN_UNITS = "/run/systemd/system"
+# Which run of a playbook changes the node.
+RUN_LOCK = RUN + "/run.lock"
 # Runs of a unit that failed in a row.
 BACKOFF = RUN + "/backoff"
 BACKOFF_FILES = BACKOFF + "/llama-*.service"

@@ -81,7 +81,7 @@ EXTRA = (
         "requests",
     ),
     *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial"),
-    *("ubatch_size", "undo", "url"),
+    *("ubatch_size", "undo", "url", "wait"),
 )
 # What was one release for all nodes, and its key in an entry of llama_builds now.
 MOVED = {

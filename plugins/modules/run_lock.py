@@ -1,0 +1,60 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: run_lock
+short_description: "Internal: hold the lock of a node for a run"
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Takes the lock of a node for this run of C(ansible-playbook), whose tasks share it, and refuses where another run
+    holds it.
+  - A process on the controller keeps the lock until the run has ended, and removes it then, however the run ended.
+    Where the controller itself is gone, the lock counts no more after 5 minutes.
+  - A node that cannot be reached is no error, O(wait) or not.
+options:
+  path:
+    description:
+      - The file.
+    type: str
+    default: /run/llama-cluster/run.lock
+  wait:
+    description:
+      - Waits for the other run to end instead of refusing.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+attributes:
+  check_mode:
+    support: none
+  diff_mode:
+    support: none
+  action:
+    support: full
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
+      controller.
+"""
+
+EXAMPLES = r"""
+---
+- name: Let nobody else change the node
+  thefermisea.llama_cluster.run_lock:
+    wait: "{{ wait | default(false) }}"
+  become: true
+"""
+
+RETURN = r"""
+taken:
+  description: Whether this run holds the lock.
+  returned: success
+  type: bool
+reason:
+  description: Why it does not.
+  returned: success
+  type: str
+"""

@@ -1,0 +1,139 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lock that a run which changes nodes holds on them. Private to the collection.
+
+It is a file with one line, `ID {who runs what}`. A process beside the run touches it, and removes it as soon as the run
+has ended, however it ended; a file that nobody has touched for STALE seconds is of a controller that is gone.
+"""
+
+import getpass
+import hashlib
+import json
+import os
+import shlex
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..module_utils._text import printable
+
+# Seconds between two touches, and from when on a lock counts no more.
+RENEW, STALE = 30, 300
+# What the scripts end with where somebody else holds it.
+HELD = 75
+# One call at a time; the guard stays. $1: the lock, $2: our id, $3: the id of a run that has ended, $4: the line.
+GUARDED = """
+[ -d "${1%/*}" ] || mkdir -m 0755 "${1%/*}" || exit 1
+exec 9>"$1.guard" && flock -w 10 9 || exit 1
+read -r id told 2>/dev/null <"$1" || id=
+STEP
+"""
+TAKE = """
+age=$(( $(date +%%s) - $(stat -c %%Y "$1" 2>/dev/null || echo 0) ))
+case $id in ''|"$2"|"$3") ;; *)
+  if [ "$age" -ge 0 ] && [ "$age" -lt %d ]; then printf '%%.1000s\\n' "$id $told"; exit %d; fi
+esac
+umask 022
+printf '%%s\\n' "$4" >"$1.new" && mv -f "$1.new" "$1"
+""" % (STALE, HELD)
+RENEWED = '[ "$id" = "$2" ] || exit %d; touch "$1"' % HELD
+RELEASED = '[ "$id" != "$2" ] || rm -f "$1"'
+
+
+class Run(NamedTuple):
+    """A run, as the line has it. machine, pid and start: by which its own controller knows whether it lives."""
+
+    user: str
+    host: str
+    machine: str
+    pid: int
+    start: str
+    playbook: str
+    since: str
+
+    @property
+    def id(self) -> str:
+        """The same in every process of the run."""
+        words = "%s %s %s" % (self.machine, self.pid, self.start)
+        return hashlib.sha256(words.encode()).hexdigest()[:32]
+
+    def line(self) -> str:
+        return "%s %s" % (self.id, json.dumps(self._asdict()))
+
+
+def this_run(pid: int, playbooks: Sequence[str], now: str) -> Run:
+    """The run whose main process has this number."""
+    playbook = ", ".join(os.path.basename(path) for path in playbooks) or "a playbook"
+    return Run(getpass.getuser(), socket.gethostname(), _machine(), pid, _started(pid), playbook, now)
+
+
+def _machine() -> str:
+    """A container has processes of its own."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        space = ""
+    return "%x %s" % (uuid.getnode(), space)
+
+
+def _state(pid: int) -> list[str]:
+    """What the kernel says of a process after its name, [] where it says nothing."""
+    try:
+        return Path("/proc/%d/stat" % pid).read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _started(pid: int) -> str:
+    return (_state(pid) + [""] * 20)[19]
+
+
+def lives(pid: int) -> bool:
+    """Whether a process of this machine has not ended. One that only its parent has not noticed yet has."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's
+    return _state(pid)[:1] != ["Z"]
+
+
+def script(step: str, path: str, run: Run, ended: str = "") -> str:
+    """A command line of sh for TAKE, RENEWED or RELEASED. ended: the id of a run whose lock is taken over."""
+    words = ["sh", "-c", GUARDED.replace("STEP", step), "sh", path, run.id, ended or "-", run.line()]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def holder(said: str) -> tuple[str, Mapping[str, Any]]:
+    """-> (id, what it says of itself) of the run that holds a lock, by what TAKE has printed."""
+    name, _space, text = said.strip().partition(" ")
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        told = {}
+    return name, told if isinstance(told, dict) else {}
+
+
+def has_ended(told: Mapping[str, Any], own: Run) -> bool:
+    """Whether the holder ran on this machine and does not any more."""
+    pid = told.get("pid")
+    if (told.get("host"), told.get("machine")) != (own.host, own.machine) or not isinstance(pid, int):
+        return False
+    return not lives(pid) or _started(pid) != told.get("start")
+
+
+def words(told: Mapping[str, Any]) -> str:
+    """Who runs what since when."""
+    found = {key: printable(str(told.get(key) or "unknown"), 60) for key in Run._fields}
+    return "%(playbook)s of %(user)s on %(host)s, process %(pid)s, since %(since)s" % found
+
+
+def refusal(node: str, told: Mapping[str, Any]) -> str:
+    return (
+        "%s: cannot change anything while another run does (%s): wait until it has ended, or run with -e wait=true, "
+        "which waits for it" % (node, words(told))
+    )

@@ -1,0 +1,190 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run at a time changes the nodes: real runs of ansible-playbook, side by side, whose nodes are directories."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _run_lock
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    outside,
+    places,
+)
+
+LOCK = {"path": "{{ folder }}/{{ inventory_hostname }}/run.lock", "wait": "{{ wait | default(false) }}"}
+PLAY = [
+    {
+        "hosts": "all",
+        "gather_facts": False,
+        "tasks": [
+            {"thefermisea.llama_cluster.run_lock": LOCK, "register": "locked"},
+            {"ansible.builtin.assert": {"that": "locked.taken", "quiet": True}},
+            # Another task of the same run has it too.
+            {"thefermisea.llama_cluster.run_lock": LOCK},
+            {"ansible.builtin.raw": "touch {{ folder }}/at-work; sleep {{ seconds }}", "changed_when": False},
+        ],
+    }
+]
+
+
+class Nodes:
+    def __init__(self, folder):
+        self.folder = folder
+        self.environment = {**outside(), **places(folder), "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS}
+        self.environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
+        (folder / "site.yml").write_text(json.dumps(PLAY))
+
+    def start(self, *arguments, seconds=0):
+        extra = ["-e", "folder=%s seconds=%s" % (self.folder, seconds), *arguments]
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", "n1,n2,", "-c", "local", *extra]
+        return subprocess.Popen(
+            [*command, str(self.folder / "site.yml")],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def done(self, *arguments):
+        process = self.start(*arguments)
+        output = process.communicate(timeout=60)[0]
+        return process.returncode, " ".join(output.split())
+
+    def at_work(self):
+        """A run that holds the locks."""
+        process = self.start(seconds=60)
+        until((self.folder / "at-work").exists)
+        return process
+
+    def locks(self):
+        return sorted(self.folder.glob("n*/run.lock"))
+
+
+def until(true):
+    for _try in range(300):
+        if true():
+            return
+        time.sleep(0.1)
+    raise AssertionError("not in 30 s")
+
+
+@pytest.fixture(name="nodes")
+def fixture_nodes(tmp_path):
+    return Nodes(tmp_path)
+
+
+def test_a_second_run_is_refused_or_waits_whatever_its_limit(nodes):
+    first = nodes.at_work()
+    try:
+        status, output = nodes.done("--limit", "n2")
+        assert status != 0
+        assert "n2: cannot change anything while another run does (site.yml of " in output
+        assert "process %d, since 20" % first.pid in output
+        assert len(nodes.locks()) == 2
+        waiting = nodes.start("-e", "wait=true")
+        time.sleep(4)
+        assert waiting.poll() is None
+    finally:
+        # However it ends: its whole session but what keeps the lock.
+        os.killpg(first.pid, signal.SIGKILL)
+        first.communicate()
+    assert waiting.communicate(timeout=60)[0] and waiting.returncode == 0
+    until(lambda: not nodes.locks())
+
+
+def test_a_run_changes_nothing_by_it_and_leaves_no_lock(nodes):
+    status, output = nodes.done()
+    assert status == 0 and output.count("changed=0") == 2, output
+    until(lambda: not nodes.locks())
+
+
+def sh(step, path, run, ended=""):
+    command = _run_lock.script(step, str(path), run, ended)
+    found = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    return found.returncode, found.stdout
+
+
+def run_of(pid=1, host="desk", start="7"):
+    return _run_lock.Run("ann", host, "m", pid, start, "site.yml", "2026-11-27 10:02 UTC")
+
+
+def test_the_lock_of_a_controller_that_is_gone_counts_no_more(tmp_path):
+    lock = tmp_path / "made" / "run.lock"
+    ann, bob = run_of(1), run_of(2, "laptop")
+    assert sh(_run_lock.TAKE, lock, ann) == (0, "")
+    assert sh(_run_lock.TAKE, lock, ann) == (0, ""), "the same run"
+    status, said = sh(_run_lock.TAKE, lock, bob)
+    assert status == _run_lock.HELD
+    held, told = _run_lock.holder(said)
+    assert (held, _run_lock.words(told)) == (
+        ann.id,
+        "site.yml of ann on desk, process 1, since 2026-11-27 10:02 UTC",
+    )
+    # What is not its own it neither renews nor removes.
+    assert sh(_run_lock.RENEWED, lock, bob)[0] == _run_lock.HELD
+    assert sh(_run_lock.RELEASED, lock, bob)[0] == 0 and lock.exists()
+    os.utime(lock, (0, time.time() - _run_lock.STALE - 1))
+    assert sh(_run_lock.RENEWED, lock, ann)[0] == 0
+    assert sh(_run_lock.TAKE, lock, bob)[0] == _run_lock.HELD, "it was renewed"
+    os.utime(lock, (0, time.time() - _run_lock.STALE - 1))
+    assert sh(_run_lock.TAKE, lock, bob) == (0, "")
+    assert sh(_run_lock.RELEASED, lock, bob)[0] == 0 and not lock.exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "\0" * 2000, "{}", "a" * 5000 + " [1]", 'y {"user": "\\u001b[2J", "pid": []}']
+)
+def test_a_damaged_lock_is_told_and_runs_out(tmp_path, text):
+    lock = tmp_path / "run.lock"
+    lock.write_text(text)
+    status, said = sh(_run_lock.TAKE, lock, run_of())
+    assert status in (0, _run_lock.HELD) and len(said) <= 1001
+    if status:
+        assert "\x1b" not in _run_lock.refusal("n1", _run_lock.holder(said)[1])
+        assert not _run_lock.has_ended(_run_lock.holder(said)[1], run_of())
+        os.utime(lock, (0, 0))
+        assert sh(_run_lock.TAKE, lock, run_of())[0] == 0
+
+
+def test_a_run_of_this_machine_that_has_ended_is_known():
+    own = _run_lock.this_run(os.getpid(), ["playbooks/site.yml"], "now")
+    assert own.playbook == "site.yml" and not _run_lock.has_ended(own._asdict(), own)
+    other = subprocess.Popen(["true"])
+    there = _run_lock.this_run(other.pid, [], "now")
+    until(lambda: not _run_lock.lives(other.pid))  # nobody has waited for it yet
+    assert _run_lock.has_ended(there._asdict(), own)
+    other.wait()
+    assert _run_lock.has_ended(there._asdict(), own)
+    # Its number may be another process' by now, and of another machine nobody knows.
+    assert _run_lock.has_ended(dict(own._asdict(), start="1"), own)
+    assert not _run_lock.has_ended(dict(there._asdict(), host="laptop"), own)
+
+
+LOOKS = ["bundle", "clients", "decisions", "doctor", "logs", "plan", "status", "verify"]
+
+
+def text_of(path):
+    """A playbook with those that it imports."""
+    text = path.read_text()
+    named = re.findall(r"import_playbook: (?!.*_preflight).*", text) + re.findall(r"^ +else '.*yml", text, re.MULTILINE)
+    return text + "".join(text_of(path.with_name(name)) for one in named for name in re.findall(r"\w+\.yml", one))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("[a-z]*.yml")), ids=lambda path: path.stem)
+def test_who_changes_something_holds_the_lock_and_who_looks_does_not(path):
+    text = text_of(path)
+    if path.stem == "switch_model":
+        # Each of its two ways.
+        assert all("lock.yml" in text_of(path.with_name(name)) for name in ("_switch_model.yml", "_keep_model.yml"))
+    locks = "run_locks: true" in text or "lock.yml" in text
+    assert locks is (path.stem not in LOOKS)
