@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Says which server it waits for where a header does not come; documented in plugins/modules/llama_plan.py."""
 
+import re
 import threading
 from urllib.parse import urlsplit
 
@@ -13,6 +14,9 @@ from ..plugin_utils._progress import Progress
 # Seconds until somebody who looks on wonders.
 PATIENCE = 5
 HUB = "https://huggingface.co"
+# What the module says of a server after several attempts (_fetch/http.attempts).
+IN_VAIN = re.compile(r", [0-9]+ times: ")
+SOURCES = ("url", "urls", "repo", "files")
 
 
 def server(args):
@@ -29,15 +33,26 @@ def server(args):
 
 class ActionModule(ActionBase):
     _supports_async = True
+    # {origin: what was said of it}. A loop over models runs in one process: the first one waits for a server that does
+    # not answer, the others do not.
+    silent = {}
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        origin = server(self._task.args)
+        args, origin = self._task.args, server(self._task.args)
+        if origin in self.silent:
+            # The file may be there all the same.
+            own = {name: value for name, value in args.items() if name not in SOURCES}
+            found = self._execute_module(module_args=own, task_vars=task_vars) if own.get("path") else {"failed": True}
+            return dict(result, **dict(found, msg=self.silent[origin]) if found.get("failed") else found)
         progress = Progress(task_vars["inventory_hostname"], "waits for")
         timer = threading.Timer(PATIENCE, progress.show, ["%s, which has the header of a model" % origin])
         if origin:
             timer.start()
         try:
-            return dict(result, **self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val))
+            found = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)
+            if origin and found.get("failed") and IN_VAIN.search(str(found.get("msg"))):
+                self.silent[origin] = found["msg"]
+            return dict(result, **found)
         finally:
             timer.cancel()

@@ -35,7 +35,8 @@ RETURN = """
 _value:
   description:
     - RV(_value.unknown), one sentence for each such variable, with its nodes where not all have it, and the nearest
-      known name where one is near.
+      known name where one is near, and for each file of C(group_vars) and C(host_vars) that belongs to no group or
+      host.
     - RV(_value.undefined), one sentence for each such variable.
   type: dict
 """

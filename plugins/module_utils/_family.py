@@ -158,7 +158,8 @@ FAMILY = (
     Key(
         "embeddings",
         bool,
-        "Whether it serves embeddings, and nothing else; a text may have `ubatch_size` tokens.",
+        "Whether it serves embeddings, and nothing else. A text may fill a slot: without `ubatch_size` and "
+        "`batch_size` both are as large as it, unless `pooling` is `last`, which needs no whole texts.",
         own=False,
         flag=((EVER, {True: ["--embeddings"], False: []}),),
         memory=True,
@@ -175,8 +176,8 @@ FAMILY = (
     Key(
         "reranking",
         bool,
-        "Whether it serves scores of documents for a query, and nothing else; a query and a document together may have "
-        "`ubatch_size` tokens. Not with `embeddings`.",
+        "Whether it serves scores of documents for a query, and nothing else; a query and a document together may "
+        "fill a slot, as a text of `embeddings`. Not with `embeddings`.",
         flag=((EVER, {True: ["--reranking"], False: []}),),
         family=True,
     ),

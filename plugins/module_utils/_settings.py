@@ -4,13 +4,12 @@
 """The keys of a service: one table, of which the intent check, the command line, the plan and docs/settings.md are
 made. Private to the collection."""
 
-import json
 import re
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ._family import FAMILY, inherited
-from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, QUOTA, SIZE, SLURM_NAME, SPELLED_OUT, SPLIT, WORD
-from ._key import Key, Words
+from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, QUOTA, SIZE, SLURM_NAME, SPELLED_OUT, SPLIT, WORD
+from ._key import Key
 
 KINDS = ("server", "router")
 LARGEST = 2**31 - 1
@@ -50,6 +49,13 @@ KEYS = (
     Key("primary", bool, "The one service that also answers to `llama-rpc` and `llama-head`.", default=False),
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
+    Key(
+        "names",
+        list,
+        "The names by which clients ask for it, in place of its model's name and aliases: behind a gateway two "
+        "services of one model need [names of their own](inventory.md#two-services-of-one-model).",
+        form=MODEL_NAME,
+    ),
     Key(
         "build",
         str,
@@ -339,7 +345,34 @@ def value(service: Mapping[str, Any], name: str) -> Any:
     """A setting of a service, or what holds without it."""
     if name == "ctx_size":
         return context(service)
+    if name in ("batch_size", "ubatch_size") and name not in service:
+        tokens = _whole_texts(service)
+        return tokens if tokens and tokens > OWN[name] else None
     return service.get(name, DEFAULTS[name])
+
+
+def reads_whole_texts(service: Mapping[str, Any]) -> bool:
+    """Whether llama-server needs each text in one micro-batch: it pools all tokens of a text, where the last one is not
+    enough (server-context.cpp, can_split)."""
+    return bool(service.get("embeddings") or service.get("reranking")) and service.get("pooling") != "last"
+
+
+def _whole_texts(service: Mapping[str, Any]) -> Optional[int]:
+    """Tokens of a micro-batch that holds the text of a whole slot; None where nobody says how long a slot is."""
+    if not reads_whole_texts(service) or "ubatch_size" in service:
+        return service.get("ubatch_size") if reads_whole_texts(service) else None
+    total = context(service)
+    known = [service.get("batch_size"), total // value(service, "parallel") if total else None]
+    return min((tokens for tokens in known if tokens), default=None)
+
+
+def text_tokens(service: Mapping[str, Any], slot: Optional[int]) -> Optional[int]:
+    """Tokens that a request may have in a slot of this size: where texts are read as a whole no more than a
+    micro-batch."""
+    if not reads_whole_texts(service):
+        return slot
+    most = min(effective(service, "batch_size"), effective(service, "ubatch_size"))
+    return most if slot is None else min(slot, most)
 
 
 def effective(service: Mapping[str, Any], name: str) -> Any:
@@ -352,45 +385,3 @@ def memory_settings(service: Mapping[str, Any]) -> Dict[str, Any]:
     """{name: value} of what a memory plan depends on, without what is left to llama-server."""
     found = {key.name: value(service, key.name) for key in KEYS if key.memory and key.flag}
     return {name: given for name, given in found.items() if given is not None}
-
-
-def unknown_values(service: Mapping[str, Any], build: int) -> List[Tuple[str, Any, List[Any]]]:
-    """[(name, value, values that are known)] of settings for whose value a build (a number) has no words; a default
-    needs none."""
-    found = []
-    for key in KEYS:
-        given = value(service, key.name)
-        if isinstance(key.flag, tuple) and given != key.default and given not in _of_build(key.flag, build):
-            found.append((key.name, given, [key.default] + sorted(_of_build(key.flag, build))))
-    return found
-
-
-def arguments(service: Mapping[str, Any], build: int) -> List[str]:
-    """llama-server's words for all settings of a service, for a build (a number)."""
-    args: List[str] = []
-    for key in KEYS:
-        given = value(service, key.name)
-        if key.flag is None or given is None:
-            continue
-        if isinstance(key.flag, tuple):
-            args += _of_build(key.flag, build).get(given, [])
-        else:
-            args += [key.flag, _word(given)]
-    return args
-
-
-def _word(given: Any) -> str:
-    if isinstance(given, dict):
-        return json.dumps(_plain(given), sort_keys=True)
-    return ",".join(given) if isinstance(given, list) else str(given)
-
-
-def _plain(given: Any) -> Any:
-    """Containers of Ansible compute their values when they are asked for, which json does not."""
-    if isinstance(given, dict):
-        return {str(name): _plain(one) for name, one in given.items()}
-    return [_plain(one) for one in given] if isinstance(given, list) else given
-
-
-def _of_build(flag: Words, build: int) -> Dict[Any, List[str]]:
-    return [words for first, words in flag if first <= build][-1]

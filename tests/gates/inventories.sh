@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The inventories that operators read and copy: site.yml knows all of their hosts, and their own plan refuses none of
-# them. No node and no hub is asked:
-# the `header` and the sizes in their models.yml say what a plan needs.
+# The inventories that operators read and copy: site.yml knows all of their hosts, and their own plan refuses nothing
+# but what their reader has to do first: keys of the example, a launcher that is not deployed. No node and no hub is
+# asked: the `header` and the sizes in their models.yml say what a plan needs.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
 PATH=$(dev_venv)/bin:$PATH
@@ -12,7 +12,12 @@ export ANSIBLE_CONFIG=$repository/ansible.cfg
 listed_and_planned() {
     ansible-playbook playbooks/site.yml -i "$1" --list-tasks
     # Nothing listens there.
-    ansible-playbook playbooks/plan.yml -i "$1" -e model_hub=http://127.0.0.1:9
+    local said; said=$(ansible-playbook playbooks/plan.yml -i "$1" -e model_hub=http://127.0.0.1:9 2>&1) && return
+    echo "$said"
+    # After the plan, and nothing else.
+    ! sed -n '/^gateway: \|^no gateway, /,$p' <<<"$said" | sed 1d |
+        grep -v "^  \|^note: \|^stopped: \|: put-a-key-of-your-own-here seen\|\.launcher: slurm seen" || return 1
+    grep -q "^stopped: [0-9]* mistake" <<<"$said"
 }
 
 for inventory in example beefcake2 beefcake2-hybrid beefcake2-slurm beefcake2-april; do

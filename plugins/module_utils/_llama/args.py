@@ -9,7 +9,8 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
 
 from .._family import is_template_file
 from .._node import paths
-from .._settings import LLAMA_NUMA, arguments, value
+from .._settings import LLAMA_NUMA, value
+from .words import arguments
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""

@@ -73,9 +73,8 @@ def _about(only: str, planned: Dict[str, Any]) -> List[str]:
     found, wanted = [], True
     for line in planned["sharing"]:
         if not line.startswith(" "):
-            wanted = line.split()[0] not in planned["unchanged"] and (
-                not only or only in re.findall(r"[a-z0-9-]+", line)
-            )
+            title = line.split()[0].rstrip(":")
+            wanted = title not in planned["unchanged"] and title == (only or title)
         found.extend([line] if wanted else [])
     return found
 

@@ -8,25 +8,20 @@ from typing import Any, Protocol
 
 from ...module_utils._llama.args import PIN
 from ...module_utils._plan.full_prompt import NOT_KNOWN, Measured, full_prompt
-from ...module_utils._plan.place import ServicePlan
 from ...module_utils._settings import value
 from .._intent.builds import DEFAULT, version_of
-from .._intent.records import Services
-from . import threads
+from . import outlook, threads
 
 
-class Inventory(Protocol):
-    """What is planned, of all services."""
-
-    services: Services
+class Inventory(outlook.Inventory, Protocol):
     builds: Mapping[str, Any]
-    nodes: Mapping[str, Mapping[str, Any]]
-    planned: dict[str, list[ServicePlan]]
+    complete: bool
     measured: dict[tuple[str, str], Measured | None]
 
 
 def lines(inventory: Inventory, found: Mapping[str, Any], only: str) -> list[str]:
     """found: of memory_plan(); only: one service. Nothing of services that are planned as they were."""
+    reach = [outlook.words(inventory, name) for name in sorted(inventory.planned) if name == (only or name)]
     wanted = [name for name in sorted(inventory.planned) if name == (only or name) and name not in found["unchanged"]]
     prompts, unknown = [], []
     for name in wanted:
@@ -41,7 +36,12 @@ def lines(inventory: Inventory, found: Mapping[str, Any], only: str) -> list[str
     prompts += ["%s: %s" % (", ".join(unknown), NOT_KNOWN)] if unknown else []
     shared = {name: own for name, own in found["threads"].items() if name == (only or name)}
     line = threads.line(shared, inventory.nodes)
-    return prompts + ([line] if line else []) + _builds(inventory, only)
+    return (
+        [line for line in reach if line and inventory.complete]
+        + prompts
+        + ([line] if line else [])
+        + _builds(inventory, only)
+    )
 
 
 def _builds(inventory: Inventory, only: str) -> list[str]:

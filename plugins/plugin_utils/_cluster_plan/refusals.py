@@ -9,6 +9,7 @@ from typing import Any
 
 from ...module_utils._model.kv_cache import CACHE_TYPES
 from ...module_utils._model.memory import Settings, Shape
+from ...module_utils._model.shape import WITHOUT_CACHE
 from ...module_utils._plan.advice import MAX_DEVICES
 from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
@@ -20,6 +21,7 @@ from .._intent.services import numa_policy
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
 UNKNOWN_EXPERTS = "cpu_moe needs its header, which was not read, to tell the experts"
+NO_EXPERTS = "cpu_moe is for experts, its header was not read, and its header in llama_models names none"
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
 
@@ -162,6 +164,16 @@ def cache_types(name: str, model: str, shape: Shape, settings: Settings) -> list
     ]
 
 
+def reads_texts(name: str, service: Mapping[str, Any], shape: Shape) -> list[str]:
+    """A model that generates nothing, served for chats."""
+    if shape.architecture not in WITHOUT_CACHE or service.get("embeddings") or service.get("reranking"):
+        return []
+    return [
+        "llama_services.%s.model: %s is of architecture %s, which generates no text, embeddings: true is needed, or "
+        "reranking: true: add it to its entry in llama_models" % (name, service["model"], shape.architecture)
+    ]
+
+
 def settings(
     name: str,
     service: Mapping[str, Any],
@@ -170,7 +182,8 @@ def settings(
     devices: Sequence[Device],
 ) -> list[str]:
     """What a service's settings and the model together get wrong."""
-    found = context_length(name, service, service["model"], shape, settings)
+    found = reads_texts(name, service, shape)
+    found += context_length(name, service, service["model"], shape, settings)
     found += cache_types(name, service["model"], shape, settings)
     if len(devices) > MAX_DEVICES:
         found.append(
@@ -331,6 +344,8 @@ def not_planned(name: str, why: str, strangers: Sequence[str]) -> str:
     step = ", a plan needs all nodes of a service: run without --limit" if strangers else ""
     if why == UNKNOWN_EXPERTS:
         step = ": make it readable, or drop cpu_moe where the model has no experts"
+    if why == NO_EXPERTS:
+        step = ": drop cpu_moe, or add expert_count and what belongs to it there"
     return "llama_services.%s: not planned, %s%s" % (name, why, step)
 
 

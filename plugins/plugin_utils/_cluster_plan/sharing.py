@@ -8,6 +8,7 @@ from typing import Any
 
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.devices import Device
+from ...module_utils._plan.experts import plan_experts
 from ...module_utils._plan.place import Plan, plan
 from ...module_utils._plan.table import join
 
@@ -34,7 +35,7 @@ def lines(
     main: Device | None = None,
 ) -> list[str]:
     """What is done about a service that shares devices with others, and what the other choices are. main: the head's
-    main memory beside its cards, where it keeps experts."""
+    main memory beside its cards, where it keeps experts; a shape without any there has as few there as fit."""
     names = ", ".join(others)
     kinds = [device.kind for device in [*devices, *([main] if main else [])] if device.claimed_mib]
     memory = join([words for kind, words in (("GPU", "cards"), ("main", "main memory")) if kind in kinds])
@@ -50,7 +51,11 @@ def lines(
     if alone:
         found.append("  apart, with %s left out of workers: %s" % (join(left), _choice(alone)))
     freed = [device._replace(claimed_mib=0) for device in devices]
-    free = plan(shape, settings, freed, local, True, main=main._replace(claimed_mib=0) if main else None)
+    beside = main._replace(claimed_mib=0) if main else None
+    if planned.cpu_moe and not shape.cpu_moe:
+        free = plan_experts(shape, settings, freed, beside, "auto")[1]
+    else:
+        free = plan(shape, settings, freed, local, True, main=beside)
     found.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
     decision = "beside %s, as in the table" if planned.fits else "none, it does not fit beside %s"
     if alone and alone.fits:

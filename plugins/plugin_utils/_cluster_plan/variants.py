@@ -12,6 +12,7 @@ from ...module_utils._model.memory import Shape
 from ...module_utils._plan.split import with_output
 from ...module_utils._settings import WORKER_KEYS
 from .._intent.records import Groups, Models, Services
+from .outlook import ceiling
 from .plan import memory_plan
 
 Map = Mapping[str, Any]
@@ -168,20 +169,4 @@ def _shape(service: Map, facts: Known) -> Shape | None:
 
 
 def _ceiling(part: Map | None, shape: Shape | None, nodes: Mapping[str, Map]) -> float | None:
-    """Tokens/s of one request that its devices can read weights for: one after the other, each its layers, of experts
-    those that a token uses. The cache is left out, so it is never reached."""
-    if part is None or shape is None or part["cpu_moe"]:
-        return None
-    described = [device for node in nodes.values() for device in (*node["devices"], node.get("main") or {}) if device]
-    speeds = {(one["node"], one["device"]): one.get("bandwidth") for one in described}
-    rows = [row for row in part["devices"] if row["layers"]]
-    rates = [float(speeds.get((row["node"], row["device"])) or 0) for row in rows]
-    if not all(rates) or sum(row["layers"] for row in rows) != shape.block_count:
-        return None
-    unused = 1 - shape.n_expert_used / shape.n_expert if shape.n_expert else 0.0
-    read = [size - unused * experts for size, experts in zip(shape.block_bytes, shape.expert_bytes, strict=True)]
-    read[-1] += shape.output_bytes
-    spent = [
-        sum(read[row["first_layer"] : row["last_layer"] + 1]) / rate for row, rate in zip(rows, rates, strict=True)
-    ]
-    return float("%.4g" % (1e9 / sum(spent)))
+    return ceiling(part, shape, nodes) if part and shape else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...module_utils._gateway.config import SILENCE
 from ...module_utils._plan.full_prompt import measured
-from ...module_utils._settings import context, is_stopped, kind_of, resolved, value
+from ...module_utils._settings import context, is_stopped, kind_of, resolved, text_tokens, value
 from .._intent import gateway
 from .._intent.builds import builds_of, entry_of, version_of
 from .._intent.hosts import expand, node_address
@@ -66,7 +66,7 @@ def gateway_config(
     return {
         "version": 1,
         "services": found,
-        "unserved": _unserved(models, answering, plan, before),
+        "unserved": _unserved(services, models, answering, plan, before),
         "routes": _routes(told("routes", hostvars[host].get("llama_routes") or {})),
         "unknown_model": str(told("unknown_model")),
         "auth": str(told("auth")),
@@ -105,11 +105,11 @@ def _service(
         "tier": service.get("tier"),
         "models": [
             {
-                "name": model,
-                "aliases": [one for one in known if one != model],
+                "name": known[0],
+                "aliases": known[1:],
                 "quant": alone["quant"],
                 "build": version_of(entry_of(service, builds)),
-                "slot_ctx_size": told.get((model, alone["quant"]), _slot(name, alone, model, plan)),
+                "slot_ctx_size": told.get((known[0], alone["quant"]), _slot(name, alone, model, plan)),
                 "max_tokens": _most(alone.get("extra_args") or []),
                 "embeddings": bool(alone.get("embeddings")),
             }
@@ -145,7 +145,7 @@ def _slot(name: str, alone: Settings, model: str, plan: Mapping[str, Any]) -> in
     parts = [part for part in (plan.get("services") or {}).get(name) or [] if part["model"] == model]
     total = context(alone)
     own = None if total is None else total // value(alone, "parallel")
-    return min((part["slot_ctx_size"] for part in parts), default=own)
+    return text_tokens(alone, min((part["slot_ctx_size"] for part in parts), default=own))
 
 
 def _most(words: Sequence[str]) -> int | None:
@@ -176,14 +176,23 @@ def _kept(name: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> Mapp
 
 
 def _unserved(
-    models: Models, answering: Mapping[str, str], plan: Mapping[str, Any], before: Mapping[str, Any]
+    services: Services,
+    models: Models,
+    answering: Mapping[str, str],
+    plan: Mapping[str, Any],
+    before: Mapping[str, Any],
 ) -> dict[str, str]:
-    """{name or alias: why nobody answers to it}"""
+    """{name or alias: why nobody answers to it}. A model may be served by names of its service alone."""
     reasons: Mapping[str, str] | None = plan.get("unserved")
     if reasons is None:
         reasons = before.get("unserved") or {}
+    other: dict[str, list[str]] = {}
+    for one in services.values():
+        for model, known in gateway.names(one, models):
+            other.setdefault(model, []).append(known)
+    served = {model: "it is served as %s" % ", ".join(known) for model, known in other.items()}
     return {
-        name: reasons.get(name, reasons.get(model, UNSERVED))
+        name: served.get(model) or reasons.get(name, reasons.get(model, UNSERVED))
         for model, entry in models.items()
         for name in [model, *(entry.get("aliases") or [])]
         if name not in answering

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...module_utils._settings import kind_of, value
 from ...module_utils._text import human
+from .check_addresses import machine_errors
 from .check_builds import build_errors
 from .check_gateway import gateway_errors
 from .check_models import model_errors
@@ -69,7 +70,8 @@ def intent_errors(
         found.extend(sentence for sentence in told if sentence not in found)
     found.extend(builds + node_errors(nodes, hostvars))
     if not found:
-        found.extend(shared_errors(services, groups))
+        found.extend(machine_errors(groups, hostvars))
+        found.extend(shared_errors(services, groups, hostvars))
         found.extend(route_errors({} if routes is None else routes, services, models))
         found.extend(api_key_errors({} if api_keys is None else api_keys, services))
     if not found:

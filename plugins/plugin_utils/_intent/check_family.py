@@ -9,7 +9,8 @@ from typing import Any
 
 from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
 from ...module_utils._llama.args import command_line_of
-from ...module_utils._settings import FAMILY_KEYS, effective, unknown_values, value
+from ...module_utils._llama.words import unknown_values
+from ...module_utils._settings import FAMILY_KEYS, effective, value
 from .records import Settings
 from .values import key_errors, near, shown
 

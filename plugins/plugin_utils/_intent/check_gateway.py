@@ -13,9 +13,9 @@ from ...module_utils._gateway.request import BODY
 from ...module_utils._settings import is_stopped
 from . import gateway
 from .check_nodes import ADDRESS
-from .check_shared import API_KEY
+from .check_shared import API_KEY, answers
 from .hosts import node_address
-from .records import Groups, HostVars, Models, Service, Services
+from .records import Groups, HostVars, Models, Service, Services, Settings
 from .services import managed
 from .values import is_a, near, number, plain, shown
 
@@ -25,6 +25,9 @@ CHOICES = {"gateway_auth": ("required", "log_only"), "gateway_unknown_model": ("
 # How many requests may wait, and seconds.
 NUMBERS = {"gateway_queue": 100000, "gateway_patience": 3600}
 PARTS = ("certificate", "key")
+# As certbot, acme.sh and distributions call the files.
+KEY_NAMES = re.compile(r"privkey|private|\.key\Z|[-_]key\.pem\Z", re.IGNORECASE)
+CERTIFICATE_NAMES = re.compile(r"fullchain|chain\.pem\Z|cert\.pem\Z|\.(crt|cer)\Z", re.IGNORECASE)
 SIZE = re.compile(r"^([1-9][0-9]{0,9})([kKmMgG]?)\Z")
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -63,15 +66,6 @@ def _tier_errors(services: Services) -> list[str]:
     return found
 
 
-def _answers(service: Mapping[str, Any], models: Models) -> str:
-    """What a service is asked for."""
-    model = models[service["model"]] if "model" in service else {}
-    for key in ("embeddings", "reranking"):
-        if service.get(key, model.get(key)):
-            return key
-    return "chat"
-
-
 def _fallback_errors(services: Services, models: Models) -> list[str]:
     found, circles = [], set[frozenset[str]]()
     for name, one in services.items():
@@ -85,10 +79,10 @@ def _fallback_errors(services: Services, models: Models) -> list[str]:
                 "%s: %s is no service, one of %s is needed%s"
                 % (entry, plain(other), ", ".join(services), near(other, services, ": correct the name"))
             )
-        elif _answers(one, models) != _answers(services[other], models):
+        elif answers(one, models) != answers(services[other], models):
             found.append(
                 "%s: %s seen, which is for %s, one for %s is needed, as %s is: name another one or drop the key"
-                % (entry, other, _answers(services[other], models), _answers(one, models), name)
+                % (entry, other, answers(services[other], models), answers(one, models), name)
             )
         else:
             way = [name]
@@ -110,12 +104,27 @@ def _name_errors(services: Services, models: Models) -> list[str]:
             other = taken.setdefault(known, name)
             if other != name:
                 found.append(
-                    "llama_services.%s.%s: %s seen as a name of %s too, a name of one service alone is needed behind a "
-                    "gateway: give %s an entry of its own in llama_models, or make both one service with replicas"
-                    % (name, "models" if "models" in one else "model", known, other, name)
+                    "llama_services.%s.%s: %s seen as a name of %s too, a name of only one service is needed behind a "
+                    "gateway: %s, or make both one service with replicas"
+                    % (name, _named_by(one), known, other, _own_names(name, one, other, services[other]))
                 )
                 break
     return found
+
+
+def _named_by(service: Settings) -> str:
+    """The key that a service has its names from."""
+    return next(key for key in ("names", "models", "model") if key in service)
+
+
+def _own_names(name: str, service: Settings, other: str, another: Settings) -> str:
+    """The next step where two services have one name. A router has none but those of its models."""
+    if "names" in service:
+        return "choose another name"
+    named = next((one for one, own in ((name, service), (other, another)) if "model" in own), "")
+    if not named:
+        return "leave the model out of one of them"
+    return "give %s names of its own, such as names: [%s]" % (named, named)
 
 
 def _choice_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
@@ -176,7 +185,18 @@ def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
             found.append(
                 "gateway_tls.%s: %s seen, an absolute path without spaces is needed: correct it" % (part, shown(path))
             )
-    return found
+    if found:
+        return found
+    certificate, key = (str(tls[part]) for part in PARTS)
+    if certificate == key:
+        return ["gateway_tls.key: the file of the certificate seen, that of its key is needed: name that file"]
+    names = certificate.rpartition("/")[2], key.rpartition("/")[2]
+    if KEY_NAMES.search(names[0]) or CERTIFICATE_NAMES.search(names[1]):
+        return [
+            "gateway_tls: %s seen as certificate and %s as key, names of the other file are needed: exchange them, or "
+            "rename the files" % names
+        ]
+    return []
 
 
 def _key_errors(keys: Any) -> list[str]:
@@ -221,6 +241,12 @@ def _address_errors(host: str, hostvars: HostVars) -> list[str]:
         return ["gateway_addresses: %s seen, addresses of %s are needed: write [10.0.0.5]" % (shown(wrong[0]), host)]
     own = node_address(host, hostvars)
     found = []
+    told = facts.get("gateway_address")
+    if told not in (None, "") and not ADDRESS.match(str(told)) and not _number(told):
+        found.append(
+            "gateway_address: %s seen, a host name or an address is needed: write it without http://, port and path"
+            % shown(told)
+        )
     if not ADDRESS.match(str(own)):
         found.append(
             "llama_address: %s seen for %s, an IPv4 address or a host name is needed: correct it" % (shown(own), host)
@@ -265,7 +291,7 @@ def _port_errors(
             )
     wanted = {"gateway_port": gateway.setting("gateway_port", facts)}
     wanted.update({"gateway_tiers.%s" % plain(tier): port for tier, port in tiers.items() if tier in named})
-    taken = {
-        port: "llama_services.%s" % entry for port, entry in gateway.claims(service_of, host, services, groups).items()
-    }
+    taken = gateway.reserved(facts)
+    for port, entry in gateway.claims(service_of, host, services, groups).items():
+        taken[port] = "llama_services.%s" % entry
     return found + gateway.port_errors(host, wanted, taken)

@@ -4,6 +4,7 @@
 """What is wrong with the variables of nodes, one sentence for a mistake whatever the number of its nodes. Private to
 the collection."""
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,6 +46,8 @@ FORMS = {
 NUMBERS = {"preflight_margin_mib": (0, 2**20), "node_setup_uid": (0, 999), "node_setup_rpc_uid": (0, 999)}
 DEVICE_KEYS = {"name": str, "memory_mib": int, "bandwidth": float, "main": bool}
 DEVICE_MOST = {"memory_mib": LARGEST, "bandwidth": 10**6}
+# No card has less, and a number below it is one of GB.
+LEAST_MIB = 512
 ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # Every user of a node can read its units.
@@ -80,6 +83,16 @@ def _mistakes(facts: Facts) -> list[Mistake]:
         value = facts.get(name)
         if value not in (None, "") and not form.match(str(value)):
             found.append((name, shown(value), words + " is", step))
+    fabric = str(facts.get("llama_fabric_address"))
+    if IPV4.match(fabric) and not _of_interface(ipaddress.IPv4Address(fabric)):
+        found.append(
+            (
+                "llama_fabric_address",
+                shown(fabric),
+                "an address that the other nodes reach is",
+                "write that of its fabric interface, or leave it out if there is no other node",
+            )
+        )
     for name in PATHS:
         value = facts.get(name)
         if value is not None and not PATH.match(str(value)):
@@ -115,6 +128,11 @@ def _mistakes(facts: Facts) -> list[Mistake]:
             )
         )
     return found
+
+
+def _of_interface(address: ipaddress.IPv4Address) -> bool:
+    """Whether an interface can have it that other machines reach."""
+    return not (address.is_loopback or address.is_unspecified or address.is_multicast or int(address) == 2**32 - 1)
 
 
 def _numbers(facts: Facts) -> list[Mistake]:
@@ -176,6 +194,15 @@ def _devices(given: Any) -> list[Mistake]:
                     " above 0 and up to %d" % DEVICE_MOST[key] if key in DEVICE_MOST else ""
                 )
                 found.append((entry, shown(value), words + " is", "correct it"))
+            elif key == "memory_mib" and value < LEAST_MIB:
+                found.append(
+                    (
+                        entry,
+                        "%d MiB" % value,
+                        "its memory in MiB is",
+                        "write %d if it has %d GB" % (value * 1024, value),
+                    )
+                )
             elif key == "name" and not value.isprintable():
                 found.append((entry, shown(value), "a name without control characters is", "correct it"))
         if "memory_mib" not in card:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from . import gateway
 from .hosts import expand
-from .records import Groups, Models, Services
-from .routers import quants
+from .records import Groups, HostVars, Models, Services, Settings
 from .values import near, plain, type_errors
 
 # What an HTTP header carries, a line of a key file keeps, and nginx reads as it stands.
@@ -20,20 +20,23 @@ TASK = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 EXAMPLE_KEY = "put-a-key-of-your-own-here"
 
 
-def shared_errors(services: Services, groups: Groups) -> list[str]:
+def shared_errors(services: Services, groups: Groups, hostvars: HostVars) -> list[str]:
     """Two services on one port of one node, and two primaries. A port that is not given is free, see ports()."""
     found = []
-    taken: dict[tuple[str, int], str] = {}
+    taken = {
+        (host, port): name for host in groups["llama_nodes"] for port, name in gateway.reserved(hostvars[host]).items()
+    }
     for name, service in services.items():
         heads = expand(service["head"], groups) if "port" in service else []
         claims = [(host, service["port"], "port") for host in heads]
         claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
         for host, port, key in claims:
-            other = taken.setdefault((host, port), "%s.%s" % (name, key))
-            if other != "%s.%s" % (name, key):
+            own = "llama_services.%s.%s" % (name, key)
+            other = taken.setdefault((host, port), own)
+            if other != own:
                 found.append(
-                    "llama_services.%s.%s: %d on %s is taken by llama_services.%s, a port of its own is needed: choose "
-                    "another" % (name, key, port, host, other)
+                    "%s: %d on %s is taken by %s, a port of its own is needed: choose another"
+                    % (own, port, host, other)
                 )
     primary = [name for name, service in services.items() if service.get("primary")]
     if len(primary) > 1:
@@ -42,6 +45,12 @@ def shared_errors(services: Services, groups: Groups) -> list[str]:
             "llama-head, false is needed: remove the key" % (primary[1], primary[0])
         )
     return found
+
+
+def answers(service: Settings, models: Models) -> str:
+    """What a service is asked for: chat, embeddings or reranking."""
+    model = models[service["model"]] if "model" in service else {}
+    return next((key for key in ("embeddings", "reranking") if service.get(key, model.get(key))), "chat")
 
 
 def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
@@ -61,8 +70,7 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
         return found
     served: set[str] = set()
     for service in services.values():
-        for name in quants(service):
-            served.update([name] + list(models[name].get("aliases") or []))
+        served.update(known for _model, known in gateway.names(service, models))
     found = [
         "llama_routes.%s: unknown key; known keys: default, tasks" % plain(key)
         for key in routes
@@ -75,7 +83,8 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
         if not TASK.match(str(task))
     )
     found.extend(
-        "llama_routes.%s: %s is a service, a model is needed: write %s" % (route, name, min(quants(services[name])))
+        "llama_routes.%s: %s is a service, a name of what it serves is needed: write %s"
+        % (route, name, next(gateway.names(services[name], models))[1])
         for route, name in targets
         if name in services and name not in served
     )
@@ -85,7 +94,24 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
         for route, name in targets
         if name not in served and name not in services
     )
-    return found
+    return found or _default_errors(routes.get("default"), services, models)
+
+
+def _default_errors(default: Any, services: Services, models: Models) -> list[str]:
+    """Requests whose model and task nobody knows are chats."""
+    kinds = {name: answers(one, models) for name, one in services.items()}
+    of_default = {
+        kinds[name]
+        for name, one in services.items()
+        for _model, known in gateway.names(one, models)
+        if known == default
+    }
+    if default is None or "chat" in of_default or "chat" not in kinds.values():
+        return []
+    return [
+        "llama_routes.default: %s seen, which is for %s, a model for chat is needed: name one that a service without "
+        "that key serves" % (default, min(of_default))
+    ]
 
 
 def api_key_errors(api_keys: Any, services: Services) -> list[str]:
@@ -98,7 +124,11 @@ def api_key_errors(api_keys: Any, services: Services) -> list[str]:
         if name not in services:
             found.append(
                 "%s: no service of that name, one of %s is needed%s"
-                % (entry, ", ".join(sorted(services)), near(name, services, ": rename it"))
+                % (
+                    entry,
+                    ", ".join(sorted(services)),
+                    near(name, services, ": rename it, or move it to gateway_keys if it is the key of a client"),
+                )
             )
         elif not isinstance(keys, list) or not keys:
             seen, step = (

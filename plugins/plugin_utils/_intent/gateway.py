@@ -49,9 +49,10 @@ def setting(name: str, facts: Mapping[str, Any]) -> Any:
 
 
 def names(service: Settings, models: Models) -> Iterator[tuple[str, str]]:
-    """(model, name) for each name by which clients ask for what a service serves, the model's own first."""
+    """(model, name) for each name by which clients ask for what a service serves, the one that it is listed by
+    first."""
     for model in quants(service):
-        for name in dict.fromkeys([model, *(models[model].get("aliases") or [])]):
+        for name in dict.fromkeys(service.get("names") or [model, *(models[model].get("aliases") or [])]):
             yield model, name
 
 
@@ -93,6 +94,12 @@ def client_access(service_of: list[Service], host: str, groups: Groups, hostvars
 def tiers(services: Services) -> dict[str, str]:
     """{tier: the service that answers there}"""
     return {one["tier"]: name for name, one in services.items() if one.get("tier")}
+
+
+def reserved(facts: Mapping[str, Any]) -> dict[int, str]:
+    """{port of a host: what has it beside services and the gateway}"""
+    ssh, share = number(facts.get("ansible_port") or 22), number(facts.get("model_share_port") or 50099)
+    return {port: name for port, name in ((ssh, "sshd"), (share, "model_share_port")) if is_a(port, int)}
 
 
 def claims(service_of: list[Service], host: str, services: Services, groups: Groups) -> dict[int, str]:

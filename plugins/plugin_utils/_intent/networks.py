@@ -17,10 +17,19 @@ def mistake(clients: Any) -> tuple[str, str, str] | None:
         meant = str(clients) if all(_network(one) for one in re.split(r",\s*", str(clients))) else "10.0.0.0/24"
         return shown(clients), "a list of IPv4 networks is", "write [%s]" % meant
     for text in clients:
+        if re.match(r"^[0-9.]+\.0\Z", str(text)) and _network(text):
+            # 10.0.0.0 alone is the one address of that name, which no client has.
+            return shown(text), "an IPv4 network with its mask is", "write %s" % _masked(str(text))
         if not _network(text):
             whole = _network(text, strict=False)
             return shown(text), "an IPv4 network is", "write %s" % whole if whole else "write it as 10.0.0.0/24"
     return None
+
+
+def _masked(address: str) -> str:
+    """An address that ends in zeros as the network that was meant."""
+    zeros = re.search(r"(\.0)+\Z", address)
+    return "%s/%d" % (address, 32 - 4 * len(zeros.group() if zeros else ""))
 
 
 def _network(text: Any, strict: bool = True) -> ipaddress.IPv4Network | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._settings import BY_KIND, FAMILY_KEYS, MODEL_KEYS
+from . import variables
 from .records import Settings
 from .values import unknown_key
 
@@ -36,6 +37,20 @@ def served_alone(service: Settings, model: str) -> dict[str, Any]:
     return {**shared, **own, "model": model, "head": service["head"], "draft": False}
 
 
+def _unknown(entry: str, key: Any, known: Iterable[str]) -> str:
+    if key in variables.known():
+        return "%s.%s: seen in a service, a variable of nodes is needed: write it in group_vars or hosts.yml" % (
+            entry,
+            key,
+        )
+    if key == "aliases":
+        return (
+            "%s.aliases: unknown key: write aliases of a model in llama_models, or the names of this service as names"
+            % entry
+        )
+    return unknown_key(entry, key, known)
+
+
 def router_key(entry: str, key: Any, known: Iterable[str]) -> str:
     """A sentence for a key that no router has."""
     if key in ("model", "quant"):
@@ -54,7 +69,7 @@ def server_key(entry: str, key: Any, known: Iterable[str]) -> str:
     if key in BY_KIND["router"]:
         words = "%s.%s: seen without kind: router, it is needed for it: add that line, or name one model and its quant"
         return words % (entry, key)
-    return unknown_key(entry, key, known)
+    return _unknown(entry, key, known)
 
 
 def router_model_key(entry: str, key: Any, known: Iterable[str]) -> str:
@@ -69,7 +84,7 @@ def router_model_key(entry: str, key: Any, known: Iterable[str]) -> str:
 
 def _of_server(entry: str, key: Any, known: Iterable[str]) -> str:
     if key not in BY_KIND["server"]:
-        return unknown_key(entry, key, known)
+        return _unknown(entry, key, known)
     return (
         "%s.%s: seen in a router, which has no such key, a service of kind server is needed for it: drop the key, or "
         "make the model a service of its own" % (entry, key)

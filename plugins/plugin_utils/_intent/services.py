@@ -276,7 +276,7 @@ def _head(service: Service, here: _Node) -> Head:
         **_server(service, here),
         model=settings["model"],
         quant=settings["quant"],
-        aliases=[settings["model"]] + list(model.get("aliases") or []),
+        aliases=[name for _model, name in gateway.names(service.settings, here.models)],
         model_path=here.path(settings["model"], settings["quant"]),
         draft_path=here.path(draft["model"], draft["quant"]) if draft else "",
         shares=[

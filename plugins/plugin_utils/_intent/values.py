@@ -33,12 +33,20 @@ def shown(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return "%s of %d" % (NAMES[dict if isinstance(value, dict) else list], len(value)) if value else repr(value)
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return (text if len(text) <= 80 else text[:77] + "...") + (_code_point(value) if isinstance(value, str) else "")
 
 
 def plain(name: Any) -> str:
     """A name that makes no line of its own."""
-    return name if str(name).isprintable() else ascii(name)
+    if not str(name).isprintable():
+        return ascii(name)
+    return name + _code_point(name) if isinstance(name, str) else name
+
+
+def _code_point(text: str) -> str:
+    """Words for the first character that is not ASCII, since it may look like one that is."""
+    odd = next((one for one in text if one.isprintable() and not one.isascii()), "")
+    return " (%s is U+%04X)" % (odd, ord(odd)) if odd else ""
 
 
 def named(some: Sequence[str], nodes: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.splitter import parse_kv
 
+from .stray_files import stray_files
 from .values import named
 
 # The intent: what an inventory says of itself, beside the variables of roles. docs/settings.md lists both.
@@ -116,8 +117,13 @@ def known() -> frozenset[str]:
 
 
 def variable_mistakes(hostvars: Any, nodes: Sequence[str]) -> dict[str, list[str]]:
-    """-> {unknown: of unknown_variables(), undefined: of undefined_variables()}"""
-    return {"unknown": unknown_variables(hostvars, nodes), "undefined": undefined_variables(hostvars, nodes)}
+    """-> {unknown: of unknown_variables() and stray_files(), undefined: of undefined_variables()}"""
+    facts = [hostvars[node] for node in nodes]
+    groups = {name: hosts for one in facts for name, hosts in (one.get("groups") or {}).items()}
+    folders = [str(one["inventory_dir"]) for one in facts if one.get("inventory_dir")]
+    stray = stray_files(folders, groups, groups.get("all", nodes), known()) if groups else []
+    unknown = unknown_variables(hostvars, nodes) + stray
+    return {"unknown": unknown, "undefined": undefined_variables(hostvars, nodes)}
 
 
 def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 
 # Nobody listens there: a login would be an error of its own.
 HOSTS = {
-    name: {"ansible_host": "127.9.9.%d" % number, "llama_fabric_address": "127.9.9.%d" % number}
+    name: {"ansible_host": "127.9.9.%d" % number, "llama_fabric_address": "10.9.9.%d" % number}
     for number, name in enumerate(("node1", "node2"), 1)
 }
 SERVICE = {"model": "m", "quant": "Q8_0", "head": "node1", "port": 8000}

@@ -274,14 +274,27 @@ def test_a_limit_that_leaves_out_this_machine_is_refused(plan, model):
 
 
 def test_five_nodes_as_people_own_them(plan):
+    """Two of them have no card, so their build is none for CUDA: what site.yml refuses comes behind the plan."""
     status, output = plan(inventory="five_nodes")
-    assert status == 0, output
+    assert status != 0
     assert "big: llama-3.3-70b Q6_K, 8192 tokens a slot (2 slots) of f16 KV cache" in output
     assert " alone --tensor-split 17,17,17,17,13 main memory of the head: 823 MiB of weights" in output
     assert "decision: beside big, as in the table" in output
+    assert "big: at most 16 tokens/s, one request at a time" in output
+    assert "no gateway, clients come to each service: big http://127.9.0.5:8000/v1, small http://" in output
     assert "mem1 main" not in output
-    note = (
-        "note: mem1, mem2 have main memory alone and a build of accelerator cuda, site.yml refuses a node without "
-        "NVIDIA's driver: write accelerator auto"
+    sentence = (
+        "llama_builds.default.accelerator: cuda seen for mem1, mem2, which have only main memory, auto is needed there, "
+        "which compiles a build for nodes without a card too: write it"
     )
-    assert note in output
+    assert sentence in output
+    status, output = plan('{"llama_builds": {"default": {"accelerator": "auto"}}}', inventory="five_nodes")
+    assert status == 0 and "accelerator" not in output, output
+
+
+def test_what_only_site_yml_would_refuse_is_refused_behind_the_plan(plan):
+    """A key of the example, and a launcher that this version does not deploy."""
+    keys = '{"llama_builds": {"default": {"accelerator": "auto"}}, "llama_api_keys": {"big": ["put-a-key-of-your-own-here"]}}'
+    status, output = plan(keys, inventory="five_nodes")
+    assert status != 0 and "small: qwen2.5-14b Q4_K_M" in output
+    assert "llama_api_keys.big: put-a-key-of-your-own-here seen, a key of your own is needed" in output

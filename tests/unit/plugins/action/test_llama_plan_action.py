@@ -56,3 +56,30 @@ def test_nothing_is_said_of_a_server_that_answers(monkeypatch):
     for thread in [one for one in threading.enumerate() if isinstance(one, threading.Timer)]:
         thread.join(10)
     assert threading.active_count() <= before
+
+
+def test_a_server_that_does_not_answer_is_waited_for_once(monkeypatch):
+    """Of a loop over models; what lies in a file is read all the same."""
+    monkeypatch.setattr(llama_plan.ActionModule, "silent", {})
+    asked = []
+
+    def execute(module_args=None, **_options):
+        asked.append(module_args)
+        if module_args and module_args["path"] == "/there.gguf":
+            return {"shape": {}}
+        return {"failed": True, "msg": "http://hub/a: cannot be reached, 4 times: check the network and run again"}
+
+    def run(**args):
+        task = mock.MagicMock(args=args, async_val=0)
+        action = llama_plan.ActionModule(task, mock.MagicMock(), mock.MagicMock(), None, None, None)
+        monkeypatch.setattr(action, "_execute_module", execute)
+        return action.run(task_vars={"inventory_hostname": "node1"})
+
+    first = run(path="/a.gguf", repo="o/a", files=["a.gguf"], endpoint="http://hub")
+    second = run(path="/b.gguf", repo="o/b", files=["b.gguf"], endpoint="http://hub")
+    assert first["msg"] == second["msg"] and second["failed"]
+    assert asked == [None, {"path": "/b.gguf", "endpoint": "http://hub"}]
+    assert run(path="/there.gguf", repo="o/c", files=["c.gguf"], endpoint="http://hub")["shape"] == {}
+    assert run(urls=["http://hub/d.gguf"])["msg"] == first["msg"] and len(asked) == 3
+    run(path="/e.gguf", urls=["http://other/e.gguf"])
+    assert asked[-1] is None

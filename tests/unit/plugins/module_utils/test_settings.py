@@ -2,6 +2,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import words as llama_words
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import kv_cache
 
 
@@ -47,7 +48,7 @@ def test_settings_become_words_in_the_order_of_the_table():
         "load_mode": "mlock",
         "threads": 8,
     }
-    assert _settings.arguments(service, 11434) == (
+    assert llama_words.arguments(service, 11434) == (
         [
             "--parallel",
             "1",
@@ -65,7 +66,7 @@ def test_settings_become_words_in_the_order_of_the_table():
             "mlock",
         ]
     )
-    assert _settings.arguments({"load_mode": "mlock"}, 7772) == [
+    assert llama_words.arguments({"load_mode": "mlock"}, 7772) == [
         "--parallel",
         "1",
         "--cache-ram",
@@ -77,13 +78,13 @@ def test_settings_become_words_in_the_order_of_the_table():
 
 
 def test_true_and_false_have_words_of_their_own():
-    assert _settings.arguments({"jinja": True, "swa_full": True}, 7772)[4:] == ["--jinja", "--swa-full"]
-    assert _settings.arguments({"jinja": False, "swa_full": False}, 7772)[4:] == ["--no-jinja"]
+    assert llama_words.arguments({"jinja": True, "swa_full": True}, 7772)[4:] == ["--jinja", "--swa-full"]
+    assert llama_words.arguments({"jinja": False, "swa_full": False}, 7772)[4:] == ["--no-jinja"]
 
 
 def test_a_map_is_one_word_of_json():
     given = {"b": [1, {"c": None}], "a": False, 1: 'x "y"'}
-    assert _settings.arguments({"chat_template_kwargs": given}, 11434)[4:] == [
+    assert llama_words.arguments({"chat_template_kwargs": given}, 11434)[4:] == [
         "--chat-template-kwargs",
         '{"1": "x \\"y\\"", "a": false, "b": [1, {"c": null}]}',
     ]
@@ -100,7 +101,7 @@ def test_a_map_is_one_word_of_json():
     ],
 )
 def test_thinking_by_build(build, mode, words):
-    assert _settings.arguments({"reasoning": mode}, build)[4:] == words
+    assert llama_words.arguments({"reasoning": mode}, build)[4:] == words
 
 
 def test_a_value_that_a_build_has_no_words_for():
@@ -172,4 +173,4 @@ def test_what_is_computed_from_a_default_of_llama_server_is_not_handed_to_it():
         for name in ("batch_size", "ubatch_size", "cache_type_k", "flash_attn", "parallel")
     ] == [2048, 512, "f16", "auto", 1]
     assert _settings.effective({"ubatch_size": 256}, "ubatch_size") == 256
-    assert _settings.arguments({}, 11434) == ["--parallel", "1", "--cache-ram", "0"]
+    assert llama_words.arguments({}, 11434) == ["--parallel", "1", "--cache-ram", "0"]

@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _family, _settings
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import flags
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import words as llama_words
 
 ROOT = Path(__file__).resolve().parents[5]
 HELP = ROOT / "tests/unit/fixtures/help"
@@ -134,7 +135,7 @@ def test_the_other_builds_flags_do_not_exist_and_are_not_rendered(build, gone):
 @pytest.mark.parametrize("build", BUILDS)
 def test_both_measured_builds_know_every_mode(build):
     for mode in MODES:
-        assert _settings.unknown_values({"load_mode": mode}, llama_args.build_number(build)) == []
+        assert llama_words.unknown_values({"load_mode": mode}, llama_args.build_number(build)) == []
 
 
 @pytest.mark.parametrize("build", BUILDS)

@@ -17,8 +17,8 @@ SHARING = ["chat shares cards with fast:", "  decision: none", "fast shares card
         (["chat"], "", SHARING[2:]),
         (["fast"], "", SHARING[:2]),
         (["cards", "shares"], "", SHARING),
-        ([], "fast", SHARING),
-        (["chat"], "chat", SHARING[2:]),
+        ([], "fast", SHARING[2:]),
+        (["chat"], "chat", []),
         ([], "fas", []),
     ],
 )

@@ -15,7 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster
 GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
 DESCRIBED = {
     "a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]},
-    "b": {"llama_devices": [{"memory_mib": 9}]},
+    "b": {"llama_devices": [{"memory_mib": 9000}]},
 }
 
 
@@ -223,8 +223,8 @@ def test_a_size_in_each_unit(text, mib):
 
 
 def test_a_node_with_main_memory_beside_its_card_is_one_with_cards():
-    both = {"llama_devices": [{"main": True, "memory_mib": 9}, {"memory_mib": 24000}]}
-    main = {"llama_devices": [{"main": True, "memory_mib": 9}]}
+    both = {"llama_devices": [{"main": True, "memory_mib": 9000}, {"memory_mib": 24000}]}
+    main = {"llama_devices": [{"main": True, "memory_mib": 9000}]}
     groups = {"all": ["a", "b"], "llama_nodes": ["a", "b"]}
     assert [card["node"] for card in inventory_cards([], {"a": both, "b": main}, groups)] == ["a", "a"]
     assert inventory_cards([], {"a": {}, "b": {"llama_devices": None}}, groups) == []

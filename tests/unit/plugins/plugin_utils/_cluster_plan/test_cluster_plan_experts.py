@@ -115,8 +115,8 @@ def test_without_a_header_an_earlier_number_holds():
     assert planned(cpu_moe=12, headers=())["refused"] == []
     (sentence,) = planned(cpu_moe=12, headers=(), complete=True)["refused"]
     assert sentence == (
-        "llama_services.chat: not planned, cpu_moe needs its header, which was not read, to tell the experts: make it "
-        "readable, or drop cpu_moe where the model has no experts"
+        "llama_services.chat: not planned, cpu_moe is for experts, its header was not read, and its header in "
+        "llama_models names none: drop cpu_moe, or add expert_count and what belongs to it there"
     )
     # As of a dense model.
     (sentence,) = planned(cpu_moe="auto", model="big", headers=())["refused"]

@@ -84,8 +84,9 @@ def test_what_does_not_fit_says_what_would():
 
 
 def test_what_does_not_fit_beside_another_is_offered_an_idle_node():
-    """A head in use with room is the second choice, main memory none."""
-    planned = plan(workers="rtx1")
+    """A head in use with room is the second choice, main memory none. A map leaves no other split to try."""
+    split = plan(services=("big",), workers="rtx1")["services"]["big"][0]["layers"]
+    planned = plan(workers="rtx1", tensor_split=split)
     (sentence,) = planned["refused"]
     big = {row["device"]: row["total_mib"] for row in planned["services"]["big"][0]["devices"] if row["node"] == "rtx1"}
     there = 24576 - big["GPU0"]
@@ -94,7 +95,7 @@ def test_what_does_not_fit_beside_another_is_offered_an_idle_node():
         in sentence
     )
     assert sentence.endswith(": make rtx2 its head")
-    (sentence,) = plan(services=("big", "small", "third"), workers="rtx1")["refused"]
+    (sentence,) = plan(services=("big", "small", "third"), workers="rtx1", tensor_split=split)["refused"]
     assert "make a6000 its head beside big" in sentence
 
 
@@ -152,16 +153,28 @@ def test_a_hub_that_does_not_answer_is_told_once():
     assert sum("Connection refused" in line for line in lines(plan(headers=headers))) == 2
 
 
-def test_one_service_is_printed_alone_with_what_it_shares():
+def test_only_the_service_that_is_asked_for_is_printed():
     planned = plan(services=("big", "small", "third"))
     shown = lines(planned, "third")
     assert [line.partition(":")[0] for line in shown if not line.startswith(" ")] == [
         "third",
         "third shares cards with big",
     ]
-    assert len(lines(planned)) == sum(len(lines(planned, name)) for name in ("big", "small", "third")) - len(
-        planned["sharing"]
-    )
+    assert lines(planned, "big") == [line for line in lines(planned, "big") if "small" not in line]
+    assert len(lines(planned)) == sum(len(lines(planned, name)) for name in ("big", "small", "third"))
+
+
+def test_a_split_moves_where_a_replica_would_not_fit_beside_it():
+    """The fastest split takes rtx1 as far as it goes, and another one leaves room for what can be nowhere else."""
+    fastest = plan(services=("big",), workers="rtx1")["services"]["big"][0]["layers"]
+    planned = plan(workers="rtx1")
+    assert planned["refused"] == [] and planned["services"]["small"][0]["fits"]
+    assert planned["services"]["big"][0]["layers"]["rtx1"] < fastest["rtx1"]
+    assert "big leaves room for small, which would not fit beside the split that is fastest for big" in lines(planned)
+    # Where no split leaves room it stays as it was, and the advice is for that.
+    large = dict(SERVICES, small=dict(SERVICES["small"], slot_ctx_size=32768, parallel=8))
+    planned = plan(workers="rtx1", known=large)
+    assert planned["services"]["big"][0]["layers"] == fastest and len(planned["refused"]) == 1
 
 
 def test_a_service_that_the_limit_leaves_out_is_not_counted():

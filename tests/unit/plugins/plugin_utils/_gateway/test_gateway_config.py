@@ -103,7 +103,7 @@ def test_services_with_models_and_endpoints():
         ("small", ["Small", "small-coder"], 4096)
     ]
     (texts,) = found["services"]["embed"]["models"]
-    assert texts["embeddings"] is True and texts["slot_ctx_size"] is None
+    assert texts["embeddings"] is True and texts["slot_ctx_size"] == 512  # of a micro-batch
 
 
 def test_the_frame():
@@ -145,7 +145,7 @@ def test_the_context_of_a_slot_is_the_plans_and_of_replicas_the_least():
     parts = [{"model": "small", "slot_ctx_size": tokens} for tokens in (4000, 3000)]
     plan = {"services": {"fast": parts, "embed": [{"model": "texts", "slot_ctx_size": 2048}]}}
     found = told(settings={"plan": plan})["services"]
-    assert [found[name]["models"][0]["slot_ctx_size"] for name in ("reasoning", "fast", "embed")] == [4096, 3000, 2048]
+    assert [found[name]["models"][0]["slot_ctx_size"] for name in ("reasoning", "fast", "embed")] == [4096, 3000, 512]
 
 
 @pytest.mark.parametrize(
@@ -230,3 +230,28 @@ def test_it_is_told_the_same_whatever_part_of_the_cluster_a_run_has():
     assert model["slot_ctx_size"] == 4096
     without = gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl")
     assert gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl", {"before": before[:200]}) == without
+
+
+@pytest.mark.parametrize(
+    ("keys", "tokens"),
+    [
+        ({}, 4096),
+        ({"ubatch_size": 1024}, 1024),
+        ({"batch_size": 3000}, 3000),
+        ({"ubatch_size": 4096, "batch_size": 4096}, 4096),
+        ({"parallel": 2, "slot_ctx_size": 100}, 100),
+    ],
+)
+def test_clients_are_told_what_a_text_may_have(keys, tokens):
+    services = dict(SERVICES, embed=dict(SERVICES["embed"], **{"slot_ctx_size": 4096, **keys}))
+    assert told(services=services)["services"]["embed"]["models"][0]["slot_ctx_size"] == tokens
+
+
+def test_one_model_in_two_services_has_names_of_each():
+    long = dict(SERVICES["reasoning"], names=["long", "Long"], port=8100, rpc_port=50100)
+    services = {**{name: one for name, one in SERVICES.items() if name != "reasoning"}, "long": long}
+    found = told(services=services)
+    assert [(one["name"], one["aliases"]) for one in found["services"]["long"]["models"]] == [("long", ["Long"])]
+    assert found["unserved"]["big"] == found["unserved"]["Big"] == "it is served as long, Long"
+    both = told(services={**SERVICES, "long": long})
+    assert both["services"]["reasoning"]["models"][0]["name"] == "big" and "big" not in both["unserved"]

@@ -117,8 +117,9 @@ def test_a_service_replaces_what_its_model_says():
     [
         ({"ubatch_size": 2048}, None),
         ({"ubatch_size": 8192, "batch_size": 8192}, None),
+        ({"ubatch_size": 2049}, None),
         (
-            {"ubatch_size": 2049},
+            {"ubatch_size": 2049, "batch_size": 2048},
             "ubatch_size: micro-batches of 2049 tokens seen with embeddings and batches of 2048, at most that is "
             "allowed, since no text is longer than either: write batch_size: 2049",
         ),

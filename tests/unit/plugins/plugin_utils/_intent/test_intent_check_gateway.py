@@ -88,8 +88,9 @@ def test_tier_and_fallback_are_for_a_gateway():
         ),
         (
             {"fast": SMALL, "router": ROUTER},
-            "llama_services.router.models: small seen as a name of fast too, a name of one service alone is needed "
-            "behind a gateway: give router an entry of its own in llama_models, or make both one service with replicas",
+            "llama_services.router.models: small seen as a name of fast too, a name of only one service is needed "
+            "behind a gateway: give fast names of its own, such as names: [fast], or make both one service with "
+            "replicas",
         ),
     ],
 )

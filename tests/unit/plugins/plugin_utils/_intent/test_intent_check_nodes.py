@@ -19,7 +19,7 @@ def test_a_mistake_of_a_group_is_said_once():
         {"llama_clients": ["10.0.0.0/24", "192.168.1.7"]},
         {"llama_devices": [CARD, {"main": True, "memory_mib": 257000, "bandwidth": 90.5}]},
         {"llama_devices": []},
-        {"llama_devices": [dict(CARD, memory_mib=1), dict(CARD, bandwidth=10**6)]},
+        {"llama_devices": [dict(CARD, memory_mib=512), dict(CARD, bandwidth=10**6)]},
         {"preflight_margin_mib": 0, "node_setup_uid": 999},
         {"preflight_margin_mib": 2**20},
         {"preflight_margin_mib": "9618", "node_setup_uid": 970, "node_setup_rpc_uid": 0, "llama_cpp_build_host": "n"},
@@ -221,7 +221,7 @@ def test_order_of_cuda_with_unlike_cards_is_refused(variable, order):
     assert "%s.CUDA_DEVICE_ORDER: " % variable in sentence_of(llama_devices=UNLIKE, **numbers)
     uuids = {variable: {"CUDA_DEVICE_ORDER": order, "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}}
     assert sentence_of(llama_devices=UNLIKE, **uuids) == ""
-    for devices in (UNLIKE[:1], UNLIKE[:1] * 2, [UNLIKE[0], {"main": True, "memory_mib": 1}]):
+    for devices in (UNLIKE[:1], UNLIKE[:1] * 2, [UNLIKE[0], {"main": True, "memory_mib": 512}]):
         assert sentence_of(llama_devices=devices, **given) == "" == sentence_of(**given)
     assert sentence_of(llama_devices=UNLIKE, **{variable: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}) == ""
 

@@ -91,7 +91,7 @@ def test_routes_lead_to_what_is_served():
     assert found({"default": "Big", "tasks": {"fix": "Big", "complete": "big"}}) == []
     assert found({"default": "reasoning", "tasks": {"a/b": "big"}}) == [
         "llama_routes.tasks.a/b: the name stands in paths, letters, digits, dots and dashes are needed: rename it",
-        "llama_routes.default: reasoning is a service, a model is needed: write big",
+        "llama_routes.default: reasoning is a service, a name of what it serves is needed: write big",
     ]
     assert found({"default": "bigg", "taks": {}}) == [
         "llama_routes.taks: unknown key; known keys: default, tasks",
@@ -235,3 +235,17 @@ def test_an_inventory_that_lies_nowhere_and_one_without_nodes():
         "group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml"
     ]
     assert len(check.intent_errors({}, {}, GROUPS, HOSTVARS)) == 2
+
+
+def test_the_default_is_for_chats():
+    """Where something is: a site of embeddings alone has no other."""
+    texts = dict(SERVICES["reasoning"], model="texts", primary=False, port=8001, rpc_port=50053, embeddings=True)
+    models = dict(MODELS, texts=dict(MODELS["big"], aliases=["Texts"]))
+    for services, default, wrong in (
+        ({**SERVICES, "texts": texts}, "texts", True),
+        ({**SERVICES, "texts": texts}, "Texts", True),
+        ({**SERVICES, "texts": texts}, "big", False),
+        ({"texts": texts}, "texts", False),
+    ):
+        found = check.intent_errors(services, models, GROUPS, HOSTVARS, {"default": default})
+        assert bool(found) == wrong and all("a model for chat is needed" in one for one in found), found

@@ -1,0 +1,83 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a service can reach: tokens/s by bandwidth, and context that is free."""
+
+import re
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import outlook
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.estimate import estimate
+from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import HEADERS, planned
+from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.plugin_utils._cluster_plan import (
+    test_cluster_plan_five_nodes as five_nodes,
+)
+
+FACTS = {"architecture": "llama", "block_count": 10, "embedding_length": 1024, "feed_forward_length": 4096}
+FACTS.update({"head_count": 8, "head_count_kv": 8, "vocab_size": 32000})
+SHAPE = estimate(FACTS, 10**9)
+NODES = {
+    "a": {"devices": [{"node": "a", "device": "GPU0", "bandwidth": 1000}], "main": None},
+    "b": {
+        "devices": [{"node": "b", "device": "GPU0", "bandwidth": 500}],
+        "main": {"node": "b", "device": "main", "bandwidth": 50},
+    },
+}
+
+
+def rows(*places):
+    found, first = [], 0
+    for node, device, layers in places:
+        found.append(
+            {"node": node, "device": device, "layers": layers, "first_layer": first, "last_layer": first + layers - 1}
+        )
+        first += layers
+    return found
+
+
+def ceiling(*places, shape=SHAPE, cpu_moe=0):
+    return outlook.ceiling({"node": "b", "devices": rows(*places), "cpu_moe": cpu_moe}, shape, NODES)
+
+
+def test_devices_are_read_one_after_the_other():
+    read = sum(SHAPE.block_bytes) + SHAPE.output_bytes
+    assert ceiling(("a", "GPU0", 10)) == pytest.approx(1e12 / read, rel=1e-3)
+    half = sum(SHAPE.block_bytes[:5]) / 1e12 + (sum(SHAPE.block_bytes[5:]) + SHAPE.output_bytes) / 5e11
+    assert ceiling(("a", "GPU0", 5), ("b", "GPU0", 5)) == pytest.approx(1 / half, rel=1e-3)
+
+
+def test_what_is_not_known_has_no_ceiling():
+    assert ceiling(("c", "GPU0", 10)) is None
+    assert ceiling(("a", "GPU0", 9)) is None, "layers elsewhere"
+    assert ceiling(("a", "GPU0", 10), shape=SHAPE._replace(draft=SHAPE)) is None
+
+
+def test_of_experts_those_that_a_token_uses_count_where_they_are():
+    mixture = SHAPE._replace(
+        expert_bytes=[int(size * 0.9) for size in SHAPE.block_bytes], n_expert=10, n_expert_used=1, output_bytes=0
+    )
+    whole = sum(SHAPE.block_bytes)
+    assert ceiling(("b", "GPU0", 10), shape=mixture) == pytest.approx(5e11 / (whole * 0.19), rel=1e-2)
+    slow = whole * 0.1 / 5e11 + whole * 0.09 / 5e10
+    assert ceiling(("b", "GPU0", 10), shape=mixture, cpu_moe=10) == pytest.approx(1 / slow, rel=1e-2)
+
+
+def test_a_plan_of_the_inventory_says_what_each_service_can_reach():
+    said = [line for line in five_nodes.plan(services=("big", "small", "third"))["lines"] if "tokens/s" in line]
+    assert re.match(r"big: at most 1\d tokens/s, one request at a time(;|\Z)", said[0])
+    assert re.search(r"could have \d+ tokens a slot on the same devices\Z", said[1])
+
+
+def test_free_context_fits_and_a_little_more_is_not_worth_a_line():
+    planned = five_nodes.plan(services=("small",))
+    (tokens,) = [int(found) for line in planned["lines"] for found in re.findall(r"could have (\d+) tokens", line)]
+    known = {"small": dict(five_nodes.SERVICES["small"], slot_ctx_size=tokens)}
+    more = five_nodes.plan(services=("small",), known=known)
+    assert more["refused"] == [] and not [line for line in more["lines"] if "could have" in line]
+    (before,), (after,) = planned["services"]["small"], more["services"]["small"]
+    assert before["counts"] == after["counts"]
+
+
+def test_only_a_plan_of_everything_says_it():
+    """site.yml's own plan does not."""
+    assert not [line for line in planned(headers=HEADERS)["lines"] if "could have" in line]

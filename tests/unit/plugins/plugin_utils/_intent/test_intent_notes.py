@@ -1,0 +1,125 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a plan notes of a sound inventory."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.notes import intent_notes
+from ansible_collections.thefermisea.llama_cluster.tests.unit import intents
+
+GROUPS = dict(intents.GROUPS, llama_gateway=["ctl"])
+MODELS = {
+    **intents.MODELS,
+    "small": {"repo": "some/small", "quants": {"Q8_0": {"files": ["s.gguf"]}}},
+    "texts": {"repo": "some/texts", "embeddings": True, "quants": {"Q8_0": {"files": ["t.gguf"]}}},
+    "ranks": {"repo": "some/ranks", "reranking": True, "quants": {"Q8_0": {"files": ["r.gguf"]}}},
+}
+SERVICES = {
+    "big": intents.SERVICES["reasoning"],
+    "fast": {"model": "small", "quant": "Q8_0", "head": "node2", "port": 8001},
+    "embed": {"model": "texts", "quant": "Q8_0", "head": "node3", "port": 8002},
+    "rank": {"model": "ranks", "quant": "Q8_0", "head": "node3", "port": 8003},
+}
+
+
+def notes(routes=None, tasks=None, on="ctl", gateway=True, facts=None, **services):
+    """services: keys of a service, by its name; facts: of a host."""
+    known = {name: dict(one, **services.get(name, {})) for name, one in SERVICES.items()}
+    hostvars = dict(intents.HOSTVARS, ctl={"ansible_host": "10.0.0.5"})
+    hostvars[on] = dict(hostvars[on], **(facts or {}))
+    routes = dict(routes or {}, tasks=tasks or {})
+    return intent_notes(known, MODELS, GROUPS if gateway else intents.GROUPS, hostvars, routes)
+
+
+def test_nothing_is_noted_of_what_goes_together():
+    tasks = {"chat": "big", "code": "small", "embed": "texts", "search-index": "texts", "rerank": "ranks"}
+    assert notes({"default": "big"}, tasks, fast={"fallback": "big", "tier": "fast"}) == []
+    assert notes(tasks={"rag": "small"}) == notes(gateway=False) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "words"),
+    [
+        ("chat", "texts", "which answers only /v1/embeddings"),
+        ("code", "ranks", "which answers only /v1/rerank"),
+        ("embed", "small", "which answers only chats and completions"),
+        ("embeddings", "ranks", "which answers only /v1/rerank"),
+        ("rerank", "small", "which answers only chats and completions"),
+        ("rerank", "texts", "which answers only /v1/embeddings"),
+    ],
+)
+def test_a_task_that_leads_to_another_kind_of_model_is_noted(task, model, words):
+    (note,) = notes(tasks={task: model})
+    assert note.startswith("llama_routes.tasks.%s leads to %s of " % (task, model)) and words in note
+
+
+def test_what_leads_to_a_stopped_service_is_noted():
+    stopped = {"state": "stopped"}
+    (note,) = notes({"default": "big"}, big=stopped)
+    assert note == "llama_routes.default leads to big of big, which is stopped: start it, or name another model"
+    (note,) = notes(tasks={"code": "small"}, fast=stopped)
+    assert note.startswith("llama_routes.tasks.code leads to small of fast, which is stopped")
+    (note,) = notes(fast=stopped, big={"fallback": "fast"})
+    assert note.startswith("llama_services.big.fallback: fast is stopped")
+    # Another one answers.
+    assert notes(tasks={"code": "small"}, fast=dict(stopped, fallback="big")) == []
+    assert (
+        len(notes(tasks={"code": "small"}, fast=dict(stopped, fallback="big"), big=dict(stopped, fallback="fast"))) == 1
+    )
+
+
+def test_a_name_of_another_service_is_noted():
+    (note,) = notes(fast={"names": ["embed"]})
+    assert note.startswith("embed is a name of what fast serves and the name of another service")
+    assert notes(fast={"names": ["fast"]}) == []
+
+
+def test_fabric_addresses_of_several_networks_are_noted():
+    (note,) = notes(on="node2", facts={"llama_fabric_address": "10.9.9.9"})
+    assert "node1 (10.100.0.31)" in note or "node2 (10.9.9.9)" in note
+    assert "different /24 networks" in note
+    # Nodes that no split has together are nobody's matter.
+    assert notes(on="node2", facts={"llama_fabric_address": "10.9.9.9"}, big={"workers": None}) == []
+
+
+def test_everybody_is_noted():
+    for variable in ("llama_clients", "gateway_clients"):
+        (note,) = notes(facts={variable: ["0.0.0.0/0"]})
+        assert (
+            note == "%s: 0.0.0.0/0 lets in everybody who reaches the node: name the networks of your clients" % variable
+        )
+    assert notes(facts={"llama_clients": ["10.0.0.0/8", "8.8.8.8"]}) == []
+
+
+def test_what_stays_plain_beside_a_certificate_is_noted():
+    tls = {"gateway_tls": {"certificate": "/c", "key": "/k"}}
+    (note,) = notes(facts=tls)
+    assert note.startswith("gateway_address: clients are told https://10.0.0.5, and certificates rarely hold addresses")
+    named = dict(tls, gateway_address="llm.example.org")
+    assert notes(facts=named) == []
+    (note,) = notes(facts=named, fast={"tier": "fast"})
+    assert note.startswith("gateway_tiers: the ports of tiers (fast 8080) stay plain HTTP beside TLS")
+
+
+@pytest.mark.parametrize(
+    ("card", "old"),
+    [
+        ("Tesla P40", True),
+        ("Tesla V100S-PCIE-32GB", True),
+        ("NVIDIA GeForce GTX 1080 Ti", True),
+        ("Quadro P4000", True),
+        ("Quadro GV100", True),
+        ("NVIDIA TITAN Xp", True),
+        ("Tesla T4", False),
+        ("NVIDIA GeForce GTX 1660 Ti", False),
+        ("Quadro RTX 4000", False),
+        ("NVIDIA A40", False),
+        ("NVIDIA TITAN RTX", False),
+    ],
+)
+def test_cards_that_need_an_older_toolkit_are_noted(card, old):
+    facts = {"llama_devices": [{"name": card, "memory_mib": 24000}]}
+    found = notes(on="node3", facts=facts)
+    assert [note.startswith("%s: CUDA 13 has no code for it" % card) for note in found] == [True] * old
+    for build in ({"accelerator": "cpu"}, {"cuda_home": "/usr/local/cuda-12.8"}):
+        assert notes(on="node3", facts=dict(facts, llama_builds={"default": build})) == []
