@@ -284,8 +284,8 @@ def test_five_nodes_as_people_own_them(plan):
     assert "no gateway, clients come to each service: big http://127.9.0.5:8000/v1, small http://" in output
     assert "mem1 main" not in output
     sentence = (
-        "llama_builds.default.accelerator: cuda seen for mem1, mem2, which have only main memory, auto is needed there, "
-        "which compiles a build for nodes without a card too: write it"
+        "llama_builds.default.accelerator: cuda seen for mem1, mem2, which have only main memory, auto is needed "
+        "there, which compiles a build for nodes without a card too: write it"
     )
     assert sentence in output
     status, output = plan('{"llama_builds": {"default": {"accelerator": "auto"}}}', inventory="five_nodes")
@@ -294,7 +294,8 @@ def test_five_nodes_as_people_own_them(plan):
 
 def test_what_only_site_yml_would_refuse_is_refused_behind_the_plan(plan):
     """A key of the example, and a launcher that this version does not deploy."""
-    keys = '{"llama_builds": {"default": {"accelerator": "auto"}}, "llama_api_keys": {"big": ["put-a-key-of-your-own-here"]}}'
+    keys = {"llama_builds": {"default": {"accelerator": "auto"}}}
+    keys = json.dumps(dict(keys, llama_api_keys={"big": ["put-a-key-of-your-own-here"]}))
     status, output = plan(keys, inventory="five_nodes")
     assert status != 0 and "small: qwen2.5-14b Q4_K_M" in output
     assert "llama_api_keys.big: put-a-key-of-your-own-here seen, a key of your own is needed" in output
