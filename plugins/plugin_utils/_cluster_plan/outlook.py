@@ -66,7 +66,7 @@ def ceiling(part: Map, shape: Shape, nodes: Mapping[str, Map]) -> float | None:
     seconds = []
     for row in rows:
         place, last = (row["node"], row["device"]), row["last_layer"] == shape.block_count - 1
-        own = [(place, shape.output_bytes)] if last else []
+        own: list[tuple[tuple[str, str], float]] = [(place, shape.output_bytes)] if last else []
         for block in range(row["first_layer"], row["last_layer"] + 1):
             experts = shape.expert_bytes[block]
             kept = block < part["cpu_moe"]

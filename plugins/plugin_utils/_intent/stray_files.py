@@ -28,7 +28,7 @@ def stray_files(
                 if name in known or path.name in known or name.startswith("."):
                     continue
                 close = near(name, known)
-                if close or ours & _variables(path):
+                if close or _variables(path) & set(ours):
                     found.append(
                         "%s_vars/%s: no %s of this inventory is called %s, so nothing reads it%s"
                         % (kind, path.name, kind, name, close or ": rename it to the %s that it is for" % kind)
