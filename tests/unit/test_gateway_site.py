@@ -53,6 +53,8 @@ def test_every_answer_of_nginx_may_be_read_by_a_page_of_any_origin():
         for location in locations:
             if "add_header" in location:
                 assert all(location.count(header) == 1 for header in headers), location
+    # An error of the second server has a page only if the first one's does not count.
+    assert "recursive_error_pages on;" in servers[1].split("\n    location / {")[1].split("\n    }")[0]
     # What comes from behind has them too, and a browser refuses two.
     assert all("proxy_hide_header %s;" % header.split()[1] in found for header in headers)
 
