@@ -20,7 +20,7 @@ from .status_page import PAGE
 # Without a key: they name what serves, and nothing of what is asked.
 OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients")
 # Without a key too, at the gateway's own port: a browser's first look, and metrics, to which nginx lets the hosts of
-# monitoring alone come. At a tier's port they are the server's pages.
+# monitoring alone come. At a tier's port /metrics is the server's page.
 ROOT, METRICS = "/", "/metrics"
 METHODS = "GET, POST, OPTIONS"
 

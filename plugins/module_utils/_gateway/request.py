@@ -21,7 +21,7 @@ ONCE = {
     *("x-task", "x-llama-tier", "x-real-ip"),
 }
 # What a server is told; others it may act on: by X-Conversation-Id llama-server gives a client's answer to anybody.
-PASSED = {"accept", "accept-language", "content-type", "origin", "traceparent", "tracestate", "user-agent"}
+PASSED = {"accept", "accept-language", "content-type", "traceparent", "tracestate", "user-agent"}
 PASSED_PREFIXES = ("anthropic-", "openai-")
 
 Headers = List[Tuple[str, str]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any
 
 from ...module_utils._gateway.paths import COUNT, READ, WORK
@@ -111,8 +112,9 @@ def sites(text: str) -> dict[str, set[int]]:
 
 def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
     """gateway: what gateway_host() says as `here`, with configuration: the output of `nginx -T`, status: that it ended
-    with, 127 without nginx, addresses, missing: files of the certificate, and changes: kinds of services' units that
-    the run changes before it; node: the fact llama_node with listeners."""
+    with, 127 without nginx, addresses, auth, missing: files of the certificate, readable: its key where others may read
+    it, and changes: kinds of services' units that the run changes before it; node: the fact llama_node with listeners
+    and machine."""
     here, found, listeners = gateway["here"], [], node["listeners"]
     if not here["ports"]:
         found.append(
@@ -124,6 +126,17 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
         "then run again" % (path, host)
         for path in gateway["missing"]
     ]
+    found += [
+        "gateway_tls.key: %s on %s seen, which everybody there may read, a key of root's is needed: chmod o-rwx it, "
+        "and have another one issued if somebody may have read it" % (path, host)
+        for path in gateway["readable"]
+    ]
+    public = [one for one in node["machine"]["addresses"] if ip_address(one).is_global]
+    if gateway["auth"] == "log_only" and public and set(gateway["addresses"]) & set(ANYWHERE):
+        found.append(
+            "gateway_auth: log_only seen with the public address %s of %s, required is needed, or anybody could use "
+            "the models: set it, or name private gateway_addresses" % (public[0], host)
+        )
     configuration = gateway["configuration"]
     status = int(gateway["status"])  # ansible-core 2.16 makes a text of it
     if status not in (0, 127):

@@ -61,9 +61,22 @@ def told(**changes):
 def refusals(configuration="", status=127, listeners="", here=None, processes=(), **changes):
     gateway = dict(
         {"here": here or told(), "configuration": configuration, "status": status, "addresses": ["0.0.0.0"]},
-        **dict({"missing": [], "leaving": [], "changes": []}, **changes),
+        **dict({"missing": [], "readable": [], "leaving": [], "changes": [], "auth": "required"}, **changes),
     )
-    return gateway_refusals("door", gateway, {"listeners": listeners, "our_processes": dict(processes)})
+    machine = {"addresses": ["10.0.0.5", "100.64.0.1", "8.8.8.8"]}
+    node = {"listeners": listeners, "our_processes": dict(processes), "machine": machine}
+    return gateway_refusals("door", gateway, node)
+
+
+def test_a_key_that_everybody_may_read():
+    (refused,) = refusals(readable=["/k.pem"])
+    assert refused.startswith("gateway_tls.key: /k.pem on door seen, which everybody there may read, a key of root's")
+
+
+def test_without_keys_no_address_of_the_host_is_public():
+    (refused,) = refusals(auth="log_only")
+    assert refused.startswith("gateway_auth: log_only seen with the public address 8.8.8.8 of door, required is needed")
+    assert refusals() == []
 
 
 def test_a_port_for_all_and_one_for_each_tier():

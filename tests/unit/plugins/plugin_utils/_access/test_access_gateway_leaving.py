@@ -16,9 +16,10 @@ OTHER = 'LISTEN 0 511 0.0.0.0:8080 0.0.0.0:* users:(("python3",pid=13,fd=6))\n'
 def refusals(configuration, listeners, leaving=()):
     gateway = {
         "here": HERE, "configuration": configuration, "status": 0, "addresses": ["0.0.0.0"],
-        "leaving": list(leaving), "missing": [], "changes": [],
+        "leaving": list(leaving), "missing": [], "readable": [], "changes": [], "auth": "required",
     }  # fmt: skip
-    return gateway_refusals("gw", gateway, {"listeners": listeners, "our_processes": {}})
+    machine = {"addresses": []}
+    return gateway_refusals("gw", gateway, {"listeners": listeners, "our_processes": {}, "machine": machine})
 
 
 def test_a_site_that_leaves_is_in_nobody_s_way():
