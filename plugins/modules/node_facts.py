@@ -40,6 +40,11 @@ options:
         type: list
         elements: str
         default: []
+  real:
+    description:
+      - Paths, of which RV(ansible_facts.llama_node.real) has where they lead to.
+    type: list
+    elements: path
   writable:
     description:
       - Directories, of which RV(ansible_facts.llama_node.writable) has those that others than root may write.
@@ -176,6 +181,9 @@ ansible_facts:
       type: dict
       returned: success
       contains:
+        real:
+          description: Where each path of O(real) leads to, links followed.
+          type: dict
         writable:
           description: Of the directories of O(writable) those that others than root may write.
           type: list
@@ -210,6 +218,7 @@ def main():
                 "type": "dict",
                 "options": {"names": dict(STRINGS, required=True), "ids": dict(STRINGS, default=[])},
             },
+            "real": PATHS,
             "writable": PATHS,
             "packages": STRINGS,
             "selinux": FLAG,

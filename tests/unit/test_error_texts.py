@@ -435,6 +435,36 @@ REFUSALS = [
         variables(llama_models_dir="/opt"),
     ),
     (
+        "llama_models_dir:",
+        "/home/ops/models, which units cannot see, seen for node1",
+        "a path outside /home, /root and /tmp is needed",
+        variables(llama_models_dir="/home/ops/models"),
+    ),
+    (
+        "rpc_worker_cache_dir:",
+        "/root/cache, which units cannot see, seen for node1",
+        "a path outside /home, /root and /tmp is needed",
+        variables(rpc_worker_cache_dir="/root/cache"),
+    ),
+    (
+        "head_server_environment.LD_LIBRARY_PATH:",
+        "/home/ops/lib, which units cannot see, seen for node1",
+        "a path outside /home, /root and /tmp is needed",
+        variables(head_server_environment={"LD_LIBRARY_PATH": "/opt/lib:/home/ops/lib"}),
+    ),
+    (
+        "llama_services.chat.extra_args:",
+        "/home/ops/mmproj.gguf seen, which units cannot see",
+        "a path outside /home, /root and /tmp is needed",
+        chat(extra_args=["--mmproj", "/home/ops/mmproj.gguf"]),
+    ),
+    (
+        "llama_builds.default.cuda_home:",
+        "/root/cuda seen, which units cannot see",
+        "a path outside /home, /root and /tmp is needed",
+        variables(llama_builds={"default": {"version": "b11434", "cuda_home": "/root/cuda"}}),
+    ),
+    (
         "llama_services.code.primary:",
         "true seen for chat too",
         "false is needed: remove the key",

@@ -100,6 +100,11 @@ def _others_may_write(folder: str) -> bool:
     return bool(seen.st_uid or seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
+def real(names: Iterable[str]) -> Facts:
+    """{path: where it leads to, links followed}"""
+    return {"real": {path: os.path.realpath(path) for path in names}}
+
+
 def packages(query: Sequence[str]) -> Facts:
     """Whether the package database has all that a query names: dpkg-query also knows packages of which only
     configuration is left."""
@@ -278,6 +283,7 @@ def watched(_asked: Any) -> Facts:
 SUBSETS = (
     ("accounts", accounts),
     ("writable", writable),
+    ("real", real),
     ("packages", packages),
     ("selinux", selinux),
     ("machine", machine),

@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 from ...module_utils._node import paths
 from ...module_utils._node.units import Unit, units_of
 from ...module_utils._settings import is_stopped
+from .._intent.values import hidden
 from .accounts import Account, account_refusals
 from .gateway import door_refusals, gateway_refusals
 from .monitoring import monitoring_refusals
@@ -40,7 +41,7 @@ def node_refusals(
     facts: ansible_facts, with llama_node for all but contact. contact: what reach_refusals() needs; accounts: see
     account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
     ended, leaving: units that will have made room, ends_trials: whether what is on trial is in the way, changes: kinds
-    of units that the run changes}; units: what
+    of units that the run changes, places: {variable: path that units need}}; units: what
     unit_refusals() needs; trials: of trial_refusals() what switch_model.yml is to do, if it is that;
     gateway: what gateway_refusals() needs; doors: what door_refusals() needs; monitoring: what monitoring_refusals()
     needs. None of them: the system.
@@ -92,6 +93,13 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
         for key, instances in (("port", heads), ("rpc_port", workers))
         for one in instances
         if not is_stopped(one)
+    ]
+    found += [
+        "%s: %s leads to %s on %s, which units cannot see, a path outside /home, /root and /tmp is needed: choose "
+        "another one, or mount it there with mount --bind instead of the link"
+        % (variable, path, node["real"][path], host)
+        for variable, path in services["places"].items()
+        if hidden(node["real"][path])
     ]
     # Their units change together. A run that changes none of them needs no port that it would have to wait for.
     ours = node["our_processes"]

@@ -12,7 +12,7 @@ from ...module_utils._settings import ALL_CACHE_TYPES
 from .builds import builds_of, version_of
 from .check_models import SHA256
 from .records import HostVars, Settings
-from .values import is_a, near, plain, shown, type_errors, unknown_key
+from .values import hidden, is_a, near, plain, shown, type_errors, unknown_key
 
 NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,39}\Z")
 # A name of somebody's own may follow the tag of an archive.
@@ -107,6 +107,11 @@ def _entry_errors(name: Any, given: Any) -> list[str]:
         wrong = [] if kind is object else type_errors("%s.%s" % (entry, key), value, kind)
         if not wrong and form and not form.match(value):
             wrong = ["%s.%s: %s seen, %s needed: %s" % (entry, key, shown(value), needed, step)]
+        elif not wrong and key == "cuda_home" and hidden(value):
+            wrong = [
+                "%s.%s: %s seen, which units cannot see, a path outside /home, /root and /tmp is needed: install CUDA "
+                "there" % (entry, key, value)
+            ]
         found += wrong
     return found or _source_errors(entry, given) + _compiler_errors(entry, given) + _type_errors(entry, given)
 

@@ -13,7 +13,7 @@ from ...module_utils._plan.devices import BY_SLOT, by_number
 from ...module_utils._settings import LARGEST
 from . import networks
 from .records import HostVars
-from .values import IPV4, NAMES, OCTET, is_a, named, near, plain, shown
+from .values import IPV4, NAMES, OCTET, hidden, is_a, named, near, plain, shown
 
 Facts = Mapping[str, Any]
 # Entry, value seen, what is needed, next step.
@@ -28,6 +28,7 @@ SYSTEM = re.compile(
 ADDRESS = re.compile(r"^((?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,252}|%s(\.%s){3})\Z" % (OCTET, OCTET))
 NUMA_NODE = re.compile(r"^[0-9]*\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x1f\x7f]*\Z")
+VISIBLE = "a path outside /home, /root and /tmp is"
 PATHS = ("llama_models_dir", "rpc_worker_cache_dir")
 # variable -> (what its text has to be, how that is said, next step); empty is none.
 FORMS = {
@@ -113,6 +114,8 @@ def _mistakes(facts: Facts) -> list[Mistake]:
                     "choose one such as /srv/llama",
                 )
             )
+        elif value is not None and hidden(value):
+            found.append((name, value + ", which units cannot see,", VISIBLE, "choose one such as /srv/llama"))
     if facts.get("llama_clients") is not None:
         wrong = networks.mistake(facts["llama_clients"])
         found += [("llama_clients",) + wrong] if wrong else []
@@ -234,6 +237,9 @@ def _environments(facts: Facts) -> list[Mistake]:
                 )
             elif value is None or isinstance(value, (dict, list)) or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(value)):
                 found.append((entry, shown(value), "text without control characters is", "correct it"))
+            elif hidden(value):
+                step = "move what is there, or leave the variable out"
+                found.append((entry, hidden(value) + ", which units cannot see,", VISIBLE, step))
         found += _order(variable, given, facts.get("llama_devices"))
     return found
 

@@ -5,7 +5,7 @@
 
 from ...module_utils._llama.flags import flags, owner
 from .records import Settings
-from .values import shown
+from .values import hidden, shown
 
 
 def extra_errors(entry: str, service: Settings) -> list[str]:
@@ -16,6 +16,12 @@ def extra_errors(entry: str, service: Settings) -> list[str]:
             "%s.extra_args: %s seen first, a flag is needed there, its values after it: correct the order"
             % (entry, shown(words[0]))
         )
+    found += [
+        "%s.extra_args: %s seen, which units cannot see, a path outside /home, /root and /tmp is needed: move the file"
+        % (entry, hidden(word))
+        for word in words
+        if hidden(word)
+    ]
     for flag in flags(words):
         instead = owner(flag)
         if instead:

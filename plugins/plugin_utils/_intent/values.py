@@ -16,6 +16,8 @@ Kinds = type | tuple[type, ...]
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = re.compile(r"^%s(\.%s){3}\Z" % (OCTET, OCTET))
 SWITCH = re.compile(r"^(true|false|yes|no|on|off)\Z", re.IGNORECASE)  # what YAML reads as a switch
+# What the sandbox of units hides: ProtectHome=yes and PrivateTmp=yes. Words may hold paths behind these signs.
+HIDDEN = re.compile(r"(?:^|[:=,;])(~/[^:=,;]*|(?:/home|/root|/run/user|/tmp|/var/tmp)(?:/[^:=,;]*)?)(?=[:=,;]|\Z)")
 NAMES = {
     str: "a string",
     bool: "true or false",
@@ -52,6 +54,12 @@ def _code_point(text: str) -> str:
 def named(some: Sequence[str], nodes: Sequence[str]) -> str:
     """Nodes as a sentence names them."""
     return "all %d nodes" % len(nodes) if len(some) == len(nodes) > 3 else ", ".join(some)
+
+
+def hidden(text: Any) -> str:
+    """The first path in a text that no unit can see, empty without one."""
+    found = HIDDEN.search(re.sub(r"/(?:\./|/)*", "/", str(text)))
+    return found.group(1) if found else ""
 
 
 def is_a(value: Any, kind: type) -> bool:

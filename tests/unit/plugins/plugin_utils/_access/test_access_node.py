@@ -135,11 +135,13 @@ def of_services(
     heads=(HEAD,),
     workers=(WORKER,),
     changes=("rpc", "head", "router"),
+    real="/opt/models",
 ):
     node = {
         "machine": {"addresses": ["10.0.0.1", "10.1.0.1"]},
         "units": list(units),
         "our_processes": dict(ours),
+        "real": {"/opt/models": real},
         "listeners": listeners,
     }
     asked = {
@@ -149,6 +151,7 @@ def of_services(
         "ending": list(ending),
         "leaving": list(leaving),
         "changes": list(changes),
+        "places": {"llama_models_dir": "/opt/models"},
     }
     return node_refusals({"llama_node": node}, "n1", services=asked)
 
@@ -163,6 +166,13 @@ def test_the_address_on_the_fabric():
         "n1: llama_fabric_address 10.1.0.9 is on none of its interfaces, one of 10.0.0.1, 10.1.0.1 is needed: correct "
         "hosts.yml or bring the interface up"
     ]
+
+
+@pytest.mark.parametrize("real", ["/home/models", "/root", "/tmp/m"])
+def test_a_directory_leads_to_what_units_see(real):
+    assert of_services(real="/data/home/models") == []
+    (sentence,) = of_services(real=real)
+    assert sentence.startswith("llama_models_dir: /opt/models leads to %s on n1, which units cannot see," % real)
 
 
 def test_ports_are_free_or_ours():

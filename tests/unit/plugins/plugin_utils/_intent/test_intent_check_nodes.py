@@ -156,7 +156,7 @@ def sentence_of(**facts):
 
 
 @pytest.mark.parametrize(
-    "path", ["/srv/llama", "/opt/llama.cpp", "/home/ops/models", "/usr/local/llama", "/data", "/s/-x"]
+    "path", ["/srv/llama", "/opt/llama.cpp", "/data/ops/models", "/usr/local/llama", "/data", "/s/-x"]
 )
 def test_a_directory_of_its_own(path):
     assert sentence_of(llama_models_dir=path) == ""

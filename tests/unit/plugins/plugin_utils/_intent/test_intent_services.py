@@ -63,7 +63,7 @@ def test_directories_that_are_the_systems_are_refused(variable):
         "/opt/models",
         "/srv/llama",
         "/var/lib/llama-cluster/rpc-cache",
-        "/home/models",
+        "/data/models",
         "/scratch",
         "/usr/local/llama.cpp",
         "/mnt/d-1/m2_x.y",
