@@ -5,14 +5,17 @@
 collection."""
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 # Bytes of a line that say what it is.
 LINE = 64
 # Bytes of the beginning and of the end of an answer, where it says what it cost.
-BEGINNING, END = 4 << 10, 8 << 10
-# A number as it stands in JSON, of a length that is believed; within a string the quotes would be escaped.
-NUMBER = rb'"%s"[ ]?:[ ]?([0-9]{1,9})(?:\.([0-9]{1,20}))?[ \r\n]*[,}]'
+BEGINNING, END = 1 << 10, 2 << 10
+# Numbers as they stand in JSON, of a length that is believed; within a string the quotes would be escaped.
+NUMBERS = re.compile(
+    rb'"((?:cache|prompt|predicted)_n|(?:prompt|predicted)_ms|(?:prompt|input|completion|output|cached)_tokens)"'
+    rb"[ ]?:[ ]?([0-9]{1,9}(?:\.[0-9]{1,20})?)[ \r\n]*[,}]"
+)
 
 
 class Events:
@@ -59,24 +62,15 @@ class Cost:
     def found(self) -> Dict[str, Any]:
         """Fields of the log; None for what was not told."""
         text = self._beginning + b"\n" + self._end
-
-        def last(*names: str) -> Optional[float]:
-            for name in names:
-                seen: List[Any] = re.findall(NUMBER % name.encode("ascii"), text)
-                if seen:
-                    whole, part = seen[-1]
-                    return float(whole + b"." + (part or b"0"))
-            return None
+        seen = {name.decode("ascii"): float(number) for name, number in NUMBERS.findall(text)}
 
         def count(*names: str) -> Optional[int]:
-            value = last(*names)
-            return None if value is None else int(value)
+            return next((int(seen[name]) for name in names if name in seen), None)
 
         def seconds(name: str) -> Optional[float]:
-            value = last(name)
-            return None if value is None else round(value / 1000, 3)
+            return round(seen[name] / 1000, 3) if name in seen else None
 
-        read, cached = count("prompt_n"), count("cache_n", "cached_tokens", "cache_read_input_tokens")
+        read, cached = count("prompt_n"), count("cache_n", "cached_tokens")
         told = count("prompt_tokens", "input_tokens")
         return {
             "prompt_tokens": read + (cached or 0) if told is None and read is not None else told,
