@@ -13,7 +13,7 @@ LINE = 64
 BEGINNING, END = 1 << 10, 2 << 10
 # Numbers as they stand in JSON, of a length that is believed; within a string the quotes would be escaped.
 NUMBERS = re.compile(
-    rb'"((?:cache|prompt|predicted)_n|(?:prompt|predicted)_ms|(?:prompt|input|completion|output|cached)_tokens)"'
+    rb'"((?:cache|prompt|predicted)_n|(?:prompt|predicted)_ms|(?:prompt|(?:cache_read_)?input|completion|output|cached)_tokens)"'
     rb"[ ]?:[ ]?([0-9]{1,9}(?:\.[0-9]{1,20})?)[ \r\n]*[,}]"
 )
 
@@ -70,10 +70,14 @@ class Cost:
         def seconds(name: str) -> Optional[float]:
             return round(seen[name] / 1000, 3) if name in seen else None
 
-        read, cached = count("prompt_n"), count("cache_n", "cached_tokens")
-        told = count("prompt_tokens", "input_tokens")
+        cached = count("cache_n", "cached_tokens", "cache_read_input_tokens")
+        prompt = count("prompt_tokens", "input_tokens", "prompt_n")
+        whole = "prompt_tokens" in seen or ("input_tokens" in seen and "cache_read_input_tokens" not in seen)
+        if prompt is not None and not whole:
+            # Anthropic's words and the timings leave out what was in the cache.
+            prompt += cached or 0
         return {
-            "prompt_tokens": read + (cached or 0) if told is None and read is not None else told,
+            "prompt_tokens": prompt,
             "cached_tokens": cached,
             "tokens": count("completion_tokens", "output_tokens", "predicted_n"),
             "prompt_seconds": seconds("prompt_ms"),

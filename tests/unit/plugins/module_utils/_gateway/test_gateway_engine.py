@@ -151,13 +151,22 @@ def test_what_an_answer_cost_is_in_the_log(made, capfd):
     stream = CHUNKED + b"%x\r\ndata: %s\n\n\r\n" % (len(whole) + 8, whole) + DONE
     server = Server()
     gateway = made(service("big", server))
-    for sent in (plain(whole), stream, plain(b'{"usage": {"completion_tokens": 99999999999, "prompt_tokens": -1}}')):
+    messages = b'{"usage": {"cache_read_input_tokens": 30, "input_tokens": 1, "output_tokens": 8}}'
+    own = b'{"timings": {"cache_n": 30, "prompt_n": 1, "prompt_ms": 1e-05}}'
+    for sent in (
+        plain(whole),
+        stream,
+        plain(messages),
+        plain(own),
+        plain(b'{"usage": {"completion_tokens": 99999999999, "prompt_tokens": -1}}'),
+    ):
         server.act = lambda _server, end, sent=sent: end.sendall(sent)
         gateway.ask(body=chat())
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
     fields = ("prompt_tokens", "cached_tokens", "tokens", "prompt_seconds", "generation_seconds")
     found = [tuple(line[field] for field in fields) for line in lines if line["service"]]
-    assert found == [(812, 700, 64, 0.3, 1.7)] * 2 + [(None,) * 5]
+    assert found[:2] == [(812, 700, 64, 0.3, 1.7)] * 2
+    assert found[2:] == [(31, 30, 8, None, None), (31, 30, None, None, None), (None,) * 5]
 
 
 def test_an_answer_without_a_length_ends_with_its_connection(made):
