@@ -145,6 +145,8 @@ CLOSED = (
     *("GET /v1/%2e%2e/slots", "GET /v1/..%2fslots", "POST /slots/0?action=erase", "GET /reasoning/slots"),
     *("GET /reasoning/..%2fslots", "POST /props", "POST /lora-adapters", "POST /models/load", "POST /v1/models/unload"),
     *("POST /models%2fload", "GET http://x/slots", "GET /v1/slots", "GET /%76%31%2Fslots", "POST /v1/props"),
+    *("GET /v1/stream?conv_id=x", "DELETE /v1/stream?conv_id=x", "POST /v1/streams/lookup"),
+    *("POST /v1/chat/completions/control", "POST /v1/chat/completions;x", "GET /nothing"),
 )
 
 
@@ -164,6 +166,26 @@ def test_without_a_key_nobody_is_served(door):
     own = {"x-api-key": door.headers["Authorization"].split()[1]}
     assert door.get("/v1/models", headers=own).status_code == 200
     assert door.get("/health", headers={}).status_code == 200
+
+
+@pytest.mark.parametrize("port", [DOOR, FAST, REASONING])
+@pytest.mark.parametrize("framing", ["Content-Length: 31000000", "Transfer-Encoding: chunked"])
+def test_a_body_without_a_key_is_not_read(lab, door, port, framing):
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % framing
+    with socket.create_connection((door.host, port), 10) as connection:
+        connection.sendall(head.encode() + b"80000\r\n" + b"x" * (1 << 19))
+        assert connection.makefile("rb").readline().split()[1] == b"401"
+        assert lab.node3.check_output("find /var/lib/nginx -type f") == ""
+
+
+def test_the_paths_of_a_server_go_by_the_model(door):
+    for path in ("/tokenize", "/v1/tokenize"):
+        reply = requests.post(door.url(path), headers=door.headers, json={"model": "small", "content": "a"}, timeout=30)
+        assert (reply.status_code, reply.headers["X-Llama-Service"]) == (200, "small") and reply.json()["tokens"]
+    form = {"model": (None, "small"), "file": ("a.wav", b"RIFF")}
+    reply = requests.post(door.url("/v1/audio/transcriptions"), headers=door.headers, files=form, timeout=30)
+    # The server's own words: the model hears nothing.
+    assert reply.headers["X-Llama-Service"] == "small" and reply.status_code >= 400
 
 
 def test_without_hosts_of_monitoring_nobody_sees_what_the_engine_counts(lab, door):
@@ -352,7 +374,9 @@ def processing(lab, node):
 def test_a_client_that_leaves_frees_its_slot(lab, door, stream):
     connection = http.client.HTTPConnection(door.host, DOOR)
     body = {"model": "small", "messages": QUESTION, "max_tokens": 1500, "stream": stream, "ignore_eos": True}
-    connection.request("POST", "/v1/chat/completions", json.dumps(body), door.headers)
+    # By that header llama-server would go on, and give the answer to anybody.
+    headers = dict(door.headers, **{"X-Conversation-Id": "one"})
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
     lab.eventually(lambda: busy(door, "small"), 10, "somebody answers")
     (node,) = busy(door, "small")
     lab.eventually(lambda: processing(lab, node) == 1, 5, "its server is at it")

@@ -26,7 +26,7 @@ RECORD = pathlib.Path("/tmp/fuzz.jsonl")
 SIDE_BY_SIDE, PATIENCE = 12, 2.0
 CLOSED = (
     *("/slots", "/slots/0", "/slots/0?action=save", "/v1/slots", "/models/load", "/models/unload"),
-    *("/v1/models/load", "/v1/models/unload"),
+    *("/v1/models/load", "/v1/models/unload", "/v1/stream?conv_id=x", "/v1/streams/lookup"),
 )
 CLOSED_TO_POST = ("/props", "/lora-adapters")
 OPEN = ("/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/embeddings", "/health", "/metrics", "/tokenize")
@@ -58,7 +58,7 @@ def split(path):
 def names_closed(method, parts):
     if parts[:1] == ["v1"]:
         parts = parts[1:]
-    if parts[:1] == ["slots"] or parts[-2:] in (["models", "load"], ["models", "unload"]):
+    if parts[:1] in (["slots"], ["stream"], ["streams"]) or parts[-2:] in (["models", "load"], ["models", "unload"]):
         return True
     return method not in ("GET", "HEAD", "OPTIONS") and parts[:1] in (["props"], ["lora-adapters"])
 
