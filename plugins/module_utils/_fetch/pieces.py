@@ -21,7 +21,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from .._files import is_ours, open_ours, open_regular
 from .._model.gguf import Header, read_header, reading
-from .._text import Refusal, exact
+from .._text import Refusal, exact, printable
 from .journal import CLOSED
 from .manifest import hash_pieces
 from .request import Advance
@@ -84,6 +84,26 @@ def _require_unchanged(path: str, before: os.stat_result, after: os.stat_result)
         after.st_ctime_ns,
     ):
         raise Refusal("%s: was changed while it was read: run again when nobody writes it" % path)
+
+
+def writer(fd: int) -> str:
+    """The process that has a file open to write it, as a clause of a sentence; empty for none."""
+    seen = os.fstat(fd)
+    for pid in [name for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]:
+        # A process may end meanwhile.
+        with contextlib.suppress(OSError, ValueError):
+            for number in os.listdir("/proc/%s/fd" % pid):
+                there = os.stat("/proc/%s/fd/%s" % (pid, number))
+                if os.path.samestat(there, seen) and _writes(pid, number):
+                    with open("/proc/%s/comm" % pid, errors="replace") as stream:
+                        return "%s (pid %s) writes it, " % (printable(stream.read(64).strip()), pid)
+    return ""
+
+
+def _writes(pid: str, number: str) -> bool:
+    with open("/proc/%s/fdinfo/%s" % (pid, number)) as stream:
+        flags = [line.split()[1] for line in stream if line.startswith("flags:")]
+    return any(int(one, 8) & os.O_ACCMODE != os.O_RDONLY for one in flags)
 
 
 def open_same(path: str, target: Target, header: Optional[Header], advance: Advance) -> Optional[int]:
@@ -158,19 +178,21 @@ def loose_pieces(paths: Sequence[str], targets: Sequence[Target]) -> Iterator[Li
                 continue
             loose = Loose(path, fd)
             stack.callback(loose.close)
-            loose.target, loose.piece = _match(path, loose.size, targets, [other.piece for other in found])
+            loose.target, loose.piece = _match(loose, targets, [other.piece for other in found])
             found.append(loose)
         yield found
 
 
-def _match(path: str, size: int, targets: Sequence[Target], taken: Sequence[Piece]) -> Tuple[Target, Piece]:
+def _match(loose: Loose, targets: Sequence[Target], taken: Sequence[Piece]) -> Tuple[Target, Piece]:
+    path, size = loose.path, loose.size
     fitting = [
         (target, piece) for target in targets for piece in target.pieces if piece.size == size and piece not in taken
     ]
     fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
     if not fitting:
         sizes = ", ".join(exact(piece.size) for target in targets for piece in target.pieces)
-        raise Refusal("adopt: %s has %s, the pieces have %s: finish, move or remove it" % (path, exact(size), sizes))
+        text = "adopt: %s has %s, %sthe pieces have %s: finish, move or remove it"
+        raise Refusal(text % (path, exact(size), writer(loose.fd), sizes))
     proved = [pair for pair in fitting if needed_digest(*pair)]
     if not proved:
         text = (

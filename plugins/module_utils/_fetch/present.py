@@ -26,7 +26,7 @@ from .manifest import (
     untouched,
     write_manifest,
 )
-from .pieces import proving
+from .pieces import proving, writer
 from .request import Advance, Request, Watch
 from .target import Target
 
@@ -158,8 +158,8 @@ def _existing_entry(
     source = target.pieces[0].source.name
     if size != target.size:
         raise Refusal(
-            "%s: is there with %s, %s has %s: remove it or choose another dest"
-            % (target.path, exact(size), source, exact(target.size))
+            "%s: is there with %s, %s%s has %s: remove it or choose another dest"
+            % (target.path, exact(size), writer(fd), source, exact(target.size))
         )
     wanted = [Part(span.end - span.start, span.sha256) for span in target.spans]
     recorded = [entry for entry in records if untouched(entry, status) and covers(entry.pieces, wanted)]

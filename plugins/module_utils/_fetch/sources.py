@@ -242,9 +242,10 @@ class FileSource:
         try:
             status = os.stat(self.path)
         except OSError as error:
-            raise Refusal("%s: %s: check the path on this node" % (self.path, error.strerror)) from None
+            text = "%s on %s: %s: check the path there"
+            raise Refusal(text % (self.path, os.uname().nodename, error.strerror)) from None
         if not os.path.isfile(self.path):
-            raise Refusal("%s: not a regular file: check the path on this node" % self.path)
+            raise Refusal("%s on %s: not a regular file: check the path there" % (self.path, os.uname().nodename))
         if self.size is not None and status.st_size != self.size:
             raise Refusal(
                 "%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size))

@@ -20,6 +20,7 @@ from ...module_utils._text import Refusal
 from .._intent.builds import builds_of, dialect_of, entry_of, extra_types
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
+from .._intent.models import are_local
 from .._intent.records import Groups, Models, Services
 from .._intent.routers import quants, served_alone
 from . import own_cards, refusals, routers, sharing
@@ -136,7 +137,8 @@ class Inventory:
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
-        if (self.complete or "not a model" in why) and not told:
+        # plan.yml does not see the disks of nodes.
+        if not told and (self.complete and why != refusals.ON_ITS_NODE or "not a model" in why):
             self.refused.append(refusals.not_planned(name, why, strangers))
         if isinstance(split, dict) and not strangers:
             self._render(name, service)
@@ -174,6 +176,9 @@ class Inventory:
         facts = self.models[model].get("header")
         if size and facts:
             return estimate(facts, size), "assumed" if facts.get("assumed") else "catalog"
+        urls = self.models[model]["quants"][quant].get("urls")
+        if self.complete and urls and are_local(urls):
+            raise Refusal(refusals.ON_ITS_NODE)
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
     def devices_of(self, nodes: Iterable[str]) -> list[Device]:

@@ -20,6 +20,7 @@ from .._intent.services import numa_policy
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
+ON_ITS_NODE = "its file is on the disk of its node, which plan.yml does not contact: site.yml plans it there"
 UNKNOWN_EXPERTS = "cpu_moe needs its header, which was not read, to tell the experts"
 NO_EXPERTS = "cpu_moe is for experts, its header was not read, and its header in llama_models names none"
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}

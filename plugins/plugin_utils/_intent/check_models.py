@@ -25,7 +25,7 @@ MODEL_KEYS = {
 }
 QUANT_KEYS = {
     "files": (list, "Files of the repository: all shards or pieces, in order."),
-    "urls": (list, "The same from anywhere else: http, https or file URLs."),
+    "urls": (list, "The same from anywhere else: http, https or file URLs. A file URL is a path on the node."),
     "file": (str, "The name of the file on the nodes (default: the name of the first source)."),
     "sha256": (list, "The digests of the files, in the same order."),
     "size": (int, "All bytes of the files together, for estimates."),

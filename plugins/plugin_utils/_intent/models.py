@@ -53,7 +53,7 @@ def fan_out(nodes: Sequence[Mapping[str, Any]], host: str) -> list[dict[str, Any
     for item in own["items"]:
         # The first that may lend it; one that has it comes before one that fetches it. A file URL names what every node
         # has by itself.
-        local = item.get("urls") and all(url.startswith(("file:", "/")) for url in item["urls"])
+        local = item.get("urls") and are_local(item["urls"])
         holders = (
             []
             if local or not own["address"]
@@ -66,6 +66,11 @@ def fan_out(nodes: Sequence[Mapping[str, Any]], host: str) -> list[dict[str, Any
             dict(item, source=source["host"] if lent else "", original=original["dest"], address=own["address"])
         )
     return found
+
+
+def are_local(urls: Sequence[str]) -> bool:
+    """Whether these are files on the disk of the node that holds the model."""
+    return all(url.startswith(("file:", "/")) for url in urls)
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

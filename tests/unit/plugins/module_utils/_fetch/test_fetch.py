@@ -430,7 +430,10 @@ def test_a_server_that_is_down_is_one_sentence(tmp_path):
     ("options", "words"),
     [
         ({"urls": ["ftp://host/m.gguf"]}, "an http, https or file URL is needed"),
-        ({"urls": ["file:///no/such.gguf"]}, "/no/such.gguf: No such file or directory: check the path on this node"),
+        (
+            {"urls": ["file:///no/such.gguf"]},
+            " on %s: No such file or directory: check the path there" % os.uname().nodename,
+        ),
         ({"urls": ["file:///proc/self"]}, "not a regular file"),
         ({"urls": ["file:///a.gguf"], "sha256": ["abc"]}, "no sha256 digest"),
         ({"urls": ["file:///a.gguf"], "sha256": ["0" * 64] * 2}, "2 digests given for 1 urls"),
@@ -1374,6 +1377,15 @@ def test_refusal_names_the_directory_and_not_its_descriptor(fake, tmp_path, monk
     assert caught.value.disk["folder"] == str(tmp_path)
 
 
+def test_file_on_the_node_is_used_where_it_lies(tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    inode = (tmp_path / "m.gguf").stat().st_ino
+    for changed in (True, False):
+        done = fetch(tmp_path / "m.gguf", urls=["file://%s/m.gguf" % tmp_path])
+        assert (done["changed"], done["transferred"]) == (changed, 0)
+    assert (tmp_path / "m.gguf").stat().st_ino == inode and whole(tmp_path / "m.gguf")
+
+
 # Adoption of pieces
 
 
@@ -1432,6 +1444,26 @@ def test_a_file_that_is_no_piece_is_refused(fake, tmp_path):
     assert "adopt: %s has 1 bytes, the pieces have" % (tmp_path / "other") in refused(
         tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(tmp_path / "other")]
     )
+
+
+@pytest.mark.parametrize("name", ["m.Q8_0.gguf.part1of2", "m.gguf"])
+def test_process_that_still_writes_a_file_is_named(fake, tmp_path, name):
+    path = tmp_path / name
+    with subprocess.Popen(["sh", "-c", "exec sleep 60 >>%s" % path]) as process:
+        while not path.exists():
+            time.sleep(0.01)
+        try:
+            with pytest.raises(Refusal, match=r"%s.* sleep \(pid %d\) writes it, " % (path, process.pid)):
+                fetch(
+                    tmp_path / "m.gguf",
+                    fake,
+                    check=True,
+                    repo=REPO,
+                    quant="Q8_0",
+                    adopt=[str(tmp_path / list(PIECES)[0])],
+                )
+        finally:
+            process.kill()
 
 
 def test_pieces_without_a_digest_are_refused_and_left(fake, tmp_path):

@@ -301,7 +301,7 @@ def test_a_file_of_this_node_has_the_size_that_is_known(tmp_path, size, words):
         source.resolve(None)
         assert source.size == 10
     for path, step in ((tmp_path, "not a regular file"), (tmp_path / "gone", "No such file or directory")):
-        with pytest.raises(Refusal, match="%s: check the path on this node" % step):
+        with pytest.raises(Refusal, match="%s: check the path there" % step):
             sources.FileSource(str(path)).resolve(None)
 
 
