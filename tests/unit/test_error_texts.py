@@ -51,7 +51,8 @@ PRODUCED = (
     "plugin_utils/_intent/check_header.py", "plugin_utils/_intent/check_models.py",
     "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_routers.py",
     "plugin_utils/_intent/check_services.py",
-    "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
+    "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/check_targets.py",
+    "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
     "plugin_utils/_intent/models.py", "plugin_utils/_intent/routers.py", "plugin_utils/_intent/services.py",
     "plugin_utils/_intent/values.py",
 )  # fmt: skip
@@ -136,6 +137,11 @@ def entry(**keys):
 def variables(**facts):
     """What an inventory is told whose node1 has these variables."""
     return intent(hostvars=dict(INVENTORY["hostvars"], node1=facts))
+
+
+def wanted(**levels):
+    """What an inventory is told that wants this rate of chat."""
+    return variables(**INVENTORY["hostvars"]["node1"], llama_targets={"chat": {"tokens_per_second": levels}})
 
 
 def second(**keys):
@@ -535,6 +541,24 @@ REFUSALS = [
         "m seen as a name of fast too",
         "a name of only one service is needed behind a gateway: leave the model out of one of them",
         gateway({"fast": FAST, "code": dict(FAST, port=8002)}),
+    ),
+    (
+        "llama_targets.caht:",
+        "no service of that name",
+        "one of chat is needed, did you mean chat?",
+        variables(**INVENTORY["hostvars"]["node1"], llama_targets={"caht": {}}),
+    ),
+    (
+        "llama_targets.chat.tokens_per_second:",
+        "8, 10, 15 seen",
+        "target, acceptable and critical in that order are needed, the best first",
+        wanted(target=8, acceptable=10, critical=15),
+    ),
+    (
+        "llama_targets.chat.tokens_per_second.critical:",
+        "nothing seen",
+        "a number above 0 is needed",
+        wanted(target=15, acceptable=10),
     ),
     ("llama_services.chat.names:", "'a b' seen", "a name of letters, digits and", chat(names=["a b"])),
     (

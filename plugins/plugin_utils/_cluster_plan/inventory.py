@@ -51,9 +51,7 @@ class Inventory:
         builds: Mapping[str, Any] | None,
         previous: Iterable[dict[str, Any]],
         complete: bool,
-        first: Sequence[str] = (),
     ) -> None:
-        """As for memory_plan(); first: services that choose their devices before the others."""
         self.models, self.groups, self.nodes = models, groups, nodes
         self.complete, self.builds = complete, builds_of({"llama_builds": builds})
         self.services: Services = {
@@ -76,7 +74,8 @@ class Inventory:
         self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
         self.misfits: list[Misfit] = []
         self.typed = {name for name, one in services.items() if {"cache_type_k", "cache_type_v"} & set(one)}
-        self.first, self.made = first, dict[tuple[str, str, str], Made]()
+        self.first: Sequence[str] = ()  # services that choose their devices before the others
+        self.made = dict[tuple[str, str, str], Made]()
         self.least: dict[str, list[Plan]] = {}  # of those with cpu_moe auto: with all experts in main memory
 
     def _settings_of(self, service: Mapping[str, Any]) -> Settings:

@@ -90,7 +90,8 @@ def _placed(facts: tuple[Any, ...]) -> tuple[Inventory, Cards]:
 
 
 def _in_order(facts: tuple[Any, ...], first: Sequence[str]) -> tuple[Inventory, Cards]:
-    one = Inventory(*facts, first=first)
+    one = Inventory(*facts)
+    one.first = first
     one.refused.extend(refusals.numa(one.nodes))
     one.sharing.extend(own_cards.claimed_twice(one.devices))
     return one, {name: own_cards.add(one, name) for name in sorted(one.services, key=one.order)}

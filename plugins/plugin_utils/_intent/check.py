@@ -18,6 +18,7 @@ from .check_nodes import node_errors
 from .check_routers import router_errors
 from .check_services import service_errors
 from .check_shared import api_key_errors, example_keys, route_errors, shared_errors
+from .check_targets import target_errors
 from .hosts import expand
 from .records import Groups, HostVars, Models, Services, Settings
 from .routers import served_alone
@@ -73,6 +74,7 @@ def intent_errors(
         found.extend(machine_errors(groups, hostvars))
         found.extend(shared_errors(services, groups, hostvars))
         found.extend(route_errors({} if routes is None else routes, services, models))
+        found.extend(target_errors(hostvars[nodes[0]].get("llama_targets") or {}, services))
         found.extend(api_key_errors({} if api_keys is None else api_keys, services))
     if not found:
         found.extend(gateway_errors(services, models, groups, hostvars, routes))

@@ -74,6 +74,7 @@ def gathered(
         for host in groups.get("llama_monitoring", [])
         if hostvars[host].get("monitoring_prometheus", "install") == "install"
     ]
+    targets: Map = next((facts.get("llama_targets") or {} for facts in map(hostvars.get, hosts) if facts), {})
     return Seen(
         now=now,
         nodes=nodes,
@@ -85,7 +86,7 @@ def gathered(
         decisions={host: nodes[host].get("files", {}).get(paths.DECISIONS) for host in nodes},
         monitoring=_verified(hostvars, monitors, hands),
         services=[
-            _service(head, label, kept, cells, plans, speeds, shapes, now)
+            _service(head, label, kept, cells, plans, speeds, shapes, now, targets.get(head["service"]) or {})
             for head, label in _asked(heads)
             if head["service"] not in waiting
         ],
@@ -149,6 +150,7 @@ def _service(
     speeds: Mapping[tuple[str, str], float | None],
     shapes: Mapping[str, Map | None],
     now: str,
+    targets: Map,
 ) -> Service:
     report = kept.latest("verify", label)
     # Another quant, of a trial or of before a switch, has other figures.
@@ -175,6 +177,7 @@ def _service(
         utilization=_utilization(alone),
         utilization_at=(benchmark or {}).get("measured_at"),
         stages=max(1, len([row for row in rows if row["layers"]])),
+        targets=targets,
         **_figures(cells.get(label), alone, benchmark, report, now),
     )
     return Service(

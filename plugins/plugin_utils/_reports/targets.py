@@ -15,12 +15,13 @@ TARGET, ACCEPTABLE, BELOW, CRITICAL, UNKNOWN = "target", "acceptable", "below", 
 
 class Levels(NamedTuple):
     """From target and acceptable on a figure is that, and beyond critical critical. Where less is better, critical is
-    the largest of them."""
+    the largest of them. source: who wants that since when, empty where nobody says it."""
 
     target: float
     acceptable: float
     critical: float
     unit: str
+    source: str = ""
 
     def judge(self, value: float | None) -> str:
         if value is None:
@@ -35,24 +36,16 @@ class Levels(NamedTuple):
     def words(self) -> str:
         """What the table asks for."""
         word = "most" if self.critical > self.target else "least"
-        return "at %s %g %s, acceptable %g, critical %g" % (
-            word,
-            self.target,
-            self.unit,
-            self.acceptable,
-            self.critical,
-        )
+        found = (word, self.target, self.unit, self.acceptable, self.critical)
+        return "at %s %g %s, acceptable %g, critical %g" % found + (", by %s" % self.source if self.source else "")
 
 
-# As the operators' notes have them.
+# Where the inventory's llama_targets has none for a service.
 RATE = Levels(15, 10, 8, "tokens/s")
 FIRST_TOKEN = Levels(2, 5, 10, "s")
 UTILIZATION = Levels(70, 50, 40, "%")
 MEMORY = Levels(28, 30, 30, "GB")
 LINK = Levels(50, 30, 20, "Gb/s")
-# What they want of a model of that name.
-RATES = {"or1": RATE, "strand": Levels(20, 10, 8, "tokens/s"), "deepseek": Levels(10, 8, 8, "tokens/s")}
-FIRST_TOKENS = {"strand": Levels(1, 5, 10, "s")}
 # What means something.
 SHARE = Levels(60, 45, 30, "% of the ceiling")
 # Percent beyond the plan.
@@ -83,6 +76,7 @@ class Measured(NamedTuple):
     rate: tokens/s of one request after its first token; first_token, queue: seconds of it. ceiling: see ceiling(), or
     why there is none in no_ceiling. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
     utilization: {(node, index): percent}, while one request at a time was answered. stages: devices that hold layers.
+    targets: the entry of the service in llama_targets.
     """
 
     label: str
@@ -101,6 +95,7 @@ class Measured(NamedTuple):
     utilization: Mapping[tuple[str, int], float] = {}
     utilization_at: str | None = None
     stages: int = 1
+    targets: Map = {}
 
 
 def ceiling(devices: Sequence[Map], speeds: Mapping[tuple[str, str], float | None], read: float) -> float | str:
@@ -154,12 +149,16 @@ def link_reading(link: Map | None) -> Reading:
     return Reading("all", "link", "%.1f Gb/s" % rate, judged, LINK.words(), *words)
 
 
-def _named(table: Mapping[str, Levels], model: str, levels: Levels) -> Levels:
-    return next((one for name, one in table.items() if name in model.lower()), levels)
+def _wanted(one: Measured, metric: str, otherwise: Levels) -> Levels:
+    own = one.targets.get(metric)
+    if not own:
+        return otherwise
+    target, acceptable, critical = (float(own[level]) for level in ("target", "acceptable", "critical"))
+    return Levels(target, acceptable, critical, otherwise.unit, str(own.get("source") or ""))
 
 
 def _rate(one: Measured) -> Reading:
-    levels = _named(RATES, one.model, RATE)
+    levels = _wanted(one, "tokens_per_second", RATE)
     percent = share(one)
     meant = one.no_ceiling if percent is None else "%.1f %% of %.1f tokens/s" % (percent, one.ceiling or 0)
     return Reading(
@@ -176,7 +175,7 @@ def _rate(one: Measured) -> Reading:
 
 
 def _first_token(one: Measured) -> Reading:
-    levels = _named(FIRST_TOKENS, one.model, FIRST_TOKEN)
+    levels = _wanted(one, "first_token_seconds", FIRST_TOKEN)
     # What it waited for others says nothing of the service.
     own = None if one.first_token is None else max(0.0, one.first_token - (one.queue or 0.0))
     return Reading(

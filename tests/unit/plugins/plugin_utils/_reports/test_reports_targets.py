@@ -94,10 +94,17 @@ def test_tokens_are_judged_twice():
     assert (row.noted, row.judged) == ("below", "target")
 
 
-def test_a_model_has_the_targets_of_its_name():
-    assert rows(model="Strand-Rust-Coder-14B", rate=18.0, first_token=1.5)["throughput"].noted == "acceptable"
-    assert rows(model="Strand-Rust-Coder-14B", rate=18.0, first_token=1.5)["first token"].noted == "acceptable"
-    assert rows(rate=18.0, first_token=1.5)["first token"].noted == "target"
+def test_a_service_has_the_targets_of_the_inventory():
+    wanted = {
+        "tokens_per_second": {"target": 20, "acceptable": 10, "critical": 8, "source": "notes of 2026-01-31"},
+        "first_token_seconds": {"target": 1, "acceptable": 5, "critical": 10},
+    }
+    found = rows(targets=wanted, rate=18.0, first_token=1.5)
+    assert (found["throughput"].noted, found["first token"].noted) == ("acceptable", "acceptable")
+    assert found["throughput"].target == "at least 20 tokens/s, acceptable 10, critical 8, by notes of 2026-01-31"
+    assert found["first token"].target == "at most 1 s, acceptable 5, critical 10"
+    # No name of a model says what is wanted of it.
+    assert rows(model="Strand-Rust-Coder-14B", rate=18.0, first_token=1.5)["throughput"].noted == "target"
 
 
 def test_what_a_request_waited_is_apart():

@@ -302,3 +302,9 @@ def test_one_node_has_no_link():
     services = {"chat": {"model": "m", "quant": "F16", "head": "node1", "port": 8000}}
     found = criteria_report(HOSTS, GROUPS, services, MODELS, "/opt/models", {}, NOW)
     assert "link" not in [row["metric"] for row in found["result"]["readings"]]
+
+
+def test_targets_of_the_inventory_are_those_of_their_service():
+    wanted = {"tokens_per_second": {"target": 30, "acceptable": 20, "critical": 5, "source": "us"}}
+    hosts = {name: dict(facts, llama_targets={"chat": wanted}) for name, facts in HOSTS.items()}
+    assert measured(hosts=hosts).targets == wanted and measured().targets == {}
