@@ -26,12 +26,13 @@ class Model(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where a replica listens."""
+    """Where a replica listens. most: slots that it may claim to have."""
 
     node: str
     address: str
     port: int
     slots: int
+    most: int
 
 
 class Service(NamedTuple):
@@ -167,10 +168,9 @@ def _service(name: str, reader: Reader) -> Service:
         for one in reader.each("models")
     )
     endpoints = tuple(
-        Address(
-            one.get("node", (str,)), one.get("address", (str,)), one.get("port", (int,)), one.get("slots", (int,), 1)
-        )
+        Address(one.get("node", (str,)), one.get("address", (str,)), one.get("port", (int,)), slots, slots)
         for one in reader.each("endpoints")
+        for slots in [one.get("slots", (int,), 1)]
     )
     return Service(
         name=name,

@@ -114,7 +114,7 @@ class Prober:
         slots = _json(await self._get(endpoint, "/slots"))
         if isinstance(slots, list) and slots and all(isinstance(slot, dict) for slot in slots):
             # Who claims many would get every conversation.
-            endpoint.slots = min(len(slots), endpoint.where.slots)
+            endpoint.slots = min(len(slots), endpoint.where.most)
             context = slots[0].get("n_ctx")
             endpoint.slot_ctx_size = context if isinstance(context, int) else None
             pool.pump()

@@ -117,7 +117,8 @@ def _address(entry: Any) -> Optional[Address]:
         or not 0 < port < 65536
     ):
         return None
-    return Address(str(texts[1]), str(texts[2]), port, min(max(1, slots), MOST_SLOTS) if isinstance(slots, int) else 1)
+    told = min(max(1, slots), MOST_SLOTS) if isinstance(slots, int) else None
+    return Address(str(texts[1]), str(texts[2]), port, told or 1, told or MOST_SLOTS)
 
 
 def _service(entry: Dict[str, Any], models: List[str]) -> Service:

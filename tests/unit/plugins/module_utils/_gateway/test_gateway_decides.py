@@ -562,14 +562,15 @@ def test_what_a_registry_adds():
     ]
     merged, drained = told.merged(made, {"endpoints": [entry, known, own, *strange]})
     # Whose servers the inventory names gets no other one; a service of jobs has those of its files alone.
-    assert [one[1:] for one in merged.services["big"].endpoints] == [("10.0.0.1", 8000, 2)]
+    assert [one[1:] for one in merged.services["big"].endpoints] == [("10.0.0.1", 8000, 2, 2)]
     jobs = dict(entry, slots=4096)
     empty = parsed(service(endpoints=0), registry={"hosts": {"n2": "10.0.0.2"}})
     added = told.merged(empty, {"endpoints": [jobs]})[0].services["big"].endpoints
-    assert [one[1:] for one in added] == [("10.0.0.2", 9, 64)]
+    assert [one[1:] for one in added] == [("10.0.0.2", 9, 64, 64)]
     assert drained == [Drained("big", "10.0.0.1:8000", "change")]
     assert merged.names["Job"] == ("job", "job-model")
-    assert (merged.tiers, merged.services["job"].endpoints[0].slots) == ({"t": "job"}, 1)
+    # One whose file tells no slots is asked for them.
+    assert (merged.tiers, merged.services["job"].endpoints[0][3:]) == ({"t": "job"}, (1, 64))
     assert told.merged(made._replace(hosts={}), {"endpoints": [entry]})[0].services == made.services
 
 
