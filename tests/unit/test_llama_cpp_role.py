@@ -5,10 +5,12 @@
 changes after its first fetch."""
 
 import functools
+import grp
 import http.server
 import io
 import json
 import os
+import pwd
 import re
 import signal
 import socket
@@ -26,6 +28,8 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "thefermisea.llama_cluster.llama_cpp"
+TASKS = ROOT / "roles/llama_cpp/tasks"
+FILES = "thefermisea.llama_cluster.node_files"
 
 
 def tasks_of(name):
@@ -122,7 +126,7 @@ done
 
 def test_releases_of_another_user_are_refused_before_root_works_there(tmp_path, monkeypatch):
     made = [task["ansible.builtin.file"] for task in tasks_of("install.yml") if "ansible.builtin.file" in task]
-    assert [(one["owner"], one.get("follow", True)) for one in made] == [("root", True), ("root", False)]
+    assert [(one["owner"], one.get("follow", True)) for one in made] == [("root", True)]
     (tmp_path / "namei").write_text(NAMEI)
     (tmp_path / "namei").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -179,10 +183,9 @@ def test_a_release_is_made_below_a_link_of_releases_and_never_through_one_of_its
     for folder in (disk, prefix, precious):
         folder.mkdir()
     (prefix / "releases").symlink_to(disk)
-    made = [task for task in tasks_of("install.yml") if "ansible.builtin.file" in task]
+    made = [task for task in tasks_of("install.yml") if "ansible.builtin.file" in task or FILES in task]
     variables = {"__llama_cpp_prefix": str(prefix), "__llama_cpp_scratch": str(prefix / ".build")}
-    for task in made:
-        task["ansible.builtin.file"].update(owner=os.geteuid(), group=os.getegid())
+    as_me(made)
     for name, served in (("b1", True), ("b2", False)):
         if not served:
             (disk / "b2.partial").symlink_to(precious)
@@ -190,7 +193,41 @@ def test_a_release_is_made_below_a_link_of_releases_and_never_through_one_of_its
         status, output = play(tmp_path, made, **variables)
         assert (status == 0) == served, output
     assert (prefix / "releases").is_symlink() and (disk / "b1.partial").is_dir()
-    assert "b2.partial already exists as a link" in output
+    assert "b2.partial: no directory, one is needed: look at who made it, then remove it" in output
+
+
+def as_me(tasks):
+    """What they make is the user's who runs the tests."""
+    for task in tasks:
+        if "ansible.builtin.file" in task:
+            task["ansible.builtin.file"].update(owner=os.geteuid(), group=os.getegid())
+        for entry in task.get(FILES, {}).get("files", ()):
+            entry.update(owner=pwd.getpwuid(os.geteuid()).pw_name, group=grp.getgrgid(os.getegid()).gr_name)
+
+
+def test_what_is_compiled_lies_in_a_directory_of_roots_that_leads_nowhere(tmp_path):
+    """A directory that somebody planted while he could, and what he put there: it was given to root since."""
+    scratch, precious = tmp_path / ".build", tmp_path / "precious"
+    precious.write_text("precious")
+    tasks = tasks_of("scratch.yml")
+    as_me(tasks)
+    argv = tasks[1]["ansible.builtin.command"]["argv"]
+    argv[argv.index("-user") + 1] = pwd.getpwuid(os.geteuid()).pw_name
+    variables = {"__llama_cpp_scratch": str(scratch)}
+    assert play(tmp_path, tasks, **variables)[0] == 0
+    (scratch / "source.tar.gz").write_text("fetched before")
+    for name in ("build.log", "of", "tree.tar.gz"):
+        (scratch / name).symlink_to(precious)
+    os.link(precious, scratch / "build.sh")
+    os.mkfifo(scratch / "pipe")
+    (scratch / "folder").mkdir()
+    status, output = play(tmp_path, tasks, **variables)
+    assert status == 0, output
+    assert [path.name for path in scratch.iterdir()] == ["source.tar.gz"] and precious.read_text() == "precious"
+    # Whoever writes there by name has it made before.
+    for name in ("compile.yml", "install.yml"):
+        text = (TASKS / name).read_text()
+        assert -1 < text.find("scratch.yml") < text.find("__llama_cpp_scratch")
 
 
 # As the real ones, as far as the role uses them: no option but the environment, and one library that is where nobody
