@@ -6,6 +6,7 @@ collection."""
 
 import contextlib
 import errno
+import html
 import os
 import re
 import signal
@@ -21,6 +22,9 @@ Facts = Dict[str, Any]
 Number = Union[int, float]
 DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
+# A line of its XML.
+ELEMENT = re.compile(r"^\s*<(/?)([a-z]\w*)((?:\s[^<>]*?)?)(/?)>(?:(.*)</\2>)?\s*\Z")
+ATTRIBUTE = re.compile(r'([a-z]+)="([^"]*)"')
 # Seconds in which a process dies of SIGKILL unless it hangs in the kernel.
 DIES = 1.0
 HANGS = "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid"
@@ -119,19 +123,50 @@ def parse(text: str) -> Facts:
     # Messages about single cards stand before or after the XML.
     start = max(0, text.find("<?xml"))
     end = text.rfind(XML_END) + len(XML_END) if XML_END in text else len(text)
+    broken = ""
     try:
         root = ElementTree.fromstring(text[start:end])
     except ElementTree.ParseError as error:
-        raise Refusal("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
+        root, lines = _by_line(text[start:end])
+        # A card too few would be a wrong plan, one too many too, and half of one.
+        whole = [gpu for gpu in root.findall("gpu") if gpu.find("fb_memory_usage") is not None]
+        if XML_END not in text or not str(len(whole)) == str(len(root.findall("gpu"))) == root.findtext(
+            "attached_gpus"
+        ):
+            raise Refusal("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
+        broken = " nvidia-smi printed no XML (%s), left out: %r" % (error, " ".join(lines)[:200])
     gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
     return {
         "available": bool(gpus),
         "reason": None if gpus else "nvidia-smi lists no GPU",
-        "warning": " ".join((text[:start] + " " + text[end:]).split()) or None,
+        "warning": " ".join((text[:start] + " " + text[end:] + broken).split()) or None,
         "driver": _text(root, "driver_version"),
         "cuda": _text(root, "cuda_version"),
         "gpus": gpus,
     }
+
+
+def _by_line(text: str) -> Tuple[ElementTree.Element, List[str]]:
+    """-> (what the lines say that are an element or one of its ends, the other lines): the name of a process may be
+    anything, and takes no card away."""
+    root = ElementTree.Element("nvidia_smi_log")
+    open_elements, left_out = [root], []
+    for line in text.split("\n"):
+        found = ELEMENT.match(line)
+        if not found:
+            left_out += [line.strip()] if line.strip() and line.lstrip()[:2] not in ("<?", "<!") else []
+            continue
+        closes, tag, attributes, empty, value = found.groups()
+        if closes:
+            places = [place for place, one in enumerate(open_elements) if one.tag == tag and place]
+            del open_elements[places[-1] if places else len(open_elements) :]
+        elif tag != root.tag:
+            element = ElementTree.SubElement(open_elements[-1], tag, dict(ATTRIBUTE.findall(attributes)))
+            if value is not None:
+                element.text = html.unescape(value)
+            elif not empty:
+                open_elements.append(element)
+    return root, left_out
 
 
 def parse_capabilities(text: str) -> Dict[str, str]:

@@ -776,3 +776,11 @@ def test_a_service_that_is_not_deployed_cannot_be_switched(cluster):
     assert status != 0
     assert "%s: missing on node1, a deployed service is needed: run playbooks/site.yml first" % HEAD in output
     assert cluster.files() == before and cluster.events == []
+
+
+def test_services_given_with_e_cannot_be_switched_and_that_is_said(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    services = json.dumps({"llama_services": simulation.INVENTORY["llama_nodes"]["vars"]["llama_services"]})
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0", "-e", services)
+    assert status != 0 and "switch_model: llama_services given with -e, which nothing can change in a run" in output
+    assert disturbed(cluster) == []

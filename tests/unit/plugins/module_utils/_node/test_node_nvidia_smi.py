@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import contextlib
 import os
 import re
 import time
@@ -416,3 +417,35 @@ def test_numa_node(tmp_path, content, node):
 @pytest.mark.parametrize("bus_id", [None, "", "../../etc", "00000000:CA:00.0"])
 def test_no_numa_node(tmp_path, bus_id):
     assert nvidia_smi.numa_node(bus_id, str(tmp_path)) is None
+
+
+WITH_PROCESSES = [path for path in sorted(FIXTURES.glob("nvidia_smi_*.xml")) if "<processes>" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", WITH_PROCESSES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", ["a & b", "a<b>c", "</process_name>", "\x01\x1b[2J", "x\nrest\n", "x\n<gpu id='1'>"])
+def test_one_place_that_is_no_xml_takes_no_card_away(path, name):
+    """A process calls itself what it likes."""
+    text = path.read_text()
+    whole = nvidia_smi.parse(text)
+    process = "<processes>\n<process_info>\n<pid>7</pid>\n<process_name>%s</process_name>\n</process_info>\n" % name
+    found = nvidia_smi.parse(text.replace("<processes>", process + "<process_info>\n<pid>8</pid>\n</process_info>", 1))
+    needed = ("index", "name", "uuid", "pci_bus_id", "memory_total_mib", "memory_used_mib", "memory_free_mib")
+    told = [[[gpu[key] for key in needed] for gpu in facts["gpus"]] for facts in (found, whole)]
+    assert told[0] == told[1] and found["driver"] == whole["driver"]
+    assert ("no XML" in (found["warning"] or "")) is ("rest" not in name)
+
+
+@pytest.mark.parametrize("path", WITH_PROCESSES, ids=lambda path: path.stem)
+def test_a_card_that_only_a_name_speaks_of_is_none(path):
+    text = path.read_text()
+    name = "x & y</process_name>\n</process_info>\n</processes>\n</gpu>\n"
+    for rest in ("", '<gpu id="0">\n<processes>\n'):
+        added = "<processes>\n<process_info>\n<process_name>" + name + rest
+        found = None
+        with contextlib.suppress(nvidia_smi.Refusal):
+            found = nvidia_smi.parse(text.replace("<processes>", added, 1))
+        # Where it comes after all that a card says, that is whole.
+        assert found is None or found["gpus"][0]["memory_total_mib"] and not rest
+    with pytest.raises(nvidia_smi.Refusal, match="printed no XML"):
+        nvidia_smi.parse(text[: text.index("</gpu>")])
