@@ -9,12 +9,13 @@ import contextlib
 import os
 import signal
 import sys
+import time
 
 import load
 import report
 from candidates import EngineBehindNginx, Fakes, replace, service, wait_for
 
-PAIR, LONE, HELP, MORE = (24011, 24012), 24041, 24042, 24013
+PAIR, LONE, HELP, MORE, SINGLE = (24011, 24012), 24041, 24042, 24013, 24043
 CLIENTS, TOKENS = 20, 10
 
 
@@ -23,6 +24,7 @@ def services():
         "pair": service("pair", PAIR, slots=32, tier="fast"),
         "lone": service("lone", [LONE], slots=32, fallback="help"),
         "help": service("help", [HELP], slots=32),
+        "single": service("single", [SINGLE], slots=32),
     }
 
 
@@ -32,6 +34,7 @@ def start_fakes(fakes):
     fakes.start(LONE, "lone", slots=32)
     fakes.start(HELP, "help", slots=32)
     fakes.start(MORE, "pair", slots=32)
+    fakes.start(SINGLE, "single", slots=32)
 
 
 def drain(gateway, _fakes, number):
@@ -89,6 +92,13 @@ def kill_lone(_gateway, fakes, number):
         fakes.start(LONE, "lone", slots=32)
 
 
+def kill_single(_gateway, fakes, _number):
+    """Requests wait: nobody else answers."""
+    fakes.kill(SINGLE)
+    time.sleep(0.5)
+    fakes.start(SINGLE, "single", slots=32, loading=1)
+
+
 # (row of the table, model, seconds between two, what is done, what puts it back, whether clients stream, whether a
 # failed one is a loss)
 DRILLS = (
@@ -102,6 +112,7 @@ DRILLS = (
     ("kill -9 of all processes of the engine", "pair", 1.5, kill_all, None, False, True),
     ("kill -9 of one of two replicas, and its return", "pair", 1.5, kill_replica, None, False, True),
     ("kill -9 of a single server with a fallback, and its return", "lone", 1.5, kill_lone, None, False, True),
+    ("kill -9 of a single server without one, and its load of 1 s", "single", 2, kill_single, None, False, True),
 )
 
 
