@@ -180,6 +180,12 @@ units:
       type: str
       returned: always
       sample: 5c1d1f0c
+    drop_ins:
+      description: Files below C(/etc) and C(/run) that change the unit, as C(systemctl edit) writes them.
+      type: list
+      elements: str
+      returned: always
+      sample: []
     stale:
       description:
         - Whether a process runs with another digest than the unit file's, or with none.

@@ -25,6 +25,8 @@ DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
 # Of a head whose split is measured, for a while.
 VARIANT = "llama-overhead-%s.service"
+# What an operator adds to a unit, as systemctl edit and set-property do, not what a distribution brings.
+DROP_IN = re.compile(r"/(?:etc|run)/systemd/")
 COMMAND = re.compile("^ExecStart=(.*)$", re.MULTILINE)
 # What a head that is not tried again yet says (backoff.py).
 IN_A_ROW = re.compile(r"waits .*: (\d+) runs in a row ended")
@@ -41,6 +43,7 @@ PROPERTIES = (
     "ActiveEnterTimestamp",
     "FragmentPath",
     "ExecStart",
+    "DropInPaths",
 )
 
 
@@ -68,6 +71,7 @@ class Unit(NamedTuple):
     wanted_digest: Optional[str] = None
     running_digest: Optional[str] = None
     stale: bool = False
+    drop_ins: Sequence[str] = ()
 
 
 def units_of(told: Iterable[Mapping[str, Any]]) -> List[Unit]:
@@ -235,6 +239,7 @@ def describe(
         wanted_digest=wanted,
         running_digest=running,
         stale=alive and (running is None or running != wanted),
+        drop_ins=tuple(filter(DROP_IN.match, (properties.get("DropInPaths") or "").split())),
         **where(kind, arguments),
     )
 

@@ -73,6 +73,7 @@ class Node:
             "sub_state": "running" if process else "dead",
             "main_pid": 4711 if process else None,
             "failed_in_a_row": 0,
+            "drop_ins": [str(path)[len(str(self.root)) :] for path in self.units.glob(name + ".d/*")],
             "arguments": arguments,
             "wanted_digest": (unit or {}).get("digest"),
             "running_digest": (process or {}).get("digest"),

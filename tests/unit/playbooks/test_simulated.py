@@ -784,3 +784,13 @@ def test_services_given_with_e_cannot_be_switched_and_that_is_said(deployed, tmp
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0", "-e", services)
     assert status != 0 and "switch_model: llama_services given with -e, which nothing can change in a run" in output
     assert disturbed(cluster) == []
+
+
+def test_verify_names_what_somebody_has_added_to_a_unit(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    path = "/etc/systemd/system/%s.d/override.conf" % HEAD
+    (cluster.node("node1") / path.lstrip("/")).parent.mkdir()
+    (cluster.node("node1") / path.lstrip("/")).touch()
+    status, output = cluster.run("_verify")
+    assert status == 0, output
+    assert "note: %s is changed by %s on node1, which this collection did not write" % (HEAD, path) in output
