@@ -131,9 +131,12 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
 
 
 def test_what_somebody_adds_to_a_unit_is_told_and_not_what_a_distribution_brings():
-    made = ["/etc/systemd/system/llama-rpc-a.service.d/override.conf", "/run/systemd/system/llama-rpc-a.service.d/x.conf"]
+    made = [
+        "/etc/systemd/system/llama-rpc-a.service.d/override.conf",
+        "/run/systemd/system/llama-rpc-a.service.d/x.conf",
+    ]
     shown = {"Id": "llama-rpc-a.service", "DropInPaths": " ".join(["/usr/lib/systemd/system/service.d/10.conf", *made])}
-    assert list(units.describe(shown).drop_ins) == made
+    assert list(node_units.describe(shown).drop_ins) == made
 
 
 @pytest.mark.parametrize(
