@@ -22,7 +22,8 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._fetch import bundle
 from ..module_utils._fetch.manifest import is_size
-from ..module_utils._text import Refusal, duration, exact, human
+from ..module_utils._job import told
+from ..module_utils._text import Refusal, exact
 from ..plugin_utils._progress import Progress, async_result
 
 LONGEST = 7 * 86400  # seconds after which the node ends a job
@@ -96,7 +97,7 @@ class ActionModule(ActionBase):
                 now = time.monotonic()
                 if now - shown >= EVERY:
                     progress.show(
-                        line({"phase": "send", "done": done, "total": size, "rate": (done - first) / (now - begun)})
+                        told({"phase": "send", "done": done, "total": size, "rate": (done - first) / (now - begun)})
                     )
                     shown = now
 
@@ -162,7 +163,7 @@ class ActionModule(ActionBase):
             # The first line waits for a rate to tell.
             if seen and seen.get("total") and now - shown >= EVERY and (seen["rate"] or now - begun >= EVERY):
                 progress = progress or Progress(self._vars["inventory_hostname"], seen["name"])
-                progress.show(line(seen))
+                progress.show(told(seen))
                 shown = now
 
     def _poll(self, state):
@@ -244,19 +245,3 @@ def bundled(arguments):
     )
     wanted["name"] = os.path.basename(arguments["dest"])
     return bundle.find(bundle.read(arguments["bundle"]), wanted, arguments["bundle"])
-
-
-def line(state):
-    """What to say of a job's state: '34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left'."""
-    text = "%d %% (%s of %s)" % (100 * state["done"] // state["total"], human(state["done"]), human(state["total"]))
-    if state["phase"] == "hash":
-        text = "hashing " + text
-    elif state["done"] == state["total"]:
-        return text + ", hashing the rest"
-    if state["rate"] < 1:
-        return text + ", waiting for the source"
-    return "%s, %s/s, %s left" % (
-        text,
-        human(int(state["rate"])),
-        duration(1 + int((state["total"] - state["done"]) / state["rate"])),
-    )

@@ -12,14 +12,18 @@ for long.
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from ._files import write_atomically
+from ._text import duration, human, printable
 
 LEASE = 60.0  # seconds
+FOLDER = "~/.ansible_async"  # Ansible's own
+_MOST = 1 << 20  # bytes of a state
 
 
 def lease_path(path: str) -> str:
@@ -63,6 +67,32 @@ def _lock(path: str) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def running(kind: str, folder: str = FOLDER) -> List[Dict[str, Any]]:
+    """[{name, line}] of the jobs of this user whose state files begin with ``kind`` and that somebody follows."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(os.path.expanduser(folder)), kind + "-*.json"))):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            with open(path) as stream:
+                state = json.loads(stream.read(_MOST))
+            followed = time.time() - os.stat(lease_path(path)).st_mtime < LEASE
+            if followed and os.path.isdir("/proc/%d" % state["pid"]) and state["total"]:
+                found.append({"name": printable(state["name"]), "line": told(state)})
+    return found
+
+
+def told(state: Dict[str, Any]) -> str:
+    """What to say of a job's state: '34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left'."""
+    text = "%d %% (%s of %s)" % (100 * state["done"] // state["total"], human(state["done"]), human(state["total"]))
+    if state["phase"] == "hash":
+        text = "hashing " + text
+    elif state["done"] == state["total"]:
+        return text + ", hashing the rest"
+    if state["rate"] < 1:
+        return text + ", waiting for the source"
+    left = duration(1 + int((state["total"] - state["done"]) / state["rate"]))
+    return "%s, %s/s, %s left" % (text, human(int(state["rate"])), left)
 
 
 class Job:

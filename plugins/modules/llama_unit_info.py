@@ -198,6 +198,22 @@ held:
   type: str
   returned: success
   sample: "2026-10-01T08:00:00Z"
+transfers:
+  description: Models that arrive just now, started by anybody who runs as this user.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    name:
+      description: The file.
+      type: str
+      returned: always
+      sample: OR1-Behemoth.Q8_0.gguf
+    line:
+      description: How far it is.
+      type: str
+      returned: always
+      sample: 34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left
 trials:
   description: Services of this node that are on trial with another quant, and those whose trial has ended by itself.
   type: list
@@ -272,6 +288,7 @@ build_broken:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._job import running
 from ..module_utils._node.build import build_info
 from ..module_utils._node.trials import Trials
 from ..module_utils._node.units import held_since, unit_info
@@ -294,6 +311,7 @@ def main():
         result["units"] = [unit._asdict() for unit in unit_info(module.params["units"])]
         result["held"] = held_since()
         result["trials"] = Trials().told()
+        result["transfers"] = running("gguf_fetch")
     except Refusal as error:
         module.fail_json(msg="llama_unit_info: %s" % error)
     module.exit_json(changed=False, **result)

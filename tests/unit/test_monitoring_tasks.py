@@ -8,8 +8,10 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
 
 UNITS = ["prometheus.service", "prometheus-alertmanager.service"]
@@ -213,3 +215,13 @@ def test_a_sampler_is_told_of_a_service_that_has_changed_and_how_samples_get_out
     told.write_text(json.dumps(dict(before, models=models), indent=4, sort_keys=True) + "\n")
     output, _calls = host.play(*play, **given)
     assert re.findall(r'[-+] "\S+: \S+', output) == ['- "quant": "F16"', '+ "quant": "Q8_0"']
+
+
+def test_package_tasks_wait_for_another_installation():
+    """ansible issue 51663: on a first boot the distribution holds the lock for minutes."""
+    roles = Path(__file__).resolve().parents[2] / "roles"
+    tasks = [task for path in roles.glob("*/tasks/*.yml") for task in yaml.safe_load(path.read_text()) or []]
+    apt = [task["ansible.builtin.apt"] for task in tasks if "ansible.builtin.apt" in task]
+    assert len(apt) == 2 and all(task["lock_timeout"] >= 600 for task in apt)
+    shown = [task["thefermisea.llama_cluster.show_lines"] for task in tasks if task["name"] == "Show what is installed"]
+    assert len(shown) == 2 and all("it waits while another installation runs there" in one["lines"][0] for one in shown)

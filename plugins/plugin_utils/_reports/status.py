@@ -49,6 +49,7 @@ def status_lines(
     for node, info in nodes.items():
         lines += ["%s: %s" % (one["service"], trial_of(one, node)) for one in info.get("trials", [])]
     for node, info in nodes.items():
+        lines += ["  %-12s fetches %s: %s" % (node, one["name"], one["line"]) for one in info.get("transfers", [])]
         if info["held"]:
             lines.append(
                 "  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return"

@@ -179,4 +179,4 @@ def test_a_killed_job_is_reported_and_goes_on_next_time(control, fake):
     ],
 )
 def test_lines(state, text):
-    assert gguf_fetch.line(state) == text
+    assert gguf_fetch.told(state) == text

@@ -27,6 +27,22 @@ def read(path):
         return json.load(stream)
 
 
+def test_running_transfer_is_told(tmp_path):
+    state = {"phase": "fetch", "name": "m.gguf", "done": 340, "total": 1000, "rate": 100.0}
+    path = str(tmp_path / "gguf_fetch-0.json")
+    job = Job(path)
+    assert _job.running("gguf_fetch", str(tmp_path)) == []  # no size yet
+    job.write(state)
+    seen = [{"name": "m.gguf", "line": "34 % (340 bytes of 1.0 kB), 100 bytes/s, 7 s left"}]
+    assert _job.running("gguf_fetch", str(tmp_path)) == seen
+    for text in ("nonsense", "[]", '{"pid": "x"}', "{}"):
+        (tmp_path / "gguf_fetch-1.json").write_text(text)
+        assert _job.running("gguf_fetch", str(tmp_path)) == seen
+    os.utime(lease_path(path), (1, 1))
+    assert _job.running("gguf_fetch", str(tmp_path)) == []
+    assert _job.running("gguf_fetch", str(tmp_path / "none")) == []
+
+
 def test_there_is_one_job_per_state_file(path):
     assert is_live(path) is False
     job = Job(path)

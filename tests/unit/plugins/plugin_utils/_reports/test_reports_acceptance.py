@@ -284,6 +284,12 @@ def test_main_memory_beside_cards_is_what_is_not_on_them():
     ]
 
 
+def test_running_transfer_is_one_line():
+    moves = [{"name": "m.gguf", "line": "34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left"}]
+    nodes = {"node1": {"units": [], "current_build": None, "held": None, "transfers": moves}}
+    assert status.status_lines(nodes, [])[0] == "  node1        fetches m.gguf: %s" % moves[0]["line"]
+
+
 def test_a_head_says_which_held_node_it_waits_for():
     nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
     waiting = dict(READY, state="loading", reason="refused", n_ctx=None, slots=None)
