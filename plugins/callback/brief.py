@@ -43,6 +43,8 @@ HEALTH = "thefermisea.llama_cluster.llama_health"
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"
 # So many names of changed tasks are shown.
 NAMES = 3
+# What Ansible says on each node where root has run nothing of it yet: it has made the directory, for root alone.
+USUAL = "Module remote_tmp "
 # Seconds of plays that changed nothing, after which their line is printed: nobody is to wonder whether a run still goes
 # on.
 SILENCE = 60
@@ -187,7 +189,7 @@ class CallbackModule(Default):
 
     def warn(self, result):
         for text in map(str, of(result, "result").get("warnings") or []):
-            if text not in self.warned:
+            if text not in self.warned and not text.startswith(USUAL):
                 self.warned.add(text)
                 self.show_unchanged()
                 # What our own tasks say once for all nodes names those that it is about.

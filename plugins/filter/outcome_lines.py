@@ -17,8 +17,8 @@ options:
   ending:
     description: What came of it; V(drill) before one begins.
     type: str
-    choices: [drill, held, model_kept, model_switched, model_switch_failed, rolled_back, silent, status, upgrade_failed,
-      upgraded]
+    choices: [drill, held, model_kept, model_switched, model_switch_failed, rolled_back, served, silent, status,
+      upgrade_failed, upgraded]
     required: true
   hosts:
     description: The nodes that are left, C(ansible_play_hosts); where a model was switched, those of its heads.

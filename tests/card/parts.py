@@ -254,7 +254,7 @@ def deploy(state):
     began = time.monotonic()
     output = state.playbook("site", "--skip-tags", "monitoring")
     state.figures["site.yml, s"] = round(time.monotonic() - began, 1)
-    state.check("site.yml deploys a split over two workers", "endpoint: " + URL in output, last(output))
+    state.check("site.yml deploys a split over two workers", URL in output, last(output))
     command = machine.sh("card2", "systemctl show -p ExecStart,Environment llama-rpc-chat.service")
     if state.needs_card("accelerator auto chose CUDA, in nvidia-smi's order"):
         state.check("accelerator auto chose CUDA", build_of(machine) in command, command[:200])

@@ -1,6 +1,7 @@
 """What verify accepts and, above all, what it refuses."""
 
 import json
+import re
 
 import pytest
 
@@ -17,7 +18,8 @@ def fixture_verified(lab):
 
 def test_it_accepts_a_sound_service_and_says_how_it_did(lab, verified):
     output = verified
-    assert "endpoint: http://%s:8000/v1" % lab.ethernet("node1") in output
+    row = r"chat +node1, node2, node3 +\d+, 15, 15 +[\d.]+ +1 x 4096 +\d+ of \d+ MiB +.*http://%s:8000/v1 +answers"
+    assert re.search(row % re.escape(lab.ethernet("node1")), output), output
     assert lab.changed(output) == 0
     seen = lab.report("chat")
     assert seen["tokens_per_second"] > 0

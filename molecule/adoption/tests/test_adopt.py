@@ -138,7 +138,7 @@ def test_a_held_node_stays_down_through_a_reboot(lab):
     assert servers(lab.node2) == []
     status, output = lab.playbook("status")
     assert status == 0, output
-    assert "node2 held for maintenance since 2" in output
+    assert "node2: held for maintenance since 2" in output
     assert "it waits for node2, held for maintenance" in output
 
 

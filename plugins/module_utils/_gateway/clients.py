@@ -13,7 +13,7 @@ import re
 import shlex
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from .._text import duration, printable
+from .._text import printable
 from .config import SILENCE
 
 KEY = "LLAMA_API_KEY"
@@ -348,7 +348,10 @@ def clients_index(config: Mapping[str, Any], base_url: str) -> str:
     for name, (file, told, _render) in CLIENTS.items():
         lines.append("  %-11s %s" % (name, told))
         lines.append("              curl -sS %s/clients/%s -o %s" % (shlex.quote(url), name, file))
-    lines += ["", "Key: " + ("any text, or none" if config.get("auth") == "log_only" else "of the operator, as " + KEY)]
+    lines += [
+        "",
+        "Key: " + ("any text, or none" if config.get("auth") == "log_only" else "ask the operator; set it as " + KEY),
+    ]
     lines += ["", "Models:" if models else "Models: none"] + ["  " + line for line in table(models)]
     routes = config.get("routes") or {}
     tasks = dict(routes.get("tasks") or {})
@@ -362,5 +365,6 @@ def clients_index(config: Mapping[str, Any], base_url: str) -> str:
         lines += ["", "Not served:"] + ["  %s: %s" % pair for pair in sorted(unserved.items())]
     if models:
         longest = max(entry.timeout for entry in models)
-        lines += ["", "Wait up to %s for the first token: a long prompt may take that long." % duration(longest)]
+        words = "Timeout: %d s, as in these configurations; a short one cuts off long prompts before their first token."
+        lines += ["", words % longest]
     return "\n".join(lines) + "\n"

@@ -12,9 +12,25 @@ from typing import Any
 from ...module_utils._llama.api import DOCUMENTS
 from ...module_utils._llama.args import told
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured, record
+from .table import context_cell, nodes_of, table
 
 Map = Mapping[str, Any]
-# Of a conversation, what is said with its name.
+COLUMNS = (
+    "service",
+    "nodes",
+    "layers",
+    "tokens/s",
+    "context",
+    "plan",
+    "wire",
+    "endpoint",
+    "conversation",
+    "long prompt",
+)
+# More instances than a run that has changed nothing names one by one.
+MANY = 10
+# Of a conversation, what is said with its name, and what nobody needs to read in a table.
+USUAL = ("none", "skipped: no tools", "skipped: no jinja")
 PARTS = ("embedding", "reranking", "tools", "reasoning", "draft")
 
 
@@ -28,8 +44,8 @@ def acceptance(
     plans: Sequence[Map] = (),
     cards: Map | None = None,
 ) -> dict[str, Any]:
-    """-> {refused, report, lines, prompt} of a service: why it is not accepted, a sentence each; what is kept, and what
-    an operator reads of it; what its head keeps of a long prompt, nothing without one.
+    """-> {refused, report, row, lines, prompt} of a service: why it is not accepted, a sentence each; what is kept;
+    what an operator reads of it, in a table and with -v; what its head keeps of a long prompt, nothing without one.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and
     llama_load_info for it; plans the entry of its service in memory_plan(); cards: {node: gpus of nvidia_smi_facts}
@@ -39,7 +55,53 @@ def acceptance(
     own = [plan for plan in plans if plan["node"] == host and plan["model"] == head["model"]]
     report = _report(head, health, load, prompt, max_tokens, own, cards or {})
     kept = record(health.get("long") or {}, own[0].get("inputs") or [] if own else [])
-    return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report), "prompt": kept}
+    return {
+        "refused": _refused(head, host, load),
+        "report": report,
+        "row": _row(head, host, health, load, report),
+        "lines": _lines(report),
+        "prompt": kept,
+    }
+
+
+def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str, Any]:
+    """{column of COLUMNS: text}"""
+    own = sum(one["layers"] or 0 for one in load["devices"] if one["endpoint"] is None)
+    rows = [row for row in report["plan"] if row["loaded_mib"]]
+    loaded, planned = (sum(sum(row[of].values()) for row in rows) for of in ("loaded_mib", "planned_mib"))
+    said = report["conversation"] or {}
+    parts = [said["question"]] if said.get("question") else []
+    parts += ["%s: %s" % (name, said[name]) for name in PARTS if said.get(name) and said[name] not in USUAL]
+    parts += ["not held: %s" % said["not_held"]] if said.get("not_held") else []
+    return {
+        "nodes": nodes_of(head, host),
+        # The log does not tell those of a head that computes on its main memory.
+        "layers": ", ".join(map(str, [own, *(one["layers"] for one in report["workers"])]))
+        if head["shares"]
+        else "all",
+        "tokens/s": report["state"] if report["answer"] is None else report["tokens_per_second"],
+        "context": context_cell(health),
+        "plan": "%.0f of %d MiB" % (loaded, planned) if rows else "",
+        "endpoint": report["endpoint"],
+        "conversation": ", ".join(parts),
+        "long prompt": report["long_prompt"],
+        "curl": report["curl"],
+        "key": "llama_api_keys.%s" % head["service"] if head.get("api_key_file") else "",
+    }
+
+
+def served_lines(shown: Mapping[str, Mapping[str, Any]], idle: bool, behind: bool) -> list[str]:
+    """What serves, a row for each instance of a service. shown: {label: row}; idle: whether the run has changed nothing
+    of it; behind: whether clients are sent to a gateway, and the ports of the heads are closed to them."""
+    if idle and len(shown) > MANY:
+        return ["%d instances answer: verify.yml shows each" % len(shown)]
+    columns = [column for column in COLUMNS if column != "endpoint" or not behind]
+    lines = table(columns, [[label if c == "service" else row.get(c) for c in columns] for label, row in shown.items()])
+    first = next((row for row in shown.values() if row.get("curl")), None)
+    if first and not behind and not idle:
+        lines += ["with LLAMA_API_KEY set to one of %s:" % first["key"]] if first["key"] else []
+        lines.append(first["curl"])
+    return lines if shown else []
 
 
 def _full_prompt(health: Map, plans: Sequence[Map]) -> str | None:
@@ -169,7 +231,7 @@ def _places(devices: Iterable[Map], endpoint: str | None, name: str, beside: boo
 
 
 def _lines(report: Map) -> list[str]:
-    """A report as lines to print, the endpoint and what it is worth last."""
+    """A report as lines to print with -v, the endpoint and what it is worth last."""
     lines = [
         "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV "
         "cache" % worker + _moved(worker, report["answer"])
@@ -184,9 +246,6 @@ def _lines(report: Map) -> list[str]:
     elif report["tokens_per_second"] is not None:
         lines.append("tokens/s: %s" % report["tokens_per_second"])
     lines.extend(_conversation_lines(report))
-    if "LLAMA_API_KEY" in report["curl"]:
-        lines.append("with LLAMA_API_KEY set to one of llama_api_keys.%s:" % report["service"])
-    lines.append(report["curl"])
     return lines + ["answer: %s" % " ".join(report["answer"].split())] if report["answer"] else lines
 
 

@@ -13,8 +13,11 @@ from ...module_utils._node.units import units_of
 from ...module_utils._text import printable
 
 
-def gateway_lines(host: str, units: Sequence[Mapping[str, Any]], asked: Mapping[str, Any]) -> list[str]:
-    """units: llama_unit_info of the engine and nginx; asked: result of curl at the engine's status.json."""
+def gateway_lines(
+    host: str, units: Sequence[Mapping[str, Any]], asked: Mapping[str, Any], verbose: bool = False
+) -> list[str]:
+    """units: llama_unit_info of the engine and nginx; asked: result of curl at the engine's status.json. Services that
+    all serve and have nobody wait are named with verbose."""
     known = {unit.name: unit for unit in units_of(units)}
     states = [
         "%s %s" % (name, known[unit].active_state if unit in known else "absent")
@@ -25,10 +28,15 @@ def gateway_lines(host: str, units: Sequence[Mapping[str, Any]], asked: Mapping[
         services = sorted(status["services"].items())
         where = ", ".join(status.get("base_urls", []))
         lines = ["gateway on %s: %s, %s" % (host, where or "no address", ", ".join(states))]
-        return lines + ["  %s" % _service(name, service) for name, service in services]
+        shown = [one for one in services if verbose or not _is_sound(one[1])]
+        return lines + ["  %s" % _service(name, service) for name, service in shown]
     except (ValueError, KeyError, TypeError, AttributeError):
         reason = printable(" ".join(str(asked.get("stderr") or "no answer").split())[:200])
         return ["gateway on %s: %s, which does not say what it knows (%s)" % (host, ", ".join(states), reason)]
+
+
+def _is_sound(service: Mapping[str, Any]) -> bool:
+    return not service.get("queue") and all(one["state"] == "ready" for one in service["endpoints"])
 
 
 def _service(name: str, service: Mapping[str, Any]) -> str:

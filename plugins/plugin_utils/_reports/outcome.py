@@ -20,6 +20,8 @@ from ...module_utils._node.units import ANSWERING, units_of
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
 from .._intent.releases import named
+from .._intent.services import managed
+from .acceptance import served_lines
 from .drill import outage_lines
 from .failures import NO_REASON
 from .gateway import gateway_lines
@@ -305,21 +307,35 @@ def _answers(node: Mapping[str, Any], name: str) -> bool:
 
 
 def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """Every service, then every unit of every node, as status.yml has found them."""
+    """run: nodes, all that should have been asked; services, groups; verbose, with -v."""
     asked = [answer for heads in _noted(hostvars, hosts, "status_heads") for answer in heads["results"]]
     nodes = {host: hostvars[host]["status_node"] for host in hosts}
     facts = {host: hostvars[host].get("ansible_facts", {}).get("llama_node", {}) for host in hosts}
-    gateways = [host for host in hostvars if "gateway_status" in hostvars[host]]
-    lines = [
-        line
-        for host in gateways
-        for line in gateway_lines(host, hostvars[host]["gateway_units"]["units"], hostvars[host]["gateway_status"])
-    ]
-    return lines + status_lines(
+    parts = managed(run["services"], run["groups"])
+    silent = {
+        node: [one.name for one in parts if node in [*one.heads, *one.workers]]
+        for node in run["nodes"]
+        if node not in hosts
+    }
+    verbose = bool(run["verbose"])
+    lines = status_lines(
         nodes,
         [(answer["item"], answer) for answer in asked],
         {host: one.get("plans", {}) for host, one in facts.items()},
+        silent,
+        verbose,
     )
+    for host in [host for host in hostvars if "gateway_status" in hostvars[host]]:
+        lines += gateway_lines(
+            host, hostvars[host]["gateway_units"]["units"], hostvars[host]["gateway_status"], verbose
+        )
+    return lines
+
+
+def _served(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: idle, behind: see served_lines()."""
+    shown = {label: row for noted in _noted(hostvars, hosts, "acceptance_shown") for label, row in noted.items()}
+    return served_lines(dict(sorted(shown.items())), bool(run["idle"]), bool(run["behind"]))
 
 
 ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[str]]] = {
@@ -331,6 +347,7 @@ ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[s
     "model_switch_failed": _model_switch_failed,
     "silent": _silent,
     "held": _held,
+    "served": _served,
     "status": _status,
     "drill": lambda _hostvars, _hosts, run: outage_lines(run),
 }

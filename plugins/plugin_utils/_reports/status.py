@@ -4,7 +4,7 @@
 """What status.yml prints. Private to the collection."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._llama.args import told
@@ -15,25 +15,38 @@ from ...module_utils._plan.stored import kept
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
 from .._intent.releases import named
-from .acceptance import context_of
+from .table import context_cell, nodes_of, table
+
+COLUMNS = ("service", "nodes", "state", "context", "endpoint", "since", "restarts", "what it says")
 
 
 def status_lines(
     nodes: Mapping[str, Any],
     heads: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]],
     plans: Mapping[str, Mapping[str, Any]] | None = None,
+    silent: Mapping[str, Sequence[str]] | None = None,
+    verbose: bool = False,
 ) -> list[str]:
-    """A cluster's state as lines to print.
+    """A cluster's state as lines to print: a row for each instance of a service, then what is not as it should be.
 
     nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health); plans:
-    {node: `plans` of node_facts}.
+    {node: `plans` of node_facts}; silent: {node that gave no answer: the services that have a part there}; verbose:
+    every unit, and how long a full prompt takes.
     """
-    lines = []
+    units = {(node, unit.name): unit for node, info in nodes.items() for unit in units_of(info["units"])}
+    expected: set[tuple[str, str]] = set()
+    rows, prompts = [], []
     for head, health in heads:
         label = head.get("label") or head["service"]
+        places = [(head.get("node", ""), head.get("unit", ""))]
+        places += [(share["node"], share.get("unit", "")) for share in head["shares"]]
+        own = [units[place] for place in places if place in units]
         stopped = is_stopped(head)
-        if stopped and health["state"] == "down":
-            lines.append("%s: stopped, as the inventory says" % label)
+        at_rest = stopped and health["state"] == "down"
+        # What is listed below is not as it should be.
+        expected |= {place for place in places if place in units and at_rest | (_is_sound(units[place]))}
+        if at_rest:
+            rows.append([label, nodes_of(head), "stopped", "", "", "", "", "as the inventory says"])
             continue
         awaited = [share["node"] for share in head["shares"] if nodes.get(share["node"], {}).get("held")]
         reason = (
@@ -42,28 +55,35 @@ def status_lines(
             else health["reason"]
         )
         reason += ", and the inventory says stopped: run site.yml" if stopped else ""
-        known = ", %s" % context_of(health) if context_of(health) else ""
-        lines.append("%s: %s at %s, %s%s" % (label, health["state"], head["endpoint"], reason, known))
+        since = next((unit.since for unit in own[:1] if places[0] in units), "")
+        restarts = sum(unit.restarts for unit in own) if own else ""
+        state = [health["state"], context_cell(health), head["endpoint"], since, restarts, reason]
+        rows.append([label, nodes_of(head), *state])
         prompt = _prompt(head, health, (plans or {}).get(head.get("node", ""), {}))
-        lines += ["  %s" % prompt] if prompt else []
+        prompts += ["%s: %s" % (label, prompt)] if prompt else []
+    rows += [[", ".join(names), node, "no answer", *[""] * 5] for node, names in (silent or {}).items()]
+    lines = table(COLUMNS, rows) if rows else []
     for node, info in nodes.items():
         lines += ["%s: %s" % (one["service"], trial_of(one, node)) for one in info.get("trials", [])]
     for node, info in nodes.items():
         lines += ["  %-12s fetches %s: %s" % (node, one["name"], one["line"]) for one in info.get("transfers", [])]
         if info["held"]:
             lines.append(
-                "  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return"
+                "%s: held for maintenance since %s: maintenance.yml -e node=%s -e state=return"
                 % (node, info["held"], node)
             )
-        if not info["units"]:
-            lines.append("  %-12s no units" % node)
-        for unit in units_of(info["units"]):
+    for (node, name), unit in units.items():
+        if verbose or (node, name) not in expected:
             note = ", its configuration changed since it started" if unit.stale else ""
             lines.append(
-                "  %-12s %-36s %s since %s, %d restarts, build %s%s"
-                % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, _build_of(unit, info), note)
+                "%s: %s %s since %s, %d restarts, build %s%s"
+                % (node, name, unit.active_state, unit.since or "-", unit.restarts, _build_of(unit, nodes[node]), note)
             )
-    return lines
+    return lines + (prompts if verbose else [])
+
+
+def _is_sound(unit: Unit) -> bool:
+    return unit.active_state == "active" and not unit.stale
 
 
 def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[str, Any]) -> str:

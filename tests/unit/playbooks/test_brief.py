@@ -16,6 +16,7 @@ WARNS = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(argument_spec={})
 module.warn("the fabric is slow")
+module.warn("Module remote_tmp /root/.ansible/tmp did not exist and was created with a mode of 0700, this may cause")
 module.exit_json()
 """
 # Two nodes each.

@@ -86,16 +86,38 @@ def disturbed(cluster):
 
 
 def test_what_a_first_run_prints_and_one_that_changes_nothing(deployed, cluster):
-    """Without the plan of role preflight, a few lines for each service."""
+    """A table of what serves, and few lines more."""
     first = json.loads((deployed.folder / "first.json").read_text())
     assert len(first) <= 20
     assert [line.partition(" ")[0] for line in first[-3:-1]] == ["next:", "logs:"]
     assert " changed, verified in " in first[-1]
     status, lines = cluster.run_lines("site", **BRIEF)
     assert status == 0, lines
-    assert len(lines) <= 9, "\n".join(lines)
-    assert "answer: Red." in lines and lines[-1].startswith("no change, verified in ")
+    assert len(lines) <= 6, "\n".join(lines)
+    assert lines[-3].split()[:3] == ["service", "nodes", "layers"]
+    assert re.fullmatch(r"chat +node1, node2 +0, 30 +10.0 +http://node1:8000/v1 +answers, tools: called", lines[-2])
+    assert lines[-1].startswith("no change, verified in ")
     assert not any(line.startswith(("next:", "logs:")) for line in lines)
+
+
+def test_ten_services_are_a_row_each(cluster):
+    chat = cluster.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]
+    alone = {"model": "m", "quant": "F16"}
+    nine = {"service%d" % number: dict(alone, head="node%d" % (1 + number % 2)) for number in range(1, 10)}
+    given = ("-e", json.dumps({"llama_services": dict(nine, chat=chat)}))
+    for name in simulation.NODES:
+        (cluster.node(name) / "health.json").write_text(json.dumps({"n_ctx": 4096, "slots": 2}))
+    status, lines = cluster.run_lines("site", *given, **BRIEF)
+    assert status == 0 and len(lines) <= 40, "\n".join(lines)
+    status, lines = cluster.run_lines("site", *given, **BRIEF)
+    assert status == 0 and len(lines) <= 15, "\n".join(lines)
+    rows = [line for line in lines if "answers" in line]
+    assert [row.split()[0] for row in rows] == ["chat", *sorted(nine)] and len({len(row) for row in rows}) == 1
+    assert "  2 x 4096  " in rows[0] and max(map(len, lines)) <= 120
+    # More are counted.
+    more = ("-e", json.dumps({"llama_services": dict(nine, chat=chat, more=dict(alone, head="node1"))}))
+    assert cluster.run_lines("site", *more, **BRIEF)[0] == 0
+    assert "11 instances answer: verify.yml shows each" in cluster.run_lines("site", *more, **BRIEF)[1]
 
 
 # verify
@@ -134,7 +156,7 @@ def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
         "workers": [{"endpoint": "10.0.0.2:50052", "connected": True, "bytes_sent": None, "bytes_received": None}]
     }
     (cluster.node("node1") / "health.json").write_text(json.dumps(unknown))
-    status, output = cluster.run("_verify")
+    status, output = cluster.run("_verify", "-v")
     assert status == 0, output
     assert (
         "worker node2 (10.0.0.2:50052): 30 layers, 1.0 MiB of weights, 1.0 MiB of KV cache, bytes for the answer "
@@ -157,7 +179,7 @@ def test_a_run_that_changes_nothing_asks_nothing_more(cluster):
     status, output = cluster.run("site")
     assert status == 0, output
     assert talks(cluster) == ["node1 talk full with " + HEAD]
-    assert "conversation: answers, tools: called, reasoning: none" in output
+    assert "http://node1:8000/v1 answers, tools: called" in output
 
 
 def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
@@ -167,7 +189,7 @@ def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
     status, output = cluster.run("verify", "-e", "deep=true")
     assert status == 0, output
     assert talks(cluster) == ["node1 talk full with " + HEAD, "node1 fill " + HEAD]
-    assert "long prompt: 3686 of the 4096 tokens of a slot read in 15 s" in output
+    assert "answers, tools: called 3686 of the 4096 tokens of a slot read in 15 s" in output
 
 
 def test_how_fast_a_long_prompt_was_read_is_kept_with_its_plan(cluster):

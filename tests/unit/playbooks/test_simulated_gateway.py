@@ -213,4 +213,4 @@ def test_status_shows_the_others_where_a_gateway_is_gone(replicas):
     status, output = replicas.run("status")
     assert status != 0
     for node in BOTH:
-        assert "embed on %s: ready" % node in output, output
+        assert "embed on %s %s ready" % (node, node) in output, output

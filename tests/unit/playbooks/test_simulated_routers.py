@@ -32,7 +32,7 @@ def deployed(tmp_path_factory):
         assert [event for event in cluster.events if " talk " in event] == [
             "node1 talk full with %s for %s" % (UNIT, model) for model in "mn"
         ]
-        assert "endpoint: http://node1:8000/v1" in output
+        assert "fast.m node1 all 10.0 http://node1:8000/v1 answers, tools: called" in output
 
     return deployment(tmp_path_factory, "routers", *intent(), proves=proves)
 

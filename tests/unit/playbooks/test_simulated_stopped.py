@@ -11,7 +11,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 RUNS = {"head-chat": "b1", "rpc-chat": "b1"}
 CHAT = INVENTORY["llama_nodes"]["vars"]["llama_services"]["chat"]
-SAYS = "chat: stopped, as the inventory says"
+SAYS = "stopped, as the inventory says"
 
 
 def services(**state):

@@ -260,7 +260,8 @@ def test_the_index():
     assert "coder: the context of its file (4096 tokens of context assumed), answers of 1024" in text
     assert "  fix: strand\n  any other: OR1-Behemoth\n" in text
     assert "  deepseek: needs 478 GB\n" in text
-    assert text.endswith("Wait up to 2 h 00 min for the first token: a long prompt may take that long.\n")
+    timeout = "Timeout: 7230 s, as in these configurations; a short one cuts off long prompts before their first token."
+    assert text.endswith("\n\n%s\n" % timeout)
     assert "Models: none" in clients_index({"services": {}}, URL)
     assert "Key: any text, or none" in clients_index(dict(CONFIG, auth="log_only"), URL)
 

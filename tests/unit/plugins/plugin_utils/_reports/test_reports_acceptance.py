@@ -1,5 +1,6 @@
 import base64
 import json
+import re
 import shlex
 
 import pytest
@@ -119,10 +120,47 @@ def test_the_curl_line_survives_a_quote():
     assert '"content": "What\\u0027s up?"' in words[-1]
 
 
+def served(*heads, idle=False, behind=False, health=READY, **row):
+    judged = [accepted(head, health, LOAD, "Where?", 8)["row"] for head in heads]
+    shown = {"chat%d" % number: dict(one, **row) for number, one in enumerate(judged)}
+    return acceptance.served_lines(shown, idle, behind)
+
+
+def test_what_serves_is_a_row_each():
+    lines = served(HEAD, dict(HEAD, shares=[]), health=dict(READY, conversation=HELD))
+    said = "33.1      2 x 4096  http://10.0.0.31:8000/v1  answers, tools: called, reasoning: off as configured"
+    assert lines[:3] == [
+        "service  nodes                layers    tokens/s  context   endpoint                  conversation",
+        "chat0    node1, node2, node3  0, 15, 0  " + said,
+        "chat1    node1                all       " + said,
+    ]
+    assert len(lines) == 4 and lines[3].startswith("curl -sS http://10.0.0.31:8000/v1/chat/completions")
+
+
+def test_what_the_plan_was_worth_is_in_the_row():
+    row = accepted(HEAD, READY, LOADED, "Where?", 8, [PLAN])["row"]
+    assert row["plan"] == "139 of 140 MiB" and row["layers"] == "20, 15, 0"
+    assert accepted(HEAD, READY, LOADED, "Where?", 8)["row"]["plan"] == ""
+
+
+def test_no_curl_line_that_nobody_can_use():
+    assert not any("curl" in line or "10.0.0.31" in line for line in served(HEAD, behind=True)), (
+        "a gateway is before it"
+    )
+    assert not any("curl" in line for line in served(HEAD, idle=True)), "it was said when it was started"
+    assert served() == [] == served(idle=True)
+
+
+def test_of_many_that_are_as_they_were_the_number_is_said():
+    assert len(served(*[HEAD] * 10, idle=True)) == 11
+    assert served(*[HEAD] * 11, idle=True) == ["11 instances answer: verify.yml shows each"]
+    assert len(served(*[HEAD] * 11)) == 13
+
+
 def test_the_curl_line_takes_the_key_from_the_environment():
-    lines = accepted(dict(HEAD, api_key_file="/etc/llama-cluster/keys/chat"), READY, LOAD, "Where?", 8)["lines"]
-    assert lines[4] == "with LLAMA_API_KEY set to one of llama_api_keys.chat:"
-    assert ' -H "Authorization: Bearer $LLAMA_API_KEY" ' in lines[5]
+    *_rows, key, curl = served(dict(HEAD, api_key_file="/etc/llama-cluster/keys/chat"))
+    assert key == "with LLAMA_API_KEY set to one of llama_api_keys.chat:"
+    assert ' -H "Authorization: Bearer $LLAMA_API_KEY" ' in curl
 
 
 def test_a_busy_service_is_not_given_a_rate():
@@ -163,30 +201,62 @@ def test_without_a_conversation_no_line_speaks_of_one():
 def test_who_embeds_has_no_rate_and_its_own_curl_line():
     embeds = dict(READY, answer="", tokens_per_second=None, conversation={"embedding": "768 numbers"})
     judged = accepted(dict(HEAD, args=["--embeddings"]), embeds, LOAD, "Where?", 8)
-    words = shlex.split(judged["lines"][-1])
+    words = shlex.split(judged["report"]["curl"])
     assert words[2].endswith(":8000/v1/embeddings") and words[-1] == '{"model": "small", "input": "Where?"}'
     assert not any(line.startswith(("tokens/s", "answer")) for line in judged["lines"])
 
 
-def test_status():
-    unit = {
-        "name": "llama-rpc-chat.service",
-        "active_state": "active",
-        "since": "2026-10-01T08:00:00Z",
-        "restarts": 2,
-        "stale": True,
+def unit_of(name, **facts):
+    sound = {"name": name, "active_state": "active", "since": "2026-10-01T08:00:00Z", "restarts": 0, "stale": False}
+    return dict(sound, **facts)
+
+
+PLACED = dict(
+    HEAD,
+    node="node1",
+    unit="llama-head-chat.service",
+    shares=[dict(share, unit="llama-rpc-chat.service") for share in HEAD["shares"]],
+)
+
+
+def states(**facts):
+    """{node: result of llama_unit_info} of all that belongs to PLACED; facts: of the worker's unit on node2."""
+    units = {"node1": [unit_of("llama-head-chat.service", restarts=1)]}
+    units.update({"node2": [unit_of("llama-rpc-chat.service", **facts)], "node3": [unit_of("llama-rpc-chat.service")]})
+    return {node: {"units": found, "current_build": "b1", "held": None} for node, found in units.items()}
+
+
+def test_status_is_a_row_for_each_instance():
+    assert [re.split("  +", line) for line in status.status_lines(states(), [(PLACED, READY)])] == [
+        ["service", "nodes", "state", "context", "endpoint", "since", "restarts", "what it says"],
+        ["chat", "node1, node2, node3", "ready", "2 x 4096", "http://10.0.0.31:8000/v1", "2026-10-01T08:00:00Z", "1",
+         "it answered"],
+    ]  # fmt: skip
+    assert len(status.status_lines(states(), [(PLACED, READY)], verbose=True)) == 5
+
+
+def test_status_names_units_that_are_not_as_they_should_be():
+    stale = states(restarts=2, stale=True)
+    stale["node4"] = {
+        "units": [unit_of("llama-rpc-old.service")],
+        "current_build": None,
+        "held": "2026-10-01T08:00:00Z",
     }
-    nodes = {
-        "node2": {"units": [unit], "current_build": "b1", "held": None},
-        "node4": {"units": [], "current_build": None, "held": "2026-10-01T08:00:00Z"},
-    }
-    lines = status.status_lines(nodes, [(HEAD, READY)])
-    assert lines == [
-        "chat: ready at http://10.0.0.31:8000/v1, it answered, 4096 tokens a slot (2 slots)",
-        "  node2        llama-rpc-chat.service               active since 2026-10-01T08:00:00Z, 2 restarts, build b1, "
-        "its configuration changed since it started",
-        "  node4        held for maintenance since 2026-10-01T08:00:00Z: maintenance.yml -e node=node4 -e state=return",
-        "  node4        no units",
+    assert status.status_lines(stale, [(PLACED, READY)])[2:] == [
+        "node4: held for maintenance since 2026-10-01T08:00:00Z: maintenance.yml -e node=node4 -e state=return",
+        "node2: llama-rpc-chat.service active since 2026-10-01T08:00:00Z, 2 restarts, build b1, its configuration "
+        "changed since it started",
+        "node4: llama-rpc-old.service active since 2026-10-01T08:00:00Z, 0 restarts, build none",
+    ]
+    (line,) = status.status_lines(states(active_state="failed"), [(PLACED, READY)])[2:]
+    assert line.startswith("node2: llama-rpc-chat.service failed since ")
+
+
+def test_a_node_without_an_answer_is_a_row():
+    rows = status.status_lines({}, [], silent={"node4": ["chat", "embed"], "node5": []})
+    assert [re.split("  +", row) for row in rows[1:]] == [
+        ["chat, embed", "node4", "no answer"],
+        ["-", "node5", "no answer"],
     ]
 
 
@@ -293,26 +363,20 @@ def test_running_transfer_is_one_line():
 def test_a_head_says_which_held_node_it_waits_for():
     nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
     waiting = dict(READY, state="loading", reason="refused", n_ctx=None, slots=None)
-    assert (
-        status.status_lines(nodes, [(HEAD, waiting)])[0]
-        == "chat: loading at http://10.0.0.31:8000/v1, it waits for node3, held for maintenance"
-    )
+    assert status.status_lines(nodes, [(HEAD, waiting)])[1].endswith("  it waits for node3, held for maintenance")
 
 
 def test_a_stopped_service_is_stopped_as_the_inventory_says_or_runs_all_the_same():
     stopped, down = dict(HEAD, state="stopped"), dict(READY, state="down", reason="refused", n_ctx=None, slots=None)
-    assert status.status_lines({}, [(stopped, down)]) == ["chat: stopped, as the inventory says"]
-    assert status.status_lines({}, [(stopped, READY)]) == [
-        "chat: ready at http://10.0.0.31:8000/v1, it answered, and the inventory says stopped: run site.yml, 4096 "
-        "tokens a slot (2 slots)"
-    ]
-    assert status.status_lines({}, [(dict(HEAD, label="chat on " + node), down) for node in ("node1", "node2")]) == [
-        "chat on node1: down at http://10.0.0.31:8000/v1, refused",
-        "chat on node2: down at http://10.0.0.31:8000/v1, refused",
-    ]
-    assert status.status_lines({}, [(dict(HEAD, state="started"), down)]) == [
-        "chat: down at http://10.0.0.31:8000/v1, refused"
-    ]
+
+    def row(head, health):
+        (found,) = status.status_lines({}, [(head, health)])[1:]
+        return re.split("  +", found)
+
+    assert row(stopped, down) == ["chat", "node2, node3", "stopped", "as the inventory says"]
+    assert row(stopped, READY)[-1] == "it answered, and the inventory says stopped: run site.yml"
+    assert row(dict(HEAD, label="chat on node1"), down)[0] == "chat on node1"
+    assert row(dict(HEAD, state="started"), down)[2:] == ["down", "http://10.0.0.31:8000/v1", "refused"]
 
 
 def test_sizes_have_two_decimals():
@@ -419,10 +483,10 @@ def test_status_says_how_long_a_full_prompt_takes():
     head = dict(HEAD, node="node1")
 
     def lines(head, health, read):
-        return status.status_lines({}, [(head, health)], {"node1": {"chat": read}})[1:]
+        return status.status_lines({}, [(head, health)], {"node1": {"chat": read}}, verbose=True)[2:]
 
-    assert lines(head, READY, read) == ["  " + KNOWN]
-    assert lines(head, READY, {"content": read["content"]}) == ["  " + NOT_KNOWN]
+    assert lines(head, READY, read) == ["chat: " + KNOWN]
+    assert lines(head, READY, {"content": read["content"]}) == ["chat: " + NOT_KNOWN]
     # Without a plan, or a head that tells its context, nobody can say it, and of embeddings nobody asks.
     assert lines(head, READY, {}) == lines(head, dict(READY, n_ctx=None), read) == []
     assert lines(dict(head, args=["--embeddings"]), READY, read) == []
@@ -433,5 +497,5 @@ def test_a_service_that_reranks_is_asked_for_scores():
         dict(HEAD, args=["--reranking"]), dict(READY, conversation={"reranking": "2 scores"}), LOAD, "Q", 8
     )
     assert "conversation: reranking: 2 scores" in judged["lines"]
-    (curl,) = [line for line in judged["lines"] if line.startswith("curl ")]
+    curl = judged["report"]["curl"]
     assert "/v1/rerank " in curl and '"query": "Q"' in curl and '"documents": [' in curl

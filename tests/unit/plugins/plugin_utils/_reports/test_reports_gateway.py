@@ -36,3 +36,10 @@ def test_an_engine_that_says_nothing_is_said():
         (line,) = gateway_lines("door", UNITS[:1], asked)
         assert line.startswith("gateway on door: engine active, nginx absent, which does not say what it knows (")
         assert "\x1b" not in line
+
+
+def test_services_that_all_serve_are_told_with_v():
+    sound = {"state": "ready", "queue": 0, "endpoints": [{"node": "gpu1", "state": "ready", "slots": 4, "free": 1}]}
+    said = {"stdout": json.dumps(dict(STATUS, services={"chat": sound}))}
+    assert len(gateway_lines("door", UNITS, said)) == 1
+    assert gateway_lines("door", UNITS, said, True)[1:] == ["  chat: ready, 1 of 4 slots free, 0 waiting"]

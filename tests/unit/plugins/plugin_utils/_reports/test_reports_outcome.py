@@ -348,6 +348,9 @@ def test_what_is_kept_belongs_in_the_inventory():
     assert kept() == ["chat: not on trial, nothing is to be kept"]
 
 
+ASKED = {"nodes": ["node1", "node2"], "services": {}, "groups": {}, "verbose": False}
+
+
 @pytest.mark.parametrize(
     "more,text",
     [
@@ -370,7 +373,7 @@ def test_what_is_kept_belongs_in_the_inventory():
 def test_status_tells_of_a_trial_and_of_its_end(more, text):
     node = {"held": None, "units": [], "current_build": "b1", "trials": [dict(TRIAL, **more)]}
     hostvars = {"node1": {"status_node": node}, "node2": {"status_node": dict(node, trials=[])}}
-    assert outcome_lines(hostvars, "status", NODES)[0] == "chat: " + text
+    assert outcome_lines(hostvars, "status", NODES, ASKED)[0] == "chat: " + text
 
 
 @pytest.mark.parametrize(
@@ -473,8 +476,11 @@ def test_the_status_is_that_of_the_nodes_that_were_asked():
     head = {"service": "chat", "shares": [], "endpoint": "http://10.0.0.1:8000/v1"}
     answer = {"item": head, "state": "ready", "reason": "it answers"}
     hostvars = {"node1": {"status_node": node, "status_heads": {"results": [answer]}}, "node2": {"status_node": node}}
-    assert outcome_lines(hostvars, "status", ["node1", "node2"]) == [
-        "chat: ready at http://10.0.0.1:8000/v1, it answers",
-        "  node1        no units",
-        "  node2        no units",
+    asked = dict(ASKED, nodes=["node1", "node2", "node3"], groups={"all": ["node1", "node2", "node3"]})
+    asked["services"] = {"embed": {"model": "m", "quant": "Q", "head": "node3"}}
+    rows = [line.split("  ") for line in outcome_lines(hostvars, "status", ["node1", "node2"], asked)]
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        ["service", "nodes", "state", "endpoint", "what it says"],
+        ["chat", "-", "ready", "http://10.0.0.1:8000/v1", "it answers"],
+        ["embed", "node3", "no answer", "-", "-"],
     ]
