@@ -7,7 +7,7 @@ collection."""
 import asyncio
 from typing import Any, Callable, Optional, Tuple
 
-from . import request
+from . import request, upstream
 from .answers import Answer
 from .log import Entry
 
@@ -24,6 +24,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self._running, self._serve = loop, serve
         self._task: Optional["asyncio.Task[None]"] = None
         self.started = False  # whether an answer has begun
+        self.pinged = False  # whether comments of a stream were passed on, before its first event
         self.left = False
         self.late = False  # whether the request did not come in time
         self.held = 0  # bytes of its body
@@ -69,9 +70,19 @@ class Connection(asyncio.StreamReaderProtocol):
         self.writer.write(data)
         await self.writer.drain()
 
+    async def ping(self, data: bytes, entry: Entry) -> None:
+        """Comments of a stream, the first of them with its head: no answer has begun with them."""
+        self.pinged = True
+        await self.write(data, entry)
+
+    async def answer(self, head: bytes, body: bytes, entry: Entry, status: int) -> None:
+        """A whole one; of a stream that has pinged it is the event that ends it."""
+        event = upstream.chunk(b"data: " + b" ".join(body.split()) + b"\n\n") + upstream.LAST
+        await self.write(event if self.pinged else head + body, entry, status)
+
     async def reply(self, answer: Answer, entry: Entry, method: str = "GET") -> None:
         body = b"" if method == "HEAD" else answer.body
-        await self.write(answer.head() + body, entry, answer.status)
+        await self.answer(answer.head(), body, entry, answer.status)
 
     async def linger(self) -> None:
         """What is still on its way is read, or the client would not see its answer."""

@@ -48,6 +48,11 @@ class Events:
         return found
 
 
+def only_comments(content: bytes) -> bool:
+    """Whether it is whole lines of them: another stream may go on behind."""
+    return content.endswith((b"\n", b"\r")) and all(line[:1] in (b"", b":") for line in content.splitlines())
+
+
 class Cost:
     """What a server says that an answer cost, by `usage` of OpenAI or Anthropic and by its own `timings`."""
 

@@ -16,7 +16,7 @@ from .answers import Answer, Unanswered
 from .body import Read
 from .client import Connection
 from .config import Config, Keys
-from .events import Cost, Events
+from .events import Cost, Events, only_comments
 from .log import Entry
 from .paths import Target
 from .probes import Prober
@@ -38,8 +38,6 @@ WORDS_LOADING = b"Loading model"
 WORDS_CONTEXT = b"exceed_context_size_error"
 # As much of an answer as such words are looked for in.
 BEGINNING = 4096
-# Bytes of a stream before its first event: hours of comments.
-COMMENTS = 256 << 10
 
 
 class Cut(Unanswered):
@@ -259,8 +257,10 @@ class Forward:
             if head.status == 401:
                 raise Stranger()
             told = head.sent(self._headers(endpoint, route))
-            if head.length is not None and head.length <= WHOLE and "event-stream" not in head.type:
+            if head.length is not None and head.length <= WHOLE:
                 await self._whole(server, silence, head, told)
+            elif head.length is None and "event-stream" in head.type:
+                await self._stream(server, silence, head, told)
             else:
                 await self._relay(server, silence, head, told)
         except Broken as error:
@@ -291,7 +291,7 @@ class Forward:
             raise Loading()
         self._judge(head, body)
         self._cost.feed(body)
-        await self._connection.write(told + body, self._entry, head.status)
+        await self._connection.answer(told, body, self._entry, head.status)
 
     def _judge(self, head: upstream.Head, beginning: bytes) -> None:
         """Why a server has refused the request, by the first bytes of its answer."""
@@ -299,32 +299,59 @@ class Forward:
             self._entry.set(refused="context")
 
     async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
-        """The head goes with the first byte of the body, and of a stream with its first event: until then another
-        server may answer."""
-        framing, events, held = head.framing, Events() if "event-stream" in head.type else None, told
+        """The head goes with the first byte of the body: until then another server may answer."""
+        if self._connection.pinged:
+            raise Cut("another server answers in another form")
+        framing = head.framing
         bare = not head.chunked and head.length is None
         while not framing.done:
             data = await server.piece()
             if not data and not bare:
                 raise Broken("half an answer")
+            silence.heard()
             count = framing.feed(data)
+            self._cost.feed(framing.content)
             if bare:
                 # Its end is the end of the connection; to the client it is told in chunks.
-                data, ends = b"%x\r\n%s\r\n" % (len(data), data), not data
+                data, ends = upstream.chunk(data) or upstream.LAST, not data
             else:
                 data, ends = data[:count], framing.done
-            self._cost.feed(framing.content)
-            alive = events is None or events.feed(framing.content)
-            if alive:
-                silence.heard()
-            if self._connection.started:
-                await self._connection.write(data, self._entry)
-            elif alive or ends:
+            if not self._connection.started:
                 self._judge(head, data)
-                await self._connection.write(held + data, self._entry, head.status)
-            elif len(held) > COMMENTS:
-                raise Broken("a stream without an event")
+                await self._connection.write(told + data, self._entry, head.status)
             else:
-                held += data
+                await self._connection.write(data, self._entry)
             if ends:
                 return
+
+    async def _stream(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
+        """Events, in chunks of our own. Until the first one another server may answer; comments, which only say that
+        the server is there, are passed on before."""
+        framing, events, held = head.framing, Events(), b""
+        ends = False
+        while not ends:
+            data = await server.piece()
+            if not data and head.chunked:
+                raise Broken("half an answer")
+            framing.feed(data)
+            ends = framing.done or not data
+            held += framing.content
+            self._cost.feed(framing.content)
+            alive = events.feed(framing.content)
+            if alive:
+                silence.heard()
+            begin = b"" if self._connection.started or self._connection.pinged else told
+            sent = begin + upstream.chunk(held)
+            if alive or ends or self._connection.started:
+                status = None
+                if not self._connection.started:
+                    self._judge(head, held)
+                    status = head.status
+                await self._connection.write(sent + (upstream.LAST if ends else b""), self._entry, status)
+            elif only_comments(held):
+                await self._connection.ping(sent, self._entry)
+            elif len(held) > BEGINNING:
+                raise Broken("a stream without an event")
+            else:
+                continue
+            held = b""

@@ -45,6 +45,15 @@ class Broken(Unanswered):
     """The server ended, or spoke no HTTP, before its answer was whole."""
 
 
+# The end of an answer in chunks.
+LAST = b"0\r\n\r\n"
+
+
+def chunk(content: bytes) -> bytes:
+    """Nothing for nothing, which would be the last one."""
+    return b"%x\r\n%s\r\n" % (len(content), content) if content else b""
+
+
 class Framing:
     """How far the body of an answer has come. feed(data) -> how many bytes of it belong to the body; content: what they
     say, without the lines of chunks."""

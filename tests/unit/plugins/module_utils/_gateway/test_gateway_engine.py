@@ -116,8 +116,12 @@ def test_a_stream_that_only_pings_is_silent_and_its_slot_is_free_again(made):
     server = Server(act=pings(10))
     gateway = made(service("big", server, timeout=1.0))
     began = time.monotonic()
-    status, _headers, body = gateway.ask(body=chat(stream=True))
-    assert (status, body["error"]["code"]) == (503, "timeout") and 1 <= time.monotonic() - began < 3
+    found = gateway.raw(request(body=chat(stream=True)))
+    # The comments were passed on, so the error is the stream's last event.
+    head, *chunks = found.split(b"\r\n\r\n", 1)[0], *found.split(PING)
+    assert b"200 OK" in head and len(chunks) > 10 and chunks[-1].endswith(b"\n\n\r\n0\r\n\r\n")
+    assert json.loads(chunks[-1].split(b"data: ")[1].split(b"\n")[0])["error"]["code"] == "timeout"
+    assert 1 <= time.monotonic() - began < 3
     assert gateway.state("big")["endpoints"][0]["free"] == 1
 
     server.act = pings(10, before=b"8\r\ndata: 1\n\r\n")
@@ -135,9 +139,19 @@ def test_until_the_first_event_another_server_answers_and_the_clock_of_the_first
     gateway = made(service("big", *servers))
     found = [gateway.raw(request(body=chat(text=text, stream=True))) for text in "12"]
     assert all(one.endswith(DONE) and one.count(b"200 OK") == 1 and PING in one for one in found)
-    assert servers[0].requests
+    assert servers[0].requests and all(one.split(b"\r\n\r\n")[1].startswith(PING[:4]) for one in found)
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
     assert all(line["ttfb"] >= 0.3 for line in lines if line["path"] == "/v1/chat/completions")
+
+
+@pytest.mark.parametrize("sent, ends", [(plain(b'{"error":\n 1}', 400), True), (b"HTTP/1.1 200 OK\r\n\r\nx", False)])
+def test_after_comments_another_answer_is_the_last_event_or_a_break(made, sent, ends):
+    def act(_server, end):
+        end.sendall(sent)
+
+    gateway = made({**service("big", Server("a", pings(0.2)), fallback="small"), **service("small", Server("b", act))})
+    found = gateway.raw(request(body=chat(stream=True)))
+    assert PING in found and found.endswith(b'data: {"error": 1}\n\n\r\n0\r\n\r\n' if ends else PING)
 
 
 def test_what_an_answer_cost_is_in_the_log(made, capfd):
