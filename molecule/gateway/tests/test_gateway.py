@@ -393,15 +393,19 @@ def test_a_client_that_leaves_frees_its_slot(lab, door, stream):
     assert processing(lab, node) == 0
 
 
-def test_a_new_certificate_is_taken_without_a_restart(lab, key):
+def test_a_new_certificate_and_a_second_key_are_taken_without_a_restart(lab, key):
     make = (
         "mkdir -p /etc/ssl/door && cd /etc/ssl/door && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s "
         "-keyout new.key -out new.pem 2>/dev/null && mv new.key door.key && mv new.pem door.pem"
     )
     lab.node3.check_output(make % "first")
     tls = {"gateway_tls": {"certificate": "/etc/ssl/door/door.pem", "key": "/etc/ssl/door/door.key"}}
-    status, output = lab.playbook("site", *INVENTORY, "--tags", "gateway", "-e", json.dumps(tls))
+    told, before = dict(tls, gateway_keys={"generated": [key, "another-one"]}), engine(lab)
+    status, output = lab.playbook("site", *INVENTORY, "--tags", "gateway", "-e", json.dumps(told))
     assert status == 0, output
+    models = "curl -sk -o /dev/null -w '%%{http_code}' -H 'Authorization: Bearer %s' https://127.0.0.1/v1/models"
+    assert [lab.node3.check_output(models, one) for one in (key, "another-one", "no")] == ["200", "200", "401"]
+    assert engine(lab) == before
     master = lab.node3.check_output("systemctl show -P MainPID nginx")
     subject = "echo | openssl s_client -connect 127.0.0.1:443 2>/dev/null | openssl x509 -noout -subject"
     assert lab.node3.check_output(subject).endswith("first")
