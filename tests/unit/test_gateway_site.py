@@ -141,3 +141,8 @@ def test_without_the_engine_only_listed_paths_are_open():
     assert "proxy_pass_request_headers off;" in direct
     passed = {line.split()[1].lower() for line in direct if line.startswith("proxy_set_header")}
     assert passed <= {*request.PASSED, "host", "connection", "authorization"}
+
+
+def test_the_page_names_every_path_that_is_open():
+    page = (ROLE.parents[1] / "docs/gateway.md").read_text()
+    assert [path for path in (*READ, *WORK, *COUNT) if "`%s`" % path not in page] == []

@@ -86,9 +86,10 @@ def _form(kind: str, body: bytes) -> Union[Answer, Read]:
     if not boundary:
         return _malformed("no boundary in content-type")
     line = b"--" + (boundary.group(1) or boundary.group(2)).encode("latin-1")
-    first = 0 if body.startswith(line) else body.find(b"\r\n" + line) + 2
-    if not body.startswith(line, first):
+    before = -2 if body.startswith(line) else body.find(b"\r\n" + line)
+    if before == -1:
         return _malformed("no field")
+    first = before + 2
     found, at = None, first + len(line)
     for _field in range(FIELDS):
         if body.startswith(b"--", at):
@@ -106,8 +107,8 @@ def _form(kind: str, body: bytes) -> Union[Answer, Read]:
     else:
         return _malformed("more than %d fields" % FIELDS)
     if found is None:
-        before = line + b'\r\nContent-Disposition: form-data; name="model"\r\n\r\n'
-        return Read(place=(first, first), before=before, after=b"\r\n", json=False)
+        part = line + b'\r\nContent-Disposition: form-data; name="model"\r\n\r\n'
+        return Read(place=(first, first), before=part, after=b"\r\n", json=False)
     asked = body[found[0] : found[1]][: 4 * NAME].decode("utf-8", "replace")[:NAME]
     return Read(asked, place=found, json=False)
 

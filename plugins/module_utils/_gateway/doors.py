@@ -110,7 +110,7 @@ def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[A
     if path == ROOT and task is None and "text/html" in (head.get("accept") or ""):
         # Somebody who looks with a browser.
         return Answer(302, b"", headers=(("Location", "/status"),))
-    if path == "/v1/models" or path.startswith("/v1/models/"):
+    if path in ("/v1/models", "/models") or path.startswith("/v1/models/"):
         found = _models(state, path[len("/v1/models/") :])
     elif task is None:
         found = _page(state, path)

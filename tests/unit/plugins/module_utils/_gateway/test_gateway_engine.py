@@ -645,6 +645,7 @@ def test_doors(made):
     assert "use big" in body["error"]["message"].lower()
     assert {one["id"] for one in gateway.ask("/v1/models")[2]["data"]} == {"big", "BIG", "m1", "M1", "m2"}
     assert gateway.ask("/v1/models/M1")[2]["meta"]["alias_of"] == "m1"
+    assert gateway.ask("/models")[2] == gateway.ask("/v1/models")[2]
     assert gateway.ask("/v1/models/no")[0] == 404
     assert gateway.ask("/props")[0] == 404
     assert gateway.ask("/v1/models", method="DELETE")[0] == 403
