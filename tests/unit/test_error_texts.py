@@ -951,6 +951,18 @@ REFUSALS = [
         lambda **_fixtures: check.undeployable({}, {"chat": ["put-a-key-of-your-own-here"]}),
     ),
     (
+        "llama_bundle:",
+        "/nonexistent holds no bundle.json",
+        "a directory that playbooks/bundle.yml made is needed",
+        lambda **_fixtures: check.undeployable({}, {}, {"llama_bundle": "/nonexistent"}),
+    ),
+    (
+        "llama_builds.turbo.rdma:",
+        "true seen with b7772",
+        "b9824 or a newer release is needed",
+        entry(version="b7772", rdma=True),
+    ),
+    (
         "llama_services.chat.quant:",
         "giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 68.7 GB of GPU memory",
         "choose another model, or add nodes",

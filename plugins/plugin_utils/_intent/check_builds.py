@@ -24,6 +24,8 @@ PRINTED = re.compile(r"^[^\x00-\x1f\x7f]+\Z")
 ARCHITECTURE = re.compile(r"^([0-9]{2,3}[a-f]?(-real|-virtual)?|native|all|all-major)\Z")
 OPTION = re.compile(r"^[A-Z][A-Za-z0-9_]*\Z")
 TYPE = re.compile(r"^[a-z][a-z0-9_]{0,19}\Z")
+# The first release with RPC over RDMA.
+RDMA = 9824
 ACCELERATORS = ("auto", "cpu", "cuda")
 # key -> (type, what its text has to be, what is needed, with its verb, next step)
 KEYS: dict[str, tuple[type, re.Pattern[str] | None, str, str]] = {
@@ -140,6 +142,12 @@ def _source_errors(entry: str, given: Settings) -> list[str]:
         found.append(
             "%s.number: %d seen, %d or more is needed: its command line is the oldest that this version renders"
             % (entry, given["number"], OLDEST)
+        )
+    number = given.get("number") or build_number(version_of(given).partition("-")[0])
+    if given.get("rdma") and not found and number and number < RDMA:
+        found.append(
+            "%s.rdma: true seen with %s, b%d or a newer release is needed for it: older ones have RPC over TCP alone"
+            % (entry, version_of(given), RDMA)
         )
     return found
 

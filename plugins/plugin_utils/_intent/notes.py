@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...module_utils._settings import is_stopped
+from ...module_utils._settings import context, is_stopped, resolved, text_tokens, value
 from . import gateway
 from .builds import accelerator_of, builds_of
 from .check_shared import answers
 from .hosts import expand, node_address
 from .networks import networks_of
 from .records import Groups, HostVars, Models, Services, Settings
+from .routers import quants, served_alone
 from .values import IPV4
 
 Map = Mapping[str, Any]
@@ -29,7 +30,12 @@ OLD_TOOLKIT = re.compile(r"cuda[-/](1[0-2]|[89])\b")
 def intent_notes(services: Services, models: Models, groups: Groups, hostvars: HostVars, routes: Any) -> list[str]:
     """The arguments are sound."""
     found = [*_routes(services, models, routes or {}), *_fallbacks(services), *_names(services, models)]
-    found += [*_fabric(services, groups, hostvars), *_clients(groups, hostvars), *_cards(groups, hostvars)]
+    found += [
+        *_texts(services, models),
+        *_fabric(services, groups, hostvars),
+        *_clients(groups, hostvars),
+        *_cards(groups, hostvars),
+    ]
     return list(dict.fromkeys([*found, *_front(services, groups, hostvars)]))
 
 
@@ -56,6 +62,21 @@ def _routes(services: Services, models: Models, routes: Map) -> Iterator[str]:
                 *(route, target),
                 *(own[0][0], PATHS[min(kinds)]),
             )
+
+
+def _texts(services: Services, models: Models) -> Iterator[str]:
+    """Slots that no text may fill."""
+    for name, one in services.items():
+        for model in quants(one):
+            alone = resolved(served_alone(one, model) if "models" in one else one, models[model])
+            total = context(alone)
+            slot = total // value(alone, "parallel") if total else None
+            tokens = text_tokens(alone, slot)
+            if tokens != slot:
+                yield "llama_services.%s: a text of %s may have %s tokens, those of a micro-batch: %s" % (
+                    *(name, model, tokens),
+                    "leave out ubatch_size and batch_size for texts of %d" % slot if slot else "set slot_ctx_size",
+                )
 
 
 def _serves(name: str, services: Services) -> bool:

@@ -99,16 +99,6 @@ REFUSALS = {
         "llama_cpp_build_host: node9 made no build for Debian 13 on riscv64, which node1 needs: set "
         "llama_cpp_build_host to a node of the same kind",
     ),
-    "RDMA of an old release": (
-        "llama_cpp",
-        "preflight",
-        {
-            "llama_builds": {"default": {"version": "b7772", "rdma": True, "source": "FOLDER/hosts.json"}},
-            "__llama_cpp_prefix": "/opt/llama.cpp",
-        },
-        "llama_builds.default.rdma: true seen with b7772, b9824 or a newer release is needed for it: older ones "
-        "have RPC over TCP alone",
-    ),
     "build that is not there": (
         "llama_cpp",
         "activate",

@@ -68,6 +68,11 @@ TAG = "the tag of a release such as b11434 is needed: "
         ({"cuda_architectures": "86"}, ".cuda_architectures: '86' seen, auto or a list is needed: write auto, or "),
         ({"cuda_architectures": []}, ".cuda_architectures: [] seen, auto or a list is needed: write auto, or "),
         ({"cuda_architectures": ["86", "9", "8.6"]}, ".cuda_architectures: '9' seen, a compute capability without "),
+        (
+            {"version": "b7772", "rdma": True},
+            ".rdma: true seen with b7772, b9824 or a newer release is needed for it: older ones have RPC over TCP ",
+        ),
+        ({**FORK, "number": 9000, "rdma": True}, ".rdma: true seen with b9000-g"),
         ({"rdma": "yes"}, ".rdma: 'yes' seen, true or false is needed: write it without quotes"),
         ({"cmake_options": ["X=1"]}, ".cmake_options: a list of 1 seen, a map is needed: write its keys below it"),
         ({"cmake_options": {"-DGGML_LTO": "ON"}}, ".cmake_options.-DGGML_LTO: no name of a CMake option, capitals, "),

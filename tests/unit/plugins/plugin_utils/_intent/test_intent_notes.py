@@ -17,14 +17,15 @@ MODELS = {
 SERVICES = {
     "big": intents.SERVICES["reasoning"],
     "fast": {"model": "small", "quant": "Q8_0", "head": "node2", "port": 8001},
-    "embed": {"model": "texts", "quant": "Q8_0", "head": "node3", "port": 8002},
-    "rank": {"model": "ranks", "quant": "Q8_0", "head": "node3", "port": 8003},
+    "embed": {"model": "texts", "quant": "Q8_0", "head": "node3", "port": 8002, "slot_ctx_size": 4096},
+    "rank": {"model": "ranks", "quant": "Q8_0", "head": "node3", "port": 8003, "slot_ctx_size": 4096},
 }
 
 
 def notes(routes=None, tasks=None, on="ctl", gateway=True, facts=None, **services):
     """services: keys of a service, by its name; facts: of a host."""
     known = {name: dict(one, **services.get(name, {})) for name, one in SERVICES.items()}
+    known = {name: {key: given for key, given in one.items() if given is not None} for name, one in known.items()}
     hostvars = dict(intents.HOSTVARS, ctl={"ansible_host": "10.0.0.5"})
     hostvars[on] = dict(hostvars[on], **(facts or {}))
     routes = dict(routes or {}, tasks=tasks or {})
@@ -80,6 +81,17 @@ def test_fabric_addresses_of_several_networks_are_noted():
     assert "different /24 networks" in note
     # Nodes that no split has together are nobody's matter.
     assert notes(on="node2", facts={"llama_fabric_address": "10.9.9.9"}, big={"workers": None}) == []
+
+
+def test_slots_that_no_text_may_fill_are_noted():
+    (note,) = notes(embed={"ubatch_size": 512})
+    assert note == (
+        "llama_services.embed: a text of texts may have 512 tokens, those of a micro-batch: leave out ubatch_size and "
+        "batch_size for texts of 4096"
+    )
+    (note,) = notes(rank={"slot_ctx_size": None, "ctx_size": None})
+    assert note.endswith("a text of ranks may have 512 tokens, those of a micro-batch: set slot_ctx_size")
+    assert notes(embed={"ubatch_size": 512, "pooling": "last"}) == notes(embed={"ubatch_size": 4096}) == []
 
 
 def test_everybody_is_noted():
