@@ -43,8 +43,7 @@ def status_lines(
         own = [units[place] for place in places if place in units]
         stopped = is_stopped(head)
         at_rest = stopped and health["state"] == "down"
-        # What is listed below is not as it should be.
-        expected |= {place for place in places if place in units and at_rest | (_is_sound(units[place]))}
+        expected |= {place for place in places if place in units and (at_rest or _is_sound(units[place]))}
         if at_rest:
             rows.append([label, nodes_of(head), "stopped", "", "", "", "", "as the inventory says"])
             continue
@@ -55,7 +54,7 @@ def status_lines(
             else health["reason"]
         )
         reason += ", and the inventory says stopped: run site.yml" if stopped else ""
-        since = next((unit.since for unit in own[:1] if places[0] in units), "")
+        since = units[places[0]].since if places[0] in units else ""
         restarts = sum(unit.restarts for unit in own) if own else ""
         state = [health["state"], context_cell(health), head["endpoint"], since, restarts, reason]
         rows.append([label, nodes_of(head), *state])
@@ -66,14 +65,15 @@ def status_lines(
     for node, info in nodes.items():
         lines += ["%s: %s" % (one["service"], trial_of(one, node)) for one in info.get("trials", [])]
     for node, info in nodes.items():
-        lines += ["  %-12s fetches %s: %s" % (node, one["name"], one["line"]) for one in info.get("transfers", [])]
+        lines += ["%s: fetches %s: %s" % (node, one["name"], one["line"]) for one in info.get("transfers", [])]
         if info["held"]:
             lines.append(
                 "%s: held for maintenance since %s: maintenance.yml -e node=%s -e state=return"
                 % (node, info["held"], node)
             )
+    # Those of a node that is held rest.
     for (node, name), unit in units.items():
-        if verbose or (node, name) not in expected:
+        if verbose or not (nodes[node]["held"] or (node, name) in expected):
             note = ", its configuration changed since it started" if unit.stale else ""
             lines.append(
                 "%s: %s %s since %s, %d restarts, build %s%s"

@@ -237,6 +237,7 @@ def test_status_is_a_row_for_each_instance():
 
 def test_status_names_units_that_are_not_as_they_should_be():
     stale = states(restarts=2, stale=True)
+    stale["node5"] = {"units": [unit_of("llama-rpc-old.service")], "current_build": None, "held": None}
     stale["node4"] = {
         "units": [unit_of("llama-rpc-old.service")],
         "current_build": None,
@@ -246,7 +247,7 @@ def test_status_names_units_that_are_not_as_they_should_be():
         "node4: held for maintenance since 2026-10-01T08:00:00Z: maintenance.yml -e node=node4 -e state=return",
         "node2: llama-rpc-chat.service active since 2026-10-01T08:00:00Z, 2 restarts, build b1, its configuration "
         "changed since it started",
-        "node4: llama-rpc-old.service active since 2026-10-01T08:00:00Z, 0 restarts, build none",
+        "node5: llama-rpc-old.service active since 2026-10-01T08:00:00Z, 0 restarts, build none",
     ]
     (line,) = status.status_lines(states(active_state="failed"), [(PLACED, READY)])[2:]
     assert line.startswith("node2: llama-rpc-chat.service failed since ")
@@ -357,7 +358,7 @@ def test_main_memory_beside_cards_is_what_is_not_on_them():
 def test_running_transfer_is_one_line():
     moves = [{"name": "m.gguf", "line": "34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left"}]
     nodes = {"node1": {"units": [], "current_build": None, "held": None, "transfers": moves}}
-    assert status.status_lines(nodes, [])[0] == "  node1        fetches m.gguf: %s" % moves[0]["line"]
+    assert status.status_lines(nodes, [])[0] == "node1: fetches m.gguf: %s" % moves[0]["line"]
 
 
 def test_a_head_says_which_held_node_it_waits_for():
