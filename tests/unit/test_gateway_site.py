@@ -104,6 +104,12 @@ def test_a_body_without_a_key_is_refused_before_it_is_read():
     assert strangers == {"0 7 ", "0  chunked", "0 0 chunked"}
 
 
+def test_half_a_request_keeps_no_connection_for_long():
+    shown = site([])
+    assert len(re.findall(r"^server {", shown, re.MULTILINE)) == 2
+    assert shown.count("    client_header_timeout 10s;\n    client_body_timeout 20s;\n") == 2
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_keys_are_known_as_the_engine_knows_them(required):
     template = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
