@@ -393,7 +393,20 @@ class ActionModule(ActionBase):
     def do_model_facts(self, arguments):
         """A model is there, unless the node has a file `unproved`."""
         there = not (self.node.root / "unproved").exists()
-        return {"changed": False, "models": [{"item": item, "there": there} for item in arguments["models"]]}
+        models = [{"item": item, "there": there, "size": 37 * 10**8} for item in arguments["models"]]
+        return {"changed": False, "models": models}
+
+    def do_gguf_verify(self, arguments):
+        """The models are what was published, unless the node has a file `flipped`."""
+        self.event("hashes")
+        problem = "%s: bytes 0 to 9 have sha256 a, b recorded: run site.yml --tags model"
+        flipped = (self.node.root / "flipped").exists()
+        models = [{"path": path, "problem": problem % path if flipped else None} for path in arguments["paths"]]
+        (self.node.root / "job.json").write_text(json.dumps({"models": models}))
+        return {"changed": False, "ansible_job_id": "1"}
+
+    def do_async_progress(self, arguments):
+        return {"changed": False, "job": json.loads((self.node.root / "job.json").read_text())}
 
     def do_llama_trial(self, arguments):
         """What systemd is told is an event."""

@@ -30,11 +30,13 @@ ROOT = Path(__file__).resolve().parents[3]
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
 ANSIBLE = ("async_status", "command", "copy", "file", "shell", "slurp", "systemd_service", "wait_for")
 OURS = (
+    "async_progress",
     "adoption",
     "adoption_gateway",
     "adoption_info",
     "firewalld_rules",
     "gateway_endpoints",
+    "gguf_verify",
     "link_capacity",
     "llama_bench",
     "llama_bench_watch",

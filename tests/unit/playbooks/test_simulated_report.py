@@ -98,6 +98,22 @@ def test_a_criterion_that_is_not_met_ends_it_with_a_failure(cluster):
     assert "not met" in written(cluster, "report.html").read_text()
 
 
+def test_models_are_hashed_on_request(cluster):
+    status, output = cluster.run("verify", "-e", "models=hash")
+    assert status == 0, output
+    assert "node1: hashes 3.7 GB of models, about 10 s at 370 MB/s of one core" in output
+    assert "met model complete and verified: 1 of 1, hashed just now" in output
+    (cluster.node("node1") / "flipped").touch()
+    status, output = cluster.run("verify", "-e", "models=hash")
+    assert status != 0
+    assert "model complete and verified: node1: /opt/models/m.gguf: bytes 0 to 9 have sha256 a, b recorded, " in output
+    assert "the bytes that were published are needed: run site.yml with --tags model" in output
+    status, output = cluster.run("verify", "-e", "models=hash", "--limit", "node1")
+    assert status != 0 and "m.gguf: bytes 0 to 9 have sha256 a, b recorded: run site.yml --tags model" in output
+    status, output = cluster.run("verify", "-e", "models=hsah")
+    assert status != 0 and "models: hsah seen, hash is needed: run with -e models=hash" in output
+
+
 def test_too_few_hours_are_said_and_are_no_failure(cluster):
     (cluster.node("node2") / "hand.json").write_text(json.dumps({"at": 200000.0 - 7300, "what": "a unit was started"}))
     status, output = cluster.run("verify")
