@@ -264,6 +264,20 @@ from ..module_utils._settings import CACHE_TYPES, OWN
 from ..module_utils._text import Refusal
 
 
+def shape_of(given):
+    """The shape of the model at its path, else at its source. Raises OSError, Refusal."""
+    sources = given["urls"] or given["repo"]
+    try:
+        if given["path"] and (os.path.exists(given["path"]) or not sources):
+            return local_shape(given["path"])
+    except Refusal:
+        # A damaged one is fetched again.
+        if not sources:
+            raise
+    asked = {name: given[name] for name in ("urls", "repo", "files", "revision", "endpoint")}
+    return remote_shape(token=read_token(given["token_file"]), **asked)
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -302,11 +316,7 @@ def main():
     )
     given = module.params
     try:
-        if given["path"] and (os.path.exists(given["path"]) or not (given["urls"] or given["repo"])):
-            shape = local_shape(given["path"])
-        else:
-            asked = {name: given[name] for name in ("urls", "repo", "files", "revision", "endpoint")}
-            shape = remote_shape(token=read_token(given["token_file"]), **asked)
+        shape = shape_of(given)
         result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape.as_dict())
     except OSError as error:
         module.fail_json(

@@ -51,8 +51,11 @@ FILE_TYPES = {
 _FILE_TYPE_GUESSED = 1024  # a flag llama.cpp may set on top
 
 # What goes with a model, by general.type or general.architecture.
-_NO_MODEL = {"mmproj": "a projector for images or sound", "clip": "a projector for images or sound"}
-_NO_MODEL.update({"adapter": "a LoRA adapter", "imatrix": "an importance matrix", "controlvector": "a control vector"})
+NO_MODEL = "which is no model"
+_COMPANIONS = {"mmproj": "a projector for images or sound", "clip": "a projector for images or sound"}
+_COMPANIONS.update(
+    {"adapter": "a LoRA adapter", "imatrix": "an importance matrix", "controlvector": "a control vector"}
+)
 
 _SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf\Z")
 
@@ -132,11 +135,11 @@ def quantization(headers: Sequence[Header]) -> Optional[str]:
 def check_model(metadata: Dict[str, Any]) -> None:
     """Raises Refusal for the header of a file that goes with a model."""
     kind, architecture = (_text(metadata, "general." + key) or "none" for key in ("type", "architecture"))
-    what = _NO_MODEL.get(kind, _NO_MODEL.get(architecture))
+    what = _COMPANIONS.get(kind, _COMPANIONS.get(architecture))
     if what:
         raise Refusal(
-            "header: general.type %s, architecture %s seen: %s, not a model: name the file of the model itself"
-            % (told(kind), told(architecture), what)
+            "header: general.type %s, architecture %s seen: %s, %s: name the file of the model itself"
+            % (told(kind), told(architecture), what, NO_MODEL)
         )
 
 

@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...module_utils._model.describe import NO_MODEL
 from ...module_utils._model.left import leaving
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan import table
@@ -137,7 +138,7 @@ class Inventory:
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
         # plan.yml does not see the disks of nodes.
-        if not told and (self.complete and why != refusals.ON_ITS_NODE or "not a model" in why):
+        if not told and (self.complete and why != refusals.ON_ITS_NODE or NO_MODEL in why):
             self.refused.append(refusals.not_planned(name, why, strangers))
         if isinstance(split, dict) and not strangers:
             self._render(name, service)

@@ -59,6 +59,15 @@ def test_a_local_model(capsys, qwen):
     assert result["lines"][3].split()[2:4] == ["0-26", "(27)"]
 
 
+def test_header_of_a_damaged_file_is_read_at_its_source(capsys, qwen, tmp_path):
+    wanted = run(capsys, path=str(qwen))[1]["shape"]
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(b"nothing of a model")
+    code, result = run(capsys, path=str(damaged), urls=[str(qwen)])
+    assert (code, result["shape"]) == (0, wanted)
+    assert run(capsys, path=str(damaged))[0] == 1
+
+
 def test_without_devices_only_the_shape(capsys, qwen):
     code, result = run(capsys, path=str(qwen))
     assert (code, result["shape"]["block_count"]) == (0, 80)
@@ -150,7 +159,7 @@ def test_context_beyond_the_models_own_is_named(capsys, qwen):
         ({"path": "/nowhere/m.gguf"}, "/nowhere/m.gguf: No such file or directory: fetch it, or correct the path"),
         (
             {"path": "/nowhere/m.gguf", "url": ["file:///nowhere/n.gguf"]},
-            "/nowhere/n.gguf: No such file or directory: ",
+            "/nowhere/n.gguf on ",
         ),
         ({"path": __file__}, "%s: starts with " % __file__),
     ],

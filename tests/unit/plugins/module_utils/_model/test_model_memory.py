@@ -706,7 +706,7 @@ def test_header_of_a_companion_is_refused_in_words(kind, architecture, words):
     metadata += [("general.type", make.STRING, kind)] if kind else []
     data = make.header_bytes(metadata, [])
     header = gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
-    with pytest.raises(Refusal, match="%s.*, not a model: name the file of the model itself" % words):
+    with pytest.raises(Refusal, match="%s.*, which is no model: name the file of the model itself" % words):
         model_shape.read_shape(header)
 
 

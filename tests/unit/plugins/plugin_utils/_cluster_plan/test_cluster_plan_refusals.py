@@ -184,10 +184,13 @@ def test_a_plan_of_everything_refuses_what_it_cannot_plan():
 
 
 def test_header_that_is_no_models_is_refused_without_a_complete_plan():
-    seen = {"item": {"model": "unknown", "quant": "Q8_0"}, "msg": "header: a projector, not a model: name the file"}
+    seen = {
+        "item": {"model": "unknown", "quant": "Q8_0"},
+        "msg": "header: a projector, which is no model: name the file",
+    }
     services = chat(model="unknown", quant="Q8_0", workers=None, tensor_split=None)
     (sentence,) = memory_plan(services, MODELS, GROUPS, nodes(), [seen])["refused"]
-    assert sentence == "llama_services.chat: not planned, header: a projector, not a model: name the file"
+    assert sentence == "llama_services.chat: not planned, header: a projector, which is no model: name the file"
 
 
 def test_fifteen_devices_and_no_more():
