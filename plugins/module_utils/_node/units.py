@@ -270,13 +270,14 @@ def unit_info(
 
 
 def held_since(path: str = paths.HELD) -> Optional[str]:
-    """Since when the node is held for maintenance, None when it is not. Errors: Refusal."""
+    """Since when the node is held for maintenance, in words where a damaged file does not say it; None when it is not.
+    Errors: Refusal."""
     try:
         with open(path, encoding="utf-8") as stream:
-            return json.load(stream)["since"]
+            return str(json.load(stream)["since"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Refusal(
-            "%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)
-        ) from None
+    except OSError as error:
+        raise Refusal("%s cannot be read (%s): run with become" % (path, error.strerror)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "an unknown time"

@@ -117,6 +117,15 @@ def test_a_host_is_waited_for_where_it_is_set_up_or_verified(tmp_path, playbook,
         assert (found.group(1) if found else "") == (name if asked else "")
 
 
+@pytest.mark.parametrize("strategy", ["free", "host_pinned", "ansible.builtin.free"])
+def test_a_strategy_in_which_nodes_do_not_wait_for_each_other_is_refused(tmp_path, strategy):
+    (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"a": None}}}))
+    arguments = ("-i", str(tmp_path / "hosts.json"))
+    environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_STRATEGY": strategy}
+    status, output = run_playbook(ROOT / "playbooks/site.yml", *arguments, home=tmp_path, **environment)
+    assert status != 0 and "strategy: %s seen in ansible.cfg or ANSIBLE_STRATEGY, linear is needed" % strategy in output
+
+
 def test_no_inventory_stands_in_for_one_that_was_forgotten(tmp_path):
     environment = {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
