@@ -16,6 +16,7 @@ from .check_nodes import ADDRESS
 from .check_shared import API_KEY, answers
 from .hosts import node_address
 from .records import Groups, HostVars, Models, Service, Services, Settings
+from .routers import quants
 from .services import managed
 from .values import is_a, near, number, plain, shown
 
@@ -105,8 +106,7 @@ def _name_errors(services: Services, models: Models) -> list[str]:
             if other != name:
                 found.append(
                     "llama_services.%s.%s: %s seen as a name of %s too, a name of only one service is needed behind a "
-                    "gateway: %s, or make both one service with replicas"
-                    % (name, _named_by(one), known, other, _own_names(name, one, other, services[other]))
+                    "gateway: %s" % (name, _named_by(one), known, other, _way_out(known, name, other, services, models))
                 )
                 break
     return found
@@ -117,14 +117,19 @@ def _named_by(service: Settings) -> str:
     return next(key for key in ("names", "models", "model") if key in service)
 
 
-def _own_names(name: str, service: Settings, other: str, another: Settings) -> str:
+def _way_out(known: str, name: str, other: str, services: Services, models: Models) -> str:
     """The next step where two services have one name. A router has none but those of its models."""
+    service, another = services[name], services[other]
     if "names" in service:
         return "choose another name"
+    aliased = [model for one in (service, another) if "names" not in one for model in quants(one) if model != known]
+    aliased = [model for model in aliased if known in (models[model].get("aliases") or [])]
+    if aliased and not set(quants(service)) & set(quants(another)):
+        return "remove it from the aliases of %s" % aliased[0]
     named = next((one for one, own in ((name, service), (other, another)) if "model" in own), "")
     if not named:
         return "leave the model out of one of them"
-    return "give %s names of its own, such as names: [%s]" % (named, named)
+    return "give %s names of its own, such as names: [%s], or make both one service with replicas" % (named, named)
 
 
 def _choice_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:

@@ -47,8 +47,8 @@ FORMS = {
 NUMBERS = {"preflight_margin_mib": (0, 2**20), "node_setup_uid": (0, 999), "node_setup_rpc_uid": (0, 999)}
 DEVICE_KEYS = {"name": str, "memory_mib": int, "bandwidth": float, "main": bool}
 DEVICE_MOST = {"memory_mib": LARGEST, "bandwidth": 10**6}
-# No card has less, and a number below it is one of GB.
-LEAST_MIB = 512
+# No card, and as main memory no node, has less: a number below it is one of GB.
+LEAST_MIB = {False: 512, True: 2048}
 ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # Every user of a node can read its units.
@@ -197,7 +197,7 @@ def _devices(given: Any) -> list[Mistake]:
                     " above 0 and up to %d" % DEVICE_MOST[key] if key in DEVICE_MOST else ""
                 )
                 found.append((entry, shown(value), words + " is", "correct it"))
-            elif key == "memory_mib" and value < LEAST_MIB:
+            elif key == "memory_mib" and value < LEAST_MIB[bool(card.get("main"))]:
                 found.append(
                     (
                         entry,

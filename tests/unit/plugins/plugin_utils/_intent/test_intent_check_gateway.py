@@ -108,6 +108,28 @@ def test_a_longer_circle_is_told_once_and_who_leads_into_it_is_not():
     assert sentence.startswith("llama_services.b.fallback: the circle b -> c -> b seen")
 
 
+def test_an_alias_that_is_a_name_of_another_model_is_dropped():
+    """Names of their own are for two services of one model."""
+    models = {**MODELS, "small": dict(MODELS["small"], aliases=["texts"])}
+    services = {"reasoning": BIG, "fast": SMALL, "embed": TEXTS}
+    (sentence,) = check.intent_errors(services, models, GROUPS, hostvars())
+    assert sentence == (
+        "llama_services.embed.model: texts seen as a name of fast too, a name of only one service is needed behind a "
+        "gateway: remove it from the aliases of small"
+    )
+    services["fast"] = dict(SMALL, names=["fast"])
+    assert check.intent_errors(services, models, GROUPS, hostvars()) == []
+
+
+def test_two_services_of_one_model_have_names_of_their_own():
+    long = dict(SMALL, head="node3", port=8004)
+    (sentence,) = told({"fast": SMALL, "long": long})
+    assert ": give long names of its own, such as names: [long], or " in sentence
+    assert told({"fast": SMALL, "long": dict(long, names=["small-long"])}, routes={"default": "small-long"}) == []
+    (sentence,) = told({"fast": SMALL, "long": dict(long, names=["small-long", "Small"])})
+    assert sentence.startswith("llama_services.long.names: Small seen as a name of fast too")
+
+
 def test_a_name_of_a_service_that_is_stopped_is_free():
     assert told({"fast": SMALL, "router": dict(ROUTER, state="stopped")}) == []
 

@@ -221,7 +221,7 @@ def test_order_of_cuda_with_unlike_cards_is_refused(variable, order):
     assert "%s.CUDA_DEVICE_ORDER: " % variable in sentence_of(llama_devices=UNLIKE, **numbers)
     uuids = {variable: {"CUDA_DEVICE_ORDER": order, "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}}
     assert sentence_of(llama_devices=UNLIKE, **uuids) == ""
-    for devices in (UNLIKE[:1], UNLIKE[:1] * 2, [UNLIKE[0], {"main": True, "memory_mib": 512}]):
+    for devices in (UNLIKE[:1], UNLIKE[:1] * 2, [UNLIKE[0], {"main": True, "memory_mib": 2048}]):
         assert sentence_of(llama_devices=devices, **given) == "" == sentence_of(**given)
     assert sentence_of(llama_devices=UNLIKE, **{variable: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}) == ""
 
@@ -279,3 +279,31 @@ def test_a_host_that_compiles_is_one_of_the_nodes():
     assert found.startswith(
         "llama_cpp_build_host: 'rtx3' seen for rtx1, a node that compiles is needed: did you mean rtx"
     )
+
+
+@pytest.mark.parametrize(
+    ("card", "step"),
+    [
+        ({"memory_mib": 24}, "write 24576 if it has 24 GB"),
+        ({"memory_mib": 511}, "write 523264 if it has 511 GB"),
+        ({"main": True, "memory_mib": 512}, "write 524288 if it has 512 GB"),
+        ({"memory_mib": 512}, ""),
+        ({"main": True, "memory_mib": 2048}, ""),
+    ],
+)
+def test_memory_in_gb_is_told(card, step):
+    assert sentence_of(llama_devices=[card]).endswith(step) and bool(sentence_of(llama_devices=[card])) == bool(step)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"])
+def test_a_fabric_address_is_one_that_others_reach(address):
+    assert "an address that the other nodes reach is needed" in sentence_of(llama_fabric_address=address)
+
+
+@pytest.mark.parametrize(
+    ("network", "meant"),
+    [("192.168.50.0", "192.168.50.0/24"), ("10.1.0.0", "10.1.0.0/16"), ("10.0.0.0", "10.0.0.0/8"), ("10.0.0.7", None)],
+)
+def test_a_network_has_its_mask(network, meant):
+    found = sentence_of(llama_clients=[network])
+    assert found.endswith("an IPv4 network with its mask is needed: write %s" % meant) if meant else found == ""

@@ -169,6 +169,12 @@ def test_a_value_is_shown_in_at_most_80_letters(value, text):
     assert intent_values.shown(value) == text and len(text) <= 80
 
 
+def test_a_character_that_looks_like_another_one_is_named():
+    assert intent_values.plain("gpt-4\u043e") == "gpt-4\u043e (\u043e is U+043E)"
+    assert intent_values.shown("\u043e") == "'\u043e' (\u043e is U+043E)"
+    assert intent_values.shown("plain") == "'plain'"
+
+
 def test_a_name_is_no_line_of_its_own():
     assert intent_values.plain("a b") == "a b" and intent_values.plain(7) == 7
     assert intent_values.plain("a\nb") == r"'a\nb'"
