@@ -106,11 +106,11 @@ def test_thinking_by_build(build, mode, words):
 
 def test_a_value_that_a_build_has_no_words_for():
     service = {"reasoning": "on", "load_mode": "mlock", "jinja": False, "swa_full": True, "threads": 4}
-    assert _settings.unknown_values(service, 7772) == [("reasoning", "on", ["auto", "off"])]
-    assert _settings.unknown_values(service, 10114) == [("load_mode", "mlock", ["auto", "dio", "mmap", "none"])]
-    assert _settings.unknown_values(service, 11434) == _settings.unknown_values({}, 7760) == []
-    assert _settings.unknown_values({"reasoning": "auto"}, 7772) == []
-    assert _settings.unknown_values({"swa_full": False, "embeddings": False}, 7772) == []
+    assert llama_words.unknown_values(service, 7772) == [("reasoning", "on", ["auto", "off"])]
+    assert llama_words.unknown_values(service, 10114) == [("load_mode", "mlock", ["auto", "dio", "mmap", "none"])]
+    assert llama_words.unknown_values(service, 11434) == _settings.unknown_values({}, 7760) == []
+    assert llama_words.unknown_values({"reasoning": "auto"}, 7772) == []
+    assert llama_words.unknown_values({"swa_full": False, "embeddings": False}, 7772) == []
 
 
 @pytest.mark.parametrize(
@@ -174,3 +174,27 @@ def test_what_is_computed_from_a_default_of_llama_server_is_not_handed_to_it():
     ] == [2048, 512, "f16", "auto", 1]
     assert _settings.effective({"ubatch_size": 256}, "ubatch_size") == 256
     assert llama_words.arguments({}, 11434) == ["--parallel", "1", "--cache-ram", "0"]
+
+
+@pytest.mark.parametrize(
+    ("service", "ubatch", "batch"),
+    [
+        ({"embeddings": True, "slot_ctx_size": 4096, "parallel": 2}, 4096, 4096),
+        ({"reranking": True, "ctx_size": 8192, "parallel": 2}, 4096, 4096),
+        ({"embeddings": True, "slot_ctx_size": 1024}, 1024, None),
+        ({"embeddings": True, "slot_ctx_size": 256}, None, None),
+        ({"embeddings": True, "slot_ctx_size": 4096, "ubatch_size": 3000}, 3000, 3000),
+        ({"embeddings": True, "slot_ctx_size": 4096, "batch_size": 1024}, 1024, 1024),
+        ({"embeddings": True, "slot_ctx_size": 4096, "pooling": "last"}, None, None),
+        ({"embeddings": True, "slot_ctx_size": 4096, "pooling": "mean"}, 4096, 4096),
+        ({"embeddings": True}, None, None),
+        ({"slot_ctx_size": 4096}, None, None),
+    ],
+)
+def test_a_text_may_fill_a_slot(service, ubatch, batch):
+    """llama-server needs it in one micro-batch, and the memory plan counts that."""
+    assert (_settings.value(service, "ubatch_size"), _settings.value(service, "batch_size")) == (ubatch, batch)
+    counted = _settings.memory_settings(service)
+    assert (counted.get("ubatch_size"), counted.get("batch_size")) == (ubatch, batch)
+    said = llama_words.arguments(service, 11434)
+    assert ("--ubatch-size" in said, "--batch-size" in said) == (ubatch is not None, batch is not None)
