@@ -54,8 +54,8 @@ judged: "{{ head | thefermisea.llama_cluster.acceptance_report(inventory_hostnam
 RETURN = """
 _value:
   description:
-    - RV(_value.refused), a sentence for each worker that does not hold the layers of the plan; RV(_value.lines), what
-      an operator reads.
+    - RV(_value.refused), a sentence for each worker that does not hold the layers of the plan; RV(_value.row), the
+      cells of its row in a table; RV(_value.lines), what an operator reads with C(-v).
     - RV(_value.report), with endpoint, model, quant, state, tokens per second, answer, what the conversation and the
       long prompt showed, a curl line, for each worker its layers, MiB and bytes, and for each device of the plan what
       was planned, what was loaded and what the card has in use.

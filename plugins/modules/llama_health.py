@@ -62,7 +62,8 @@ options:
   conversation:
     description:
       - Judge the answer of O(deep), which this implies, beyond its having come. V(plain) asks nothing more. It fails
-        where C(content) has nothing visible or raw thoughts, where reasoning comes although it is switched off, and
+        where C(content) has nothing visible or raw thoughts, where it holds special tokens of a chat template, repeats
+        the question or goes round in circles, where reasoning comes although it is switched off, and
         where a slot has less context than O(arguments) ask for.
       - V(full) also gives a model that thinks the tokens to finish, and uses a tool where the template has tools. It
         fails where a request with tools, or with the result of one, ends the server, is answered by an error, or

@@ -60,6 +60,7 @@ def status_lines(
         rows.append([label, nodes_of(head), *state])
         prompt = _prompt(head, health, (plans or {}).get(head.get("node", ""), {}))
         prompts += ["%s: %s" % (label, prompt)] if prompt else []
+    rows.sort(key=lambda row: str(row[0]))
     rows += [[", ".join(names), node, "no answer", *[""] * 5] for node, names in (silent or {}).items()]
     lines = table(COLUMNS, rows) if rows else []
     for node, info in nodes.items():

@@ -11,8 +11,10 @@ import threading
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    BRIEF,
     COLLECTIONS,
     ROOT,
+    playbook_lines,
     run_playbook,
 )
 
@@ -99,3 +101,54 @@ def test_a_gateway_that_answers_is_believed(tmp_path, gateway):
 def test_it_refuses(tmp_path, nobody, arguments, there, said):
     status, output = clients(tmp_path, nobody, *arguments, gateway=there)
     assert status != 0 and said in output
+
+
+SHOW = """
+- hosts: llama_gateway
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: thefermisea.llama_cluster.gateway, tasks_from: show.yml}
+"""
+HERE = {
+    "engine": True,
+    "urls": ["http://10.0.0.5:8000/v1"],
+    "questions": [{"url": "http://127.0.0.1/v1", "model": "m"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        # Nothing was started.
+        ({}, ["clients: http://10.0.0.5:8000/v1"]),
+        (
+            {"apply_started": {"changed": True}, "gateway_keys": {"laptop": "secret"}},
+            [
+                "clients: http://10.0.0.5:8000/v1",
+                "with LLAMA_API_KEY set to one of gateway_keys:",
+                'curl -sS http://10.0.0.5:8000/v1/chat/completions -H "Authorization: Bearer $LLAMA_API_KEY" -H '
+                "'Content-Type: application/json' -d '"
+                '{"model": "m", "messages": [{"role": "user", "content": "Name a color."}]}'
+                "'",
+            ],
+        ),
+        (
+            {"apply_started": {"changed": True}, "gateway_keys": {}},
+            ["with LLAMA_API_KEY set to the generated key, in /etc/llama-cluster/gateway/keys.json on front:"],
+        ),
+    ],
+)
+def test_the_curl_line_goes_to_the_gateway(tmp_path, given, lines):
+    (tmp_path / "show.yml").write_text(SHOW)
+    hosts = {"llama_nodes": {"hosts": {"node1": {}}}, "llama_gateway": {"hosts": {"front": {}}}}
+    (tmp_path / "hosts.json").write_text(json.dumps(hosts))
+    extra = json.dumps(dict({"__gateway_here": HERE, "gateway_auth": "required", "gateway_keys": {}}, **given))
+    arguments = ("-i", str(tmp_path / "hosts.json"), "-e", extra)
+    status, output = playbook_lines(
+        tmp_path / "show.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, **BRIEF
+    )
+    assert status == 0, output
+    shown = output[:-1]
+    assert [line for line in shown if line in lines] == lines and "secret" not in str(output)
+    if not given:
+        assert shown == lines
