@@ -6,6 +6,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
@@ -106,3 +107,27 @@ def test_templates_see_what_they_are_given(play, tmp_path):
     names = known("written.changed_paths | map('basename') | list == ['files', 'a', 'b']")
     play(write, names, write, known("written is not changed"))
     assert (folder / "b").read_text() == "#\n# Ansible managed\n#\nb llama\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tags", "checked"),
+    [
+        ((), None, True),
+        (("--tags", "model"), None, True),
+        (("--tags", "preflight"), None, True),
+        (("--tags", "gateway"), None, False),
+        (("--tags", "head,rpc"), None, False),
+        (("--skip-tags", "model"), None, False),
+        # verify.yml fetches none.
+        ((), ["verify"], False),
+    ],
+)
+def test_models_are_checked_by_runs_that_fetch_them(tmp_path, arguments, tags, checked):
+    """One that cannot be had forbids no repair of another part."""
+    told = {"playbook_tags": tags} if tags else {}
+    tasks = [dict(known("__preflight_fetches | bool == %s" % checked), tags="always")]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": told, "tasks": tasks}
+    role = Path(__file__).resolve().parents[3] / "roles/preflight/vars/main.yml"
+    (tmp_path / "play.yml").write_text(json.dumps([dict(play, vars_files=[str(role)])]))
+    status, output = run_playbook(tmp_path / "play.yml", "-i", "localhost,", *arguments, home=tmp_path)
+    assert status == 0, output
