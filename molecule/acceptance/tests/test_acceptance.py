@@ -35,6 +35,24 @@ def test_it_accepts_a_sound_service_and_says_how_it_did(lab, verified):
             assert 0 <= row["planned_mib"][kind] - row["loaded_mib"][kind] < 1.1, row  # a plan is rounded up
 
 
+def test_flipped_byte_is_found_by_hashing_and_repaired(lab, verified):
+    """Behind the back of size and time: only hashing finds it."""
+    status, output = lab.playbook("verify", "-e", "models=hash", core=lab.NEWEST)
+    assert status == 0 and "met model complete and verified: 1 of 1, hashed just now" in output, output
+    (path,) = lab.node1.check_output("ls /opt/models/*.gguf").split()
+    flip = (
+        "touch -r {0} /tmp/time && printf x | dd of={0} bs=1 seek=50000000 conv=notrunc status=none && "
+        "touch -r /tmp/time {0}"
+    )
+    lab.node1.check_output(flip.format(path))
+    status, output = lab.playbook("verify", "-e", "models=hash", core=lab.NEWEST)
+    assert status != 0 and "%s: bytes 0 to " % path in output and "run site.yml with --tags model" in output, output
+    status, output = lab.playbook("site", "--tags", "model", core=lab.NEWEST)
+    assert status == 0 and "in the place of a damaged file" in output, output
+    status, output = lab.playbook("site", "--tags", "model", core=lab.NEWEST)
+    assert status == 0 and lab.changed(output) == 0, output
+
+
 def test_what_goes_over_the_wire_is_true(lab, verified):
     seen = json.loads((lab.reports / "wire/latest-chat.json").read_text())
     assert (seen["verdict"], seen["sentences"]) == ("true", [])

@@ -27,7 +27,7 @@ from io import FileIO
 from typing import Any, Collection, Counter, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 from urllib.parse import unquote
 
-from .._files import open_ours
+from .._files import open_directory, open_ours
 from .._text import Refusal
 
 IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
@@ -43,6 +43,15 @@ def base_url(address: str, port: int) -> str:
     return "http://%s:%d/" % (address, port)
 
 
+def _open(path: str) -> int:
+    """A descriptor of a file of root's, on a way without links of others. Raises OSError, Refusal."""
+    folder = open_directory(os.path.dirname(path), others=True)
+    try:
+        return open_ours("/proc/self/fd/%d/%s" % (folder, os.path.basename(path)))
+    finally:
+        os.close(folder)
+
+
 def names(files: Iterable[str]) -> Dict[str, str]:
     """{name: path} of the paths ``files``; raises Refusal for one that cannot be served."""
     found: Dict[str, str] = {}
@@ -53,7 +62,7 @@ def names(files: Iterable[str]) -> Dict[str, str]:
         if not os.path.isfile(path):
             raise Refusal("files: %s is no file of this node, one that is there is needed" % path)
         try:
-            os.close(open_ours(path))
+            os.close(_open(path))
         except OSError as error:
             text = (
                 "files: %s: %s, a regular file of root's with one name is needed: look at who made it, then run "
@@ -100,8 +109,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self) -> None:
         path = self.server.files.get(unquote(self.path)[1:])
         try:
-            stream = open(open_ours(path), "rb", buffering=0) if path else None  # noqa: SIM115 - closed below, after its own OSErrors are told apart from a client's
-        except OSError:
+            stream = open(_open(path), "rb", buffering=0) if path else None  # noqa: SIM115 - closed below, after its own OSErrors are told apart from a client's
+        except (OSError, Refusal):
             stream = None
         if stream is None:
             self._refuse(404)

@@ -295,6 +295,24 @@ def test_what_others_have_put_in_place_of_a_model_is_not_lent(model, server, ask
         names([str(model)])
 
 
+def test_directory_that_others_exchange_for_a_link_lends_nothing(tmp_path):
+    home, mine = tmp_path / "home", tmp_path / "mine"
+    (home / "models").mkdir(parents=True)
+    mine.mkdir()
+    for folder in (home / "models", mine):
+        (folder / "m.gguf").write_bytes(MODEL)
+    give_away(home)
+    with serving([str(home / "models/m.gguf")]) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        (home / "models").rename(home / "moved")
+        (home / "models").symlink_to(mine)
+        connection.request("GET", "/m.gguf")
+        assert connection.getresponse().status == 404
+        connection.close()
+    with pytest.raises(Refusal, match="models: no directory, one is needed"):
+        names([str(home / "models/m.gguf")])
+
+
 def test_a_client_that_stalls_holds_no_server_up(model):
     before, begun = set(threading.enumerate()), time.monotonic()
     with serving([model]) as server, socket.create_connection(("127.0.0.1", server.port)) as stalled:
