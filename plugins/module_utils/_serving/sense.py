@@ -36,15 +36,15 @@ MARKER = re.compile(r"^[\W\d_]+")
 MOST, PART = 4000, 240
 # So many lines that are the same.
 LINES = 3
-# What llama-server speaks to a model whose file has no template, without spaces.
+# What llama-server speaks to a model whose file has no template, without spaces and line feeds.
 CHATML = (
-    "{%-formessageinmessages-%}{{-'<|im_start|>'+message.role+'\\n'+message.content+'<|im_end|>\\n'-}}{%-endfor-%}"
-    "{%-ifadd_generation_prompt-%}{{-'<|im_start|>assistant\\n'-}}{%-endif-%}"
+    "{%-formessageinmessages-%}{{-'<|im_start|>'+message.role+''+message.content+'<|im_end|>'-}}{%-endfor-%}"
+    "{%-ifadd_generation_prompt-%}{{-'<|im_start|>assistant'-}}{%-endif-%}"
 )
 
 
 def is_fallback(template: Any) -> bool:
-    return "".join(str(template).split()) == CHATML
+    return "".join(str(template).replace("\\n", "").split()) == CHATML
 
 
 def repeated(text: str) -> str:

@@ -216,10 +216,11 @@ def test_a_limit_of_the_server_that_ends_thinking_is_named(server):
 
 # Sense.
 
+# As /props of b11434 has it.
 CHATML = (
     "{%- for message in messages -%}\n"
-    "  {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}\n"
-    "{%- endfor -%}\n{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\\n' -}}\n{%- endif -%}"
+    "  {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}\n"
+    "{%- endfor -%}\n{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\n' -}}\n{%- endif -%}"
 )
 # Of Gemma-3-270m, whose file has none.
 BASE = (
