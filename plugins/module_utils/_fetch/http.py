@@ -55,11 +55,13 @@ def worthwhile(count: int, seconds: float) -> bool:
     return count >= max(1, _LOWEST * seconds)
 
 
-def _retry_after(headers: Message) -> Optional[float]:
-    """Seconds that an answer asks to wait, at most _MAX_WAIT, or None: by Retry-After, else by what the limit of
-    requests says of its window (RateLimit of the IETF's drafts, X-RateLimit-Reset), else by the length of that
-    window."""
-    for wait in (_date_or_seconds(headers), _window_left(headers), _named(headers, "RateLimit-Policy", "w")):
+def _retry_after(headers: Message, limited: bool = True) -> Optional[float]:
+    """Seconds that an answer asks to wait, at most _MAX_WAIT, or None: by Retry-After, else, of a request beyond a
+    limit, by what that says of its window (RateLimit of the IETF's drafts, X-RateLimit-Reset), else by the length of
+    that window. limited: other answers of the hub have these header fields, too."""
+    waits = [_date_or_seconds(headers)]
+    waits += [_window_left(headers), _named(headers, "RateLimit-Policy", "w")] if limited else []
+    for wait in waits:
         if wait is not None and not math.isnan(wait):
             return min(max(wait, 0.0), _MAX_WAIT)
     return None
@@ -304,7 +306,7 @@ def status_failure(
     said = said or printable(response.headers.get("X-Error-Message", "")).strip()
     text += " (it says: %s)" % said if said else ""
     if may_pass(response.status):
-        wait = _retry_after(response.headers)
+        wait = _retry_after(response.headers, response.status == 429)
         if wait:
             until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + wait))
             text += ", it asks to wait %s, until %s" % (duration(round(wait)), until)

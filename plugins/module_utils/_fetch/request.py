@@ -129,6 +129,7 @@ class Request:
             raise
         finally:
             self.dest, self.adopt = dest, adopt
+            self.damaged.clear()
             os.close(fd)
 
 

@@ -494,6 +494,14 @@ def test_window_of_a_rate_limit_is_waited_for(pairs, seconds):
     assert fetch_http._retry_after(fields(*pairs)) == seconds
 
 
+@pytest.mark.parametrize(("status", "wait"), [(429, 120), (503, None), (500, None)])
+def test_window_of_a_rate_limit_is_for_its_own_status(status, wait):
+    """The hub tells it with each answer."""
+    headers = fields(("RateLimit", '"api";r=499;t=120'), POLICY)
+    answer = types.SimpleNamespace(status=status, reason="no", headers=headers)
+    assert fetch_http.status_failure("https://h/m", answer).wait == wait
+
+
 def test_end_of_a_rate_limit_may_be_a_time():
     assert 50 < fetch_http._retry_after(fields(("X-RateLimit-Reset", str(int(time.time()) + 60)))) <= 60
 
