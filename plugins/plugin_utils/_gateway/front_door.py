@@ -11,6 +11,7 @@ from .._intent.hosts import expand, node_address
 from .._intent.notes import intent_notes
 from .._intent.records import Groups, HostVars, Models, Services
 from .._intent.services import ports
+from .._intent.variables import known_now
 from .config import gateway_config
 
 
@@ -37,7 +38,9 @@ def front_door(
         ]
         return ["no gateway, clients come to each service: %s" % ", ".join(at), *notes]
     facts = hostvars[hosts[0]]
-    config = gateway_config(services, models, groups, hostvars, hosts[0], {"plan": plan or {}, "routes": routes or {}})
+    address = known_now(hostvars, hosts[0], "gateway_address") or node_address(hosts[0], hostvars)
+    told = {"plan": plan or {}, "routes": routes or {}, "address": address}
+    config = gateway_config(services, models, groups, hostvars, hosts[0], told)
     (base,) = config["base_urls"]
     plain = base.partition("://")[2].rsplit(":", 1)[0]
     by_tier = gateway.tiers(services)

@@ -19,6 +19,7 @@ from .records import Groups, HostVars, Models, Service, Services, Settings
 from .routers import quants
 from .services import managed
 from .values import is_a, near, number, plain, shown
+from .variables import known_now
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x20\x7f;{}'\"\\$]+\Z")
@@ -246,7 +247,7 @@ def _address_errors(host: str, hostvars: HostVars) -> list[str]:
         return ["gateway_addresses: %s seen, addresses of %s are needed: write [10.0.0.5]" % (shown(wrong[0]), host)]
     own = node_address(host, hostvars)
     found = []
-    told = facts.get("gateway_address")
+    told = known_now(hostvars, host, "gateway_address")
     if told not in (None, "") and not ADDRESS.match(str(told)) and not _number(told):
         found.append(
             "gateway_address: %s seen, a host name or an address is needed: write it without http://, port and path"

@@ -17,6 +17,7 @@ from .networks import networks_of
 from .records import Groups, HostVars, Models, Services, Settings
 from .routers import quants, served_alone
 from .values import IPV4
+from .variables import known_now
 
 Map = Mapping[str, Any]
 PATHS = {"embeddings": "/v1/embeddings", "reranking": "/v1/rerank", "chat": "chats and completions"}
@@ -162,8 +163,9 @@ def _front(services: Services, groups: Groups, hostvars: HostVars) -> Iterator[s
         facts = hostvars[host]
         if not gateway.setting("gateway_tls", facts):
             continue
-        address = str(facts.get("gateway_address") or node_address(host, hostvars))
-        if IPV4.match(address):
+        given = known_now(hostvars, host, "gateway_address")
+        address = str(given or node_address(host, hostvars))
+        if IPV4.match(address) and (given or "gateway_address" not in facts):
             yield (
                 "gateway_address: clients are told https://%s, and certificates rarely hold addresses: write the name "
                 "that the certificate has" % address

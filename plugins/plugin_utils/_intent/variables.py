@@ -202,6 +202,12 @@ def mistyped_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
     return list(found)
 
 
+def known_now(hostvars: Any, host: str, name: str) -> Any:
+    """The value of a variable of a host; None where it has none, or where only a run knows it."""
+    raw = _raw(hostvars, host)
+    return hostvars[host].get(name) if name in raw and not _needs_a_run(raw, name) else None
+
+
 def _raw(hostvars: Any, node: str) -> dict[str, Any]:
     """The variables of a node, templates as they are written."""
     return getattr(hostvars, "raw_get", hostvars.__getitem__)(node)

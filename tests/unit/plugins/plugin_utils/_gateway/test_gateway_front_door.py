@@ -45,5 +45,9 @@ def test_without_a_gateway_each_service_has_an_address():
     ]
 
 
+def test_an_address_that_only_a_run_knows_is_left_open():
+    assert lines(gateway_address="{{ ansible_facts.default_ipv4.address }}")[0].startswith("gateway: http://10.0.0.5")
+
+
 def test_nothing_is_said_where_one_service_is_asked_for():
     assert lines(only="reasoning") == []
