@@ -25,7 +25,6 @@ SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 1)
 ADDRESSES = {"node1": 11, "node2": 12, "node3": 13}
 # The lab's service as far as a test that changes it must repeat it; preflight checks that it is sound.
 CHAT = {
-    "primary": True,
     "model": "smollm2-135m-instruct",
     "quant": "Q4_1",
     "head": "llama_head",

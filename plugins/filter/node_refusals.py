@@ -37,7 +37,7 @@ options:
     description:
       - The C(instances) of the node, of P(thefermisea.llama_cluster.node_rpc#filter) or
         P(thefermisea.llama_cluster.node_serving#filter), their C(kind), V(rpc) or V(head), whether
-        the primary service answers to its short name (C(at_boot)), whether earlier tasks have really installed builds
+        earlier tasks have really installed builds
         and models (C(deployed)), and what builds say of their flags (C(told)), by release.
     type: dict
   trials:

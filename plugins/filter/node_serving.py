@@ -64,7 +64,7 @@ _value:
       type: list
       elements: str
     primary:
-      description: The name of the primary service; empty where none is.
+      description: The service that is meant if none is named, the primary or only one; empty otherwise.
       type: str
 """
 

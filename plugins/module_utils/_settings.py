@@ -46,7 +46,7 @@ KEYS = (
         default="started",
         choices=("started", "stopped"),
     ),
-    Key("primary", bool, "The one service that also answers to `llama-rpc` and `llama-head`.", default=False),
+    Key("primary", bool, "The one service whose units are called `llama-rpc` and `llama-head`.", default=False),
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
     Key(

@@ -29,6 +29,8 @@ options:
       - llama-rpc-*.service
       - llama-head-*.service
       - llama-router-*.service
+      - llama-rpc.service
+      - llama-head.service
   prefix:
     description:
       - Where llama.cpp builds are installed; the link C(current) in it names the build in use.
@@ -291,16 +293,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._job import running
 from ..module_utils._node.build import build_info
 from ..module_utils._node.trials import Trials
-from ..module_utils._node.units import held_since, unit_info
+from ..module_utils._node.units import SERVICES, held_since, unit_info
 from ..module_utils._text import Refusal
-
-DEFAULT_UNITS = ["llama-rpc-*.service", "llama-head-*.service", "llama-router-*.service"]
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            "units": {"type": "list", "elements": "str", "default": DEFAULT_UNITS},
+            "units": {"type": "list", "elements": "str", "default": list(SERVICES)},
             "prefix": {"type": "path", "default": "/opt/llama.cpp"},
             "release": {"type": "str"},
         },

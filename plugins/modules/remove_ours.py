@@ -17,7 +17,7 @@ description:
 options:
   units:
     description:
-      - Names of unit files, and of the links C(llama-rpc.service) and C(llama-head.service).
+      - Names of unit files.
     type: list
     elements: str
     default: []

@@ -96,7 +96,7 @@ class State:
         """Writes what the inventory does not say -> words for ansible-playbook. services: split by default"""
         models = json.loads((self.machine.state / "models.json").read_text())
         threads = {"threads": 1} if self.cpu else {}
-        split = {"primary": True, "model": "random", "quant": quant, "head": "llama_head", "workers": "llama_rpc"}
+        split = {"model": "random", "quant": quant, "head": "llama_head", "workers": "llama_rpc"}
         split.update(port=8000, rpc_port=50052, ctx_size=CONTEXT[self.cpu], parallel=1, force_split=True, **threads)
         # Beside the inventory and not as extra variables, which playbooks could not change for a run.
         folder = self.machine.state / "stage"
@@ -605,7 +605,7 @@ def one_node(state):
     threads = {"threads": 1} if state.cpu else {}
     common = {"model": "random", "head": "card1", "parallel": 1, "ctx_size": CONTEXT[state.cpu], **threads}
     services = {
-        "left": {"primary": True, "quant": "Q8_0", "port": 8000, **common},
+        "left": {"quant": "Q8_0", "port": 8000, **common},
         "right": {"quant": "Q4_0", "port": 8001, **common},
     }
     stage = state.stage(services)

@@ -13,6 +13,11 @@ NAMES = ("node1", "node2", "node3")
 SERVERS = r"ps -eo pid=,user:32=,args= | grep -E '^ *[0-9]+ +[a-z-]+ +[^ ]*(llama-server|rpc-server) ' || true"
 
 
+def playbook(lab, name, *words):
+    """With the primary service, whose units have the names of those that were made by hand."""
+    return lab.playbook(name, "-i", "molecule/adoption/inventory", *words)
+
+
 def answers(lab, port=8000, timeout=10):
     try:
         reply = requests.post(
@@ -76,11 +81,9 @@ def test_rpc_listens_on_the_fabric_alone(lab):
 def test_units_paths_and_names_are_ours(lab):
     for name, kind in (("node1", "head"), ("node2", "rpc"), ("node3", "rpc")):
         node = getattr(lab, name)
-        assert (
-            node.file("/etc/systemd/system/llama-%s.service" % kind).linked_to
-            == "/etc/systemd/system/llama-%s-chat.service" % kind
-        )
-        assert node.check_output("systemctl is-enabled llama-%s-chat", kind) == "enabled"
+        unit = node.file("/etc/systemd/system/llama-%s.service" % kind)
+        assert not unit.is_symlink and unit.contains("LLAMA_CLUSTER_DIGEST=")
+        assert node.check_output("systemctl is-enabled llama-%s", kind) == "enabled"
         assert node.file("/opt/llama.cpp/build").is_symlink
         assert node.file("/opt/llama.cpp/build.by-hand/bin/llama-server").exists
         # The operators' clone is theirs.
@@ -109,19 +112,19 @@ def test_the_model_was_taken_as_it_was(lab):
 
 
 def test_a_node_is_held_and_site_leaves_it_alone(lab):
-    status, output = lab.playbook("maintenance", "-e", "node=node2 maintenance_drain=5")
+    status, output = playbook(lab, "maintenance", "-e", "node=node2 maintenance_drain=5")
     assert status == 0, output
     assert "maintenance: node2 is held, chat cannot answer until it returns" in output
     assert servers(lab.node2) == []
-    assert lab.node2.run("systemctl is-enabled llama-rpc-chat").stdout.strip() == "disabled"
+    assert lab.node2.run("systemctl is-enabled llama-rpc").stdout.strip() == "disabled"
     # Both are the node's, not a service's.
     lab.node2.check_output("systemctl is-active llama-watchdog llama-firewall")
     lab.node2.check_output("systemctl is-enabled llama-watchdog llama-firewall")
-    assert lab.node1.check_output("systemctl show -p ActiveState --value llama-head-chat") == "activating"
-    status, output = lab.playbook("maintenance", "-e", "node=node2")
+    assert lab.node1.check_output("systemctl show -p ActiveState --value llama-head") == "activating"
+    status, output = playbook(lab, "maintenance", "-e", "node=node2")
     assert status == 0, output
     assert lab.changed(output) == 0
-    status, output = lab.playbook("site")
+    status, output = playbook(lab, "site")
     assert status == 0, output
     assert lab.changed(output) == 0
     assert "chat: not verified, node2 held for maintenance" in output
@@ -136,7 +139,7 @@ def test_a_held_node_stays_down_through_a_reboot(lab):
         "node2 is up",
     )
     assert servers(lab.node2) == []
-    status, output = lab.playbook("status")
+    status, output = playbook(lab, "status")
     assert status == 0, output
     assert "node2: held for maintenance since 2" in output
     assert "it waits for node2, held for maintenance" in output
@@ -151,7 +154,7 @@ def test_a_driver_that_does_not_match_is_refused(lab):
     lab.node2.check_output(
         "printf %s %s > /usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi", "%s", stub
     )
-    status, output = lab.playbook("maintenance", "-e", "node=node2 state=return")
+    status, output = playbook(lab, "maintenance", "-e", "node=node2 state=return")
     lab.node2.check_output("rm /usr/local/bin/nvidia-smi")
     assert status != 0
     assert "Driver/library version mismatch" in output and "reboot the node" in output
@@ -160,11 +163,10 @@ def test_a_driver_that_does_not_match_is_refused(lab):
 
 
 def test_it_returns(lab):
-    status, output = lab.playbook("maintenance", "-e", "node=node2 state=return")
+    status, output = playbook(lab, "maintenance", "-e", "node=node2 state=return")
     assert status == 0, output
     assert answers(lab)
-    assert lab.node2.check_output("systemctl is-enabled llama-rpc-chat") == "enabled"
-    assert lab.node2.file("/etc/systemd/system/llama-rpc.service").is_symlink
+    assert lab.node2.check_output("systemctl is-enabled llama-rpc") == "enabled"
 
 
 SYSTEMD_FILES = (
@@ -175,7 +177,7 @@ SYSTEMD_FILES = (
 
 def test_undo_brings_back_what_was_there(lab, capsys):
     with Outage(lab) as outage:
-        status, output = lab.playbook("adopt", "-e", "undo=true")
+        status, output = playbook(lab, "adopt", "-e", "undo=true")
         assert status == 0, output
         lab.eventually(lambda: answers(lab) and answers_locally(lab), 60, "both old heads answer")
     with capsys.disabled():
@@ -193,7 +195,7 @@ def test_undo_brings_back_what_was_there(lab, capsys):
     assert lab.node1.check_output("systemctl is-enabled llama-head") == "enabled"
     command = "./ggml-rpc-server --host 0.0.0.0 --port 50052 --threads 1"
     assert lab.node3.check_output(SERVERS).split()[2:] == command.split()
-    status, output = lab.playbook("adopt", "-e", "undo=true")
+    status, output = playbook(lab, "adopt", "-e", "undo=true")
     assert status == 0, output
     assert lab.changed(output) == 0
     assert "adopt: no adoption is recorded on" in output
@@ -225,7 +227,7 @@ def test_an_adoption_that_fails_puts_everything_back(lab, capsys):
         }
     }
     with Outage(lab) as outage:
-        status, output = lab.playbook("adopt", "-e", json.dumps({"llama_models": models, "llama_quant": "Q4_X"}))
+        status, output = playbook(lab, "adopt", "-e", json.dumps({"llama_models": models, "llama_quant": "Q4_X"}))
     with capsys.disabled():
         print("\nfailed adoption: nothing answered for %.1f s" % outage.seconds)
     assert status != 0
@@ -248,7 +250,7 @@ def test_what_cannot_be_staged_stops_nothing(lab):
         }
     }
     with Outage(lab) as outage:
-        status, output = lab.playbook("adopt", "-e", json.dumps({"llama_models": models}))
+        status, output = playbook(lab, "adopt", "-e", json.dumps({"llama_models": models}))
     assert status != 0
     assert "0" * 64 in output
     assert outage.seconds == 0

@@ -117,9 +117,34 @@ def test_its_process_carries_no_secret_and_its_unit_no_prompt(lab):
     assert "primary colors" not in lab.node1.check_output("journalctl -u %s -o cat", UNIT)
 
 
-def test_it_starts_at_boot_and_answers_to_the_short_name(lab):
+def test_it_starts_at_boot(lab):
     assert lab.node1.check_output("systemctl is-enabled %s", UNIT) == "enabled"
-    assert lab.node1.check_output("systemctl show --property=Id --value llama-head.service") == UNIT
+
+
+def test_the_primary_service_has_the_short_names(lab):
+    """As operators type them, and gone again with the key."""
+    intent = json.dumps({"llama_services": lab.chat(primary=True, tensor_split={"node2": 15, "node3": 15})})
+    status, output = lab.playbook("site", "-e", intent)
+    assert status == 0, output
+    for node, short in ((lab.node1, "llama-head"), (lab.node2, "llama-rpc")):
+        units = node.check_output("ls /etc/systemd/system").split()
+        assert short + ".service" in units and short + "-chat.service" not in units
+        assert node.check_output("systemctl is-active %s", short) == "active"
+        assert short + ".service" in node.check_output("systemctl status --no-pager -n 0 %s", short)
+        assert node.check_output("journalctl -u %s -n 1 --no-pager -q", short)
+        node.check_output("systemctl disable --now %s", short)
+        assert node.run("systemctl is-enabled %s", short).stdout.strip() == "disabled"
+        node.check_output("systemctl enable --now %s", short)
+        lab.eventually(lambda: answers(lab), 120, "the head answers again")
+    lab.node1.check_output("systemctl restart llama-head")
+    lab.eventually(lambda: answers(lab), 120, "the head answers after a restart")
+    status, output = lab.playbook("site", "-e", intent)
+    assert (status, lab.changed(output)) == (0, 0), output
+    status, output = lab.playbook("site")
+    assert status == 0, output
+    assert lab.node1.run("systemctl cat llama-head.service").rc != 0
+    status, output = lab.playbook("site")
+    assert (status, lab.changed(output)) == (0, 0), output
 
 
 # Ansible would fail at its variables, and a file without its last line break is another one.

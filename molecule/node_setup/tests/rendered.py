@@ -24,7 +24,7 @@ ACCOUNTS = {
     "__node_setup_firewall_digest": "llama-cluster 0123456789abcdef",
 }
 BUILT = {"current_build": "b1", "build_sha256": "0" * 64}
-NODE = {"units": [], "aliases": [], "templates": [], "watched": [], "files": {}, "build": {"of": {"": BUILT}}}
+NODE = {"units": [], "templates": [], "watched": [], "files": {}, "build": {"of": {"": BUILT}}}
 FILTERS = {
     name: function
     for module in (node_rpc, node_serving, unit_files)

@@ -22,9 +22,9 @@ def untouched(lab):
 def test_every_mistake_of_the_intent_is_said_at_once(lab):
     services = {
         "chat": lab.chat(prot=8000)["chat"],
-        "far": lab.chat(head="node9", primary=None, port=8003, rpc_port=50055)["chat"],
-        "tiny": lab.chat(model="smollm3", primary=None, port=8001, rpc_port=50053)["chat"],
-        "good": lab.chat(quant="Q8_0", primary=None, port=8002, rpc_port=50054)["chat"],
+        "far": lab.chat(head="node9", port=8003, rpc_port=50055)["chat"],
+        "tiny": lab.chat(model="smollm3", port=8001, rpc_port=50053)["chat"],
+        "good": lab.chat(quant="Q8_0", port=8002, rpc_port=50054)["chat"],
     }
     status, output = lab.playbook("site", "-e", json.dumps({"llama_services": services}))
     assert status != 0

@@ -93,9 +93,8 @@ def test_it_is_back_after_kill_9(lab):
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama"), 10, "the worker listens again")
 
 
-def test_it_starts_at_boot_and_answers_to_the_short_name(lab):
+def test_it_starts_at_boot(lab):
     assert lab.node2.check_output("systemctl is-enabled %s", UNIT) == "enabled"
-    assert lab.node2.check_output("systemctl show --property=Id --value llama-rpc.service") == UNIT
 
 
 def test_it_comes_back_with_its_node(lab):
@@ -189,7 +188,7 @@ def test_a_worker_that_is_no_longer_wanted_leaves(lab):
     status, output = lab.playbook(*RPC, "-e", json.dumps({"llama_services": lab.chat(workers="node2")}))
     assert status == 0, output
     assert lab.node3.check_output("ss -Hltn sport = :50052") == ""
-    for name in (UNIT, "llama-rpc.service", "llama-firewall.service", "nftables.service.d"):
+    for name in (UNIT, "llama-firewall.service", "nftables.service.d"):
         assert not lab.node3.file("/etc/systemd/system/" + name).exists, name
     assert not lab.node3.file("/etc/llama-cluster/firewall.nft").exists
     assert lab.node3.run("nft list table inet llama_cluster").rc != 0

@@ -196,7 +196,7 @@ def test_rollback_puts_the_old_build_back(lab, capsys):
 def test_one_service_moves_to_another_build_alone(lab, builds):
     """Both of its builds lie side by side, and what serves beside it is not asked to restart."""
     chat = lab.chat()
-    quick = dict(chat["chat"], primary=False, port=8001, workers=None, rpc_port=None, force_split=None)
+    quick = dict(chat["chat"], port=8001, workers=None, rpc_port=None, force_split=None)
     quick = {key: value for key, value in dict(quick, tensor_split=None).items() if value is not None}
     process = lab.node1.check_output("systemctl show -p MainPID --value llama-head-chat")
     turbo = {"version": "b11435", "source": "/nowhere/llama.cpp.tar.gz"}

@@ -19,7 +19,7 @@ from .._llama.args import rpc_args
 from .._node import paths
 from .._node.ours import is_our_unit
 from .._node.systemd_escape import systemd_escape, systemd_words
-from .._node.units import COMMAND, VARIANT, unit_name
+from .._node.units import COMMAND, VARIANT, installed_name
 from .._text import Refusal
 
 Run = Callable[..., int]
@@ -163,7 +163,7 @@ class Variant:
         """Starts it, without waiting until it serves; the head has to be stopped. -> {unit, rpc_endpoints}. Errors:
         Refusal, OSError."""
         self.end()
-        head, text = unit_name("head", self.service), self._head()
+        head, text = self._head_unit(), self._head()
         words = systemd_words("".join(COMMAND.findall(text)[:1])) or []
         user = directive(text, "User")
         if not user or not any(word.endswith(SERVER) for word in words):
@@ -211,8 +211,11 @@ class Variant:
             self.run(["nft", "delete", "table"] + list(TABLE))
         return bool(there) or ruled
 
+    def _head_unit(self) -> str:
+        return installed_name("head", self.service, self._path(paths.UNITS))
+
     def _head(self) -> str:
-        path = self._path(paths.UNITS, unit_name("head", self.service))
+        path = self._path(paths.UNITS, self._head_unit())
         if not is_our_unit(path):
             raise Refusal("%s: no unit of the collection seen, the head's is needed: run site.yml" % path)
         return _files.read(path).decode("utf-8", "replace")

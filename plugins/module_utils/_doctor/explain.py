@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from .._node import timeline
-from .._node.units import unit_info, unit_name
+from .._node.units import SERVICES, unit_info, unit_kind, unit_name
 from .._text import Refusal, duration, printable
 
 KINDS = ("head", "router", "rpc")
@@ -30,18 +30,16 @@ WORDS = {
 }
 
 
-def service_of(unit: str) -> str:
-    """The service of a unit, by whichever of its names: head, worker or the service's own."""
-    name = unit[: -len(".service")] if unit.endswith(".service") else unit
-    found = re.match(r"^llama-(?:head|router|rpc)-(.+)\Z", name)
-    return found.group(1) if found else name
-
-
 def events_of(unit: str, since: float, node: str) -> List[Dict[str, Any]]:
-    """What happened on this node to the head and worker of that unit's service. Errors: Refusal."""
-    service = service_of(unit)
-    names = [unit_name(kind, service) for kind in KINDS]
-    there = [one.name for one in unit_info(names)]
+    """What happened on this node to the head and worker of that unit's service, by whichever name it is asked for:
+    head, worker or the service's own. Errors: Refusal."""
+    name = unit if unit.endswith(".service") else unit + ".service"
+    kind, service = unit_kind(name)
+    wanted = name[: -len(".service")] if kind is None else service
+    # The short names are those of one service on every node.
+    short = [unit_name(one, "", primary=True) for one in KINDS]
+    units = unit_info(SERVICES)
+    there = [one.name for one in units if (one.name in short if wanted is None else one.service == wanted)]
     found = timeline.timeline(there, since)["events"] if there else []
     # A start prints the firewall's table, which tells nothing of a failure.
     return [dict(event, node=node) for event in found if event["kind"] != "says" or not TABLE.match(event["text"])]

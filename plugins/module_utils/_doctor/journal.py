@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from .._node.timeline import PREFIXES, SERVERS, WATCHDOG
+from .._node.timeline import KINDS, SERVERS, WATCHDOG
+from .._node.units import installed_name
 from .probes import output_of
 
 Line = Dict[str, Any]
@@ -104,7 +105,7 @@ def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:
     elif own == WATCHDOG:
         by = "watchdog"
         found = OF_WATCHDOG.match(message)
-        unit = PREFIXES[found.group(1)] + found.group(2) + ".service" if found else None
+        unit = installed_name(KINDS[found.group(1)], found.group(2)) if found else None
         message = message[found.end() :] if found else message
     elif own in units:
         by, unit = ("server" if entry.get("_COMM") in SERVERS else str(entry.get("_COMM"))), str(own)

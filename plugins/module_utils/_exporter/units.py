@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._node import paths, sockets
-from .._node.units import held_since, number, parse_show, systemctl_show
+from .._node.units import held_since, number, parse_show, service_of, systemctl_show, unit_kind
 from .._watchdog import samples
 from .._watchdog.firewall import UNIT as FIREWALL
 from . import config
@@ -21,26 +21,22 @@ PROPERTIES = (
     *("Id", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStartTimestampMonotonic", "UnitFileState"),
     *("ControlGroup", "ExecStart"),
 )
-# By the beginning of a unit's name, the longest first.
-ROLES = (
-    ("llama-registry.", "gateway"),
-    ("llama-head-", "head"),
-    ("llama-rpc-", "worker"),
-    ("llama-router-", "router"),
-    ("llama-gateway.", "gateway"),
-    ("llama-watchdog.", "watchdog"),
-    ("llama-sampler.", "sampler"),
-)
+ROLES = {
+    "llama-registry.service": "gateway",
+    "llama-gateway.service": "gateway",
+    "llama-watchdog.service": "watchdog",
+    "llama-sampler.service": "sampler",
+}
 SERVING = ("head", "worker", "router")
 RELEASE = re.compile(re.escape(paths.BUILDS) + r"/releases/([\w.+-]+)/")
 
 
 def role_of(unit: str) -> Tuple[Optional[str], str]:
     """(role, service) of a unit; None for one that is of no interest."""
-    for start, role in ROLES:
-        if unit.startswith(start):
-            return role, unit[len(start) : -len(".service")] if role in SERVING else ""
-    return None, ""
+    kind = unit_kind(unit)[0]
+    if kind:
+        return {"rpc": "worker"}.get(kind, kind), service_of(unit) or ""
+    return ROLES.get(unit), ""
 
 
 class Units:

@@ -19,16 +19,11 @@ from . import fabric as fabrics
 from . import nvidia_smi, paths
 from . import units as services
 from .build import build_info, kept_releases
-from .ours import is_our_alias
 from .running import our_processes
 from .trials import Trials
 
 UNITS = (
-    "llama-rpc-*.service",
-    "llama-head-*.service",
-    "llama-router-*.service",
-    "llama-rpc.service",
-    "llama-head.service",
+    *services.SERVICES,
     "llama-watchdog.service",
     "llama-firewall.service",
     "llama-endpoint-*.service",
@@ -163,12 +158,10 @@ def fabric(asked: Facts) -> Facts:
 
 
 def units(_asked: Any) -> Facts:
-    """Our units, short names that are links of ours, chat templates, since when the node is held for maintenance, and
-    what is on trial. Errors: Refusal."""
-    aliases = [name for name in UNITS[3:5] if is_our_alias(os.path.join(paths.UNITS, name))]
+    """Our units, chat templates, since when the node is held for maintenance, and what is on trial. Errors:
+    Refusal."""
     return {
         "units": [unit._asdict() for unit in services.unit_info(UNITS)],
-        "aliases": aliases,
         "templates": _templates(),
         "held": services.held_since(),
         "trials": Trials().told(),
@@ -274,7 +267,7 @@ def watched(_asked: Any) -> Facts:
     found = []
     for path in sorted(glob.glob(paths.WATCHED_FILES)):
         kind = os.path.basename(path).partition("-")[0]
-        if kind in ("rpc", *services.ANSWERING) and '"unit": "llama-%s-' % kind in (text_of(path) or ""):
+        if kind in ("rpc", *services.ANSWERING) and re.search(r'"unit": "llama-%s[-.]' % kind, text_of(path) or ""):
             found.append(path)
     return {"watched": found}
 

@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from .._text import Refusal, printable
 from . import paths
+from .units import service_of
 
 Entry = Dict[str, Any]
 Line = Dict[str, Any]
@@ -173,7 +174,7 @@ def _is_about(service: str, unit: str, message: str, request: Optional[Entry]) -
     if unit in (WATCHDOG, GATEWAY):
         return re.search(r"(?<![\w.-])%s(?![\w-])" % re.escape(service), message) is not None
     found = OF_SERVICE.match(unit)
-    return found is not None and found.group(1) == service
+    return (found.group(1) if found else service_of(unit)) == service
 
 
 def _is_chatter(message: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Dict, Optional
 
 from .._files import MOST_TEXT, read_ours, text_of
 from . import paths
-from .units import file_digest, unit_kind
+from .units import file_digest
 
 # What the roles write on a node beside units, builds, models and caches, and what the text of each says. The lists of
 # rules that were added to firewalld go with the last of those rules: without them nobody would know what is still open.
@@ -44,7 +44,7 @@ NODE_FILES = (
     (paths.HELD, r'"since": '),
     (paths.PLANS, r'"devices": '),
     (paths.SALT, r"\Allama-cluster [A-Za-z0-9]{32}\Z"),
-    (paths.WATCHED_FILES, r'"unit": "llama-(rpc|head|router)-'),
+    (paths.WATCHED_FILES, r'"unit": "llama-(rpc|head|router)[-.]'),
     (paths.PRESETS, r"\A; Written by the collection from llama_services"),
     (paths.WATCHDOG_UNIT, r"^Environment=LLAMA_CLUSTER_DIGEST="),
     (paths.SAMPLER_UNIT, r"^Environment=LLAMA_CLUSTER_DIGEST="),
@@ -91,21 +91,6 @@ def record_of(path: str) -> Optional[Dict[str, Any]]:
 def is_our_unit(path: str) -> bool:
     """Whether a unit file is the collection's, by its text."""
     return file_digest(text_of(path) or "") is not None
-
-
-def is_our_alias(path: str, root: str = "/") -> bool:
-    """Whether a short name is our link: one to a unit of ours in the same directory, or to one of our names that is
-    gone."""
-    if not os.path.islink(path):
-        return False
-    folder, name = os.path.split(path)
-    target = os.readlink(path)
-    target = os.path.normpath(
-        os.path.join(root, target[1:]) if target.startswith("/") else os.path.join(folder, target)
-    )
-    kind = unit_kind(os.path.basename(target))[0]
-    same = os.path.dirname(target) == os.path.normpath(folder) and name == "llama-%s.service" % kind
-    return same and (not os.path.lexists(target) or is_our_unit(target))
 
 
 def is_our_file(path: str, root: str = "/") -> bool:

@@ -20,8 +20,8 @@ from .. import _files
 from .._text import Refusal
 from . import paths
 from .build import releases_in
-from .ours import is_our_alias, is_our_file, is_our_unit
-from .units import UNIT_NAME, unit_name
+from .ours import is_our_file, is_our_unit
+from .units import SERVICES, UNIT_NAME, installed_name
 
 Entry = Dict[str, Any]
 # A path, its entry as it is, and as it was or is wanted.
@@ -32,8 +32,8 @@ UNITS, CONFIGURATION, KEYS, HELD, AT_BOOT = (
     path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD, paths.AT_BOOT)
 )
 TEMPLATE = re.compile(re.escape(paths.TEMPLATES[1:]).replace(r"\*", "(.+)") + r"\Z")
-# Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
-UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
+# Units, what is added to them, and the links that start them at boot.
+UNIT_FILES = tuple(pattern + "*" for pattern in SERVICES)
 
 
 class Snapshots:
@@ -123,14 +123,13 @@ class Snapshots:
             service = template.group(1) if template else name
             # A router has a template for each of its models, a head none of another name.
             router = service.partition(".")[0] if template else name
-            names = [unit_name("head", service), unit_name("router", router)]
-            return any(is_our_unit(os.path.join(self.root, UNITS, one)) for one in names)
+            units = os.path.join(self.root, UNITS)
+            names = [installed_name("head", service, units), installed_name("router", router, units)]
+            return any(is_our_unit(os.path.join(units, one)) for one in names)
         # A snapshot of an earlier version does not say whether its node was held.
         if folder == AT_BOOT and os.path.join(UNITS, name) in snapshot["files"] and snapshot.get("held") is False:
             return True
-        return not _stays(path) and (
-            is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root)
-        )
+        return not _stays(path) and is_our_file(path, self.root)
 
     def _path(self, key: str) -> str:
         return os.path.join(self.folder, key + ".json")

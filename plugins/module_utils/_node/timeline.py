@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from .journal import SERVERS, WATCHDOG, ask, entry_time, matches
-from .units import number, parse_show, systemctl_show
+from .units import installed_name, number, parse_show, systemctl_show
 
 Event = Dict[str, Any]
 # What systemd says about a unit, in the words of 239 to 257.
@@ -32,7 +32,7 @@ OF_WATCHDOG = (
 )
 # What shows that a process ended, or has to.
 NOTICES = ("exited", "scheduled", "repair")
-PREFIXES = {"head": "llama-head-", "router": "llama-router-", "worker": "llama-rpc-"}
+KINDS = {"head": "head", "router": "router", "worker": "rpc"}
 PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic")
 
 
@@ -59,7 +59,7 @@ def _event(entry: Event, message: str, units: Sequence[str]) -> Optional[Event]:
             if found:
                 groups = found.groupdict()
                 unit = (
-                    PREFIXES[groups.get("role") or "head"] + groups["service"] + ".service"
+                    installed_name(KINDS[groups.get("role") or "head"], groups["service"])
                     if "service" in groups
                     else None
                 )

@@ -22,7 +22,7 @@ from .._text import Refusal, printable
 from . import paths
 from .ours import is_our_unit
 from .snapshot import Snapshots, is_entry, is_path
-from .units import DIGEST_VARIABLE, Unit, unit_info, unit_name
+from .units import DIGEST_VARIABLE, Unit, installed_name, unit_info
 
 Record = Dict[str, Any]
 Systemctl = Callable[..., None]
@@ -181,7 +181,9 @@ class Trials:
                 "switch_model.yml again" % service
             )
         before.update({path: change["before"] for path, change in record["files"].items()})
-        changes = {path: dict(zip(CHANGE, (before.get(path), self.files.entry(path)))) for path in _head_files(service)}
+        changes = {
+            path: dict(zip(CHANGE, (before.get(path), self.files.entry(path)))) for path in self._head_files(service)
+        }
         record["files"] = {path: change for path, change in changes.items() if change["before"] != change["after"]}
         if not record["files"]:
             raise Refusal(
@@ -220,7 +222,7 @@ class Trials:
         over = []
         for record in [one for one in records if one]:
             files = {path: dict(change, after=self.files.entry(path)) for path, change in record["files"].items()}
-            head = files.get(_head_files(record["service"])[0], {})
+            head = files.get(self._head_files(record["service"])[0], {})
             if head and head["after"] == head["before"]:
                 over.append(record["service"])
                 self.end(record["service"], check)
@@ -236,7 +238,7 @@ class Trials:
             self._disarm(service)
             return None
         odd = [path for path, change in record["files"].items() if self.files.entry(path) not in change.values()]
-        unit = unit_name("head", service)
+        unit = installed_name("head", service, self._path(paths.UNITS))
         if odd:
             record.update(state="failed", reason="/%s was changed since" % odd[0])
         elif not os.path.isfile(self._path(record["model"])):
@@ -298,18 +300,20 @@ class Trials:
     def _store(self, record: Record) -> None:
         _files.write_atomically(self._record(record["service"]), json.dumps(record, sort_keys=True).encode("utf-8"))
 
+    def _head_files(self, service: str) -> List[str]:
+        """What a switch writes for a head, relative to the root: its unit first, its plan, its chat template, and what
+        the watchdog is told."""
+        unit = installed_name("head", service, self._path(paths.UNITS))
+        own = ((paths.UNITS + "/*", unit), (paths.WATCHED_FILES, "head-" + service))
+        return [
+            path.replace("*", name)[1:] for path, name in own + ((paths.PLANS, service), (paths.TEMPLATES, service))
+        ]
+
     def _record(self, service: str) -> str:
         return self._path(paths.TRIALS.replace("*", service))
 
     def _path(self, path: str, *names: str) -> str:
         return os.path.join(self.root, path.lstrip("/"), *names)
-
-
-def _head_files(service: str) -> List[str]:
-    """What a switch writes for a head, relative to the root: its unit first, its plan, its chat template, and what the
-    watchdog is told."""
-    own = ((paths.UNITS + "/*", unit_name("head", service)), (paths.WATCHED_FILES, "head-" + service))
-    return [path.replace("*", name)[1:] for path, name in own + ((paths.PLANS, service), (paths.TEMPLATES, service))]
 
 
 def _units(service: str) -> Tuple[str, str]:

@@ -17,7 +17,17 @@ from .systemd_escape import systemd_words
 
 Properties = Dict[str, str]
 Show = Callable[..., str]
-UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
+# That of the primary service has no service in it.
+UNIT_NAME = re.compile(r"^llama-(rpc|head|router)(?:-(.+))?\.service\Z")
+# The names that all units of services have, as globs.
+SERVICES = (
+    "llama-rpc-*.service",
+    "llama-head-*.service",
+    "llama-router-*.service",
+    "llama-rpc.service",
+    "llama-head.service",
+)
+OF_SERVICE = re.compile(r"^SyslogIdentifier=llama-(?:rpc|head|router)-(\S+)$", re.MULTILINE)
 # Kinds of units that clients talk to.
 ANSWERING = ("head", "router")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
@@ -150,23 +160,40 @@ def running_digest(name: str, folder: str = paths.DIGESTS) -> Optional[str]:
 
 
 def unit_kind(name: str) -> Tuple[Optional[str], Optional[str]]:
-    """'llama-rpc-reasoning.service' -> ('rpc', 'reasoning'); (None, None) for names that are not ours."""
+    """'llama-rpc-reasoning.service' -> ('rpc', 'reasoning'), 'llama-rpc.service' -> ('rpc', None): its file names the
+    service; (None, None) for names that are not ours."""
     found = UNIT_NAME.match(name)
     return (found.group(1), found.group(2)) if found else (None, None)
 
 
-def unit_name(kind: str, service: str) -> str:
-    """The other way round."""
-    return "llama-%s-%s.service" % (kind, service)
+def unit_name(kind: str, service: str, primary: bool = False) -> str:
+    """The other way round. The primary service has the short names, which systemctl and journalctl know in full only
+    for a unit itself, not for an alias."""
+    return "llama-%s.service" % kind if primary else "llama-%s-%s.service" % (kind, service)
 
 
-def service_of(name: str) -> Optional[str]:
-    """Whose key a unit has: of its service, also where it is a variant of its head; None for names that are not
-    ours."""
+def service_of(name: str, unit_dir: str = paths.UNITS) -> Optional[str]:
+    """The service of a unit of this node, also of a variant of its head; None for names that are not ours, and for a
+    short name without a file of ours."""
     before, after = VARIANT.split("%s")
     if name.startswith(before) and name.endswith(after):
         return name[len(before) : -len(after)]
-    return unit_kind(name)[1]
+    kind, service = unit_kind(name)
+    if kind is None or service is not None:
+        return service
+    text = _files.text_of(os.path.join(unit_dir, name)) or ""
+    return _service_in(text) if file_digest(text) else None
+
+
+def installed_name(kind: str, service: str, unit_dir: str = paths.UNITS) -> str:
+    """The name that the unit of a service has on this node."""
+    short = unit_name(kind, service, primary=True)
+    return short if service_of(short, unit_dir) == service else unit_name(kind, service)
+
+
+def _service_in(text: str) -> Optional[str]:
+    found = OF_SERVICE.findall(text)
+    return found[-1] if found else None
 
 
 def failed_in_a_row(properties: Properties) -> int:
@@ -213,6 +240,8 @@ def describe(
     wanted = file_digest(text) if text is not None else None
     own_file = os.path.join(unit_dir, name)
     own = wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file)
+    if service is None and own and text is not None:
+        service = _service_in(text)
     pid = number(properties, "MainPID")
     alive = bool(pid) and os.path.isdir(os.path.join(proc, str(pid)))
     running = running_digest(name, digests) if alive else None

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set,
 from .._fetch.manifest import SUFFIX, is_model_name, manifest_path
 from .._files import MOST_TEXT, is_ours, owners, read_ours
 from .._node import paths
-from .._node.ours import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_our_alias, is_our_file, is_our_unit, record_of
+from .._node.ours import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_our_file, is_our_unit, record_of
 from .._text import Refusal
 
 SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
@@ -49,11 +49,10 @@ class Removal:
         self.removed: List[str] = []
 
     def units(self, names: Iterable[str], unit_dir: str = paths.UNITS) -> None:
-        """Unit files, and short names that stand for them, of these names."""
-        paths = [os.path.join(unit_dir, name) for name in names]
-        # Whose a link is can only be seen while its unit is there.
-        for path in [path for path in paths if is_our_alias(path)] + [path for path in paths if is_our_unit(path)]:
-            self._file(path)
+        """Unit files of these names."""
+        for path in [os.path.join(unit_dir, name) for name in names]:
+            if is_our_unit(path):
+                self._file(path)
 
     def builds(self, prefix: str, kept: Sequence[str] = ()) -> None:
         """What the build.json of each release below ``prefix`` lists, but for the directories in ``kept``; without any

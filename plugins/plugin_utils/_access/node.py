@@ -106,20 +106,15 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
     free = {*services["ending"], *(processes_of(KINDS, ours) if services["changes"] else map(int, ours))}
     found += port_conflicts(wanted, node["listeners"], free, ours)
     units = units_of(node["units"])
-    taken = sorted(_short_names(heads, workers) & _foreign(units) - set(services["leaving"]))
+    # One that is stopped holds no port, and would be in the way at the end.
+    wanted_names = {one["unit"] for one in (*heads, *workers)}
+    taken = sorted(wanted_names & _foreign(units) - set(services["leaving"]))
     if taken:
         found.append(
             "%s/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes "
             "it over and keeps it" % (paths.UNITS, ", ".join(taken), host)
         )
     return found
-
-
-def _short_names(heads: Sequence[Instance], workers: Sequence[Instance]) -> set[str]:
-    """The names that the units of the primary service answer to. One that is stopped holds no port, and would be in the
-    way at the end."""
-    pairs = (("llama-head.service", heads), ("llama-rpc.service", workers))
-    return {name for name, instances in pairs if any(one["primary"] for one in instances)}
 
 
 def _foreign(units: Sequence[Unit]) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils._llama.flags import flags, known_flags, owner
 from ...module_utils._node import paths
-from ...module_utils._node.units import unit_name, units_of
+from ...module_utils._node.units import units_of
 from .._intent.releases import named
 
 Instance = Mapping[str, Any]
@@ -20,19 +20,18 @@ def unit_refusals(
     host: str,
     kind: str,
     instances: Sequence[Instance],
-    at_boot: bool,
     deployed: bool,
     told: Mapping[str, str] | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
     kind: rpc, head or router, of those instances that are asked about; node: the fact llama_node with units, `build`
-    and, for heads and routers, `files` with their models; at_boot: whether the primary service answers to its short
-    name; deployed: whether earlier tasks have really installed builds and models; told: {release: what its llama-server
-    --help says}, for instances whose `asks_build` is true, without those that nobody could ask.
+    and, for heads and routers, `files` with their models; deployed: whether earlier tasks have really installed builds
+    and models; told: {release: what its llama-server --help says}, for instances whose `asks_build` is true, without
+    those that nobody could ask.
     """
     instances = [item for item in instances if item.get("kind", kind) == kind]
-    found = _taken_names(instances, kind, node, host, at_boot)
+    found = _taken_names(instances, kind, node, host)
     for release in dict.fromkeys(item.get("build", "") for item in instances):
         if deployed and node["build"]["of"][release]["current_build"] is None:
             found.append(
@@ -91,12 +90,8 @@ def _unknown_flags(item: Instance, host: str, build: str, told: str) -> list[str
     ]
 
 
-def _taken_names(
-    instances: Sequence[Instance], kind: str, node: Mapping[str, Any], host: str, at_boot: bool
-) -> list[str]:
-    needed = {unit_name(kind, item["service"]) for item in instances}
-    if at_boot and any(item.get("primary") for item in instances):
-        needed.add("llama-%s.service" % kind)
+def _taken_names(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], host: str) -> list[str]:
+    needed = {item["unit"] for item in instances}
     taken = sorted(
         unit.name for unit in units_of(node["units"]) if unit.installed and not unit.ours and unit.name in needed
     )

@@ -41,8 +41,8 @@ def shared_errors(services: Services, groups: Groups, hostvars: HostVars) -> lis
     primary = [name for name, service in services.items() if service.get("primary")]
     if len(primary) > 1:
         found.append(
-            "llama_services.%s.primary: true seen for %s too, one service alone may answer to llama-rpc and "
-            "llama-head, false is needed: remove the key" % (primary[1], primary[0])
+            "llama_services.%s.primary: true seen for %s too, only one service may have the units llama-rpc "
+            "and llama-head, false is needed: remove the key" % (primary[1], primary[0])
         )
     return found
 

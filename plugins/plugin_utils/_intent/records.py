@@ -79,12 +79,17 @@ class Service(Record):
         return "router" if kind_of(self.settings) == "router" else "head"
 
     @property
+    def primary(self) -> bool:
+        """Whether its units have the short names. Routers have none."""
+        return bool(self.settings.get("primary")) and self.kind == "head"
+
+    @property
     def head_unit(self) -> str:
-        return unit_name(self.kind, self.name)
+        return unit_name(self.kind, self.name, self.primary)
 
     @property
     def worker_unit(self) -> str:
-        return unit_name("rpc", self.name)
+        return unit_name("rpc", self.name, self.primary)
 
 
 @dataclass(frozen=True)

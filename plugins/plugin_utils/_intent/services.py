@@ -84,7 +84,7 @@ def node_serving(
     """What a node serves.
 
     -> {heads, models, units: of wanted_units(), for every node, stopped: those among them that do not run, primary: the
-    service's name, empty where none is}
+    service that is meant if none is named, empty where several are and none is primary}
     """
     heads = head_instances(services, models, host, groups, _Known(hostvars), models_dir, plan)
     return {
@@ -92,7 +92,7 @@ def node_serving(
         "models": [item.as_dict() for item in model_items(services, models, host, groups, models_dir)],
         "units": wanted_units(services, groups),
         "stopped": stopped_units(services, groups),
-        "primary": next((name for name, service in services.items() if service.get("primary")), ""),
+        "primary": next((name for name, one in services.items() if one.get("primary") or len(services) == 1), ""),
     }
 
 

@@ -60,6 +60,8 @@ def sampler_config(
         "planned": _planned(host, heads, workers, settings.get("plan") or {}, slurped(settings.get("before"))),
         "models": {head["service"]: {"model": head["model"], "quant": head["quant"]} for head in heads},
         "stopped": stopped_units(services, groups),
+        # Whose units have no service in their names.
+        "primary": serving.get("primary", ""),
         "caches": settings["cache_dir"],
         "certificate": settings["certificate"],
     }
@@ -72,18 +74,21 @@ def sampler_renewed(content: str, told: Mapping[str, Any], services: Sequence[st
     """
     before = slurped(content) or told
 
-    def changed(service: str | None) -> bool:
+    def changed(service: str) -> bool:
         return not services or service in services
 
-    def merged(name: str, service_of: Callable[[str], str | None]) -> dict[str, Any]:
+    def service_of(unit: str) -> str:
+        return unit_kind(unit)[1] or told["primary"]
+
+    def merged(name: str, service_of: Callable[[str], str]) -> dict[str, Any]:
         kept = {key: value for key, value in before[name].items() if not changed(service_of(key))}
         return kept | {key: value for key, value in told[name].items() if changed(service_of(key))}
 
-    kept = [unit for unit in before["stopped"] if not changed(_service_of(unit))]
-    stopped = [unit for unit in told["stopped"] if unit in kept or changed(_service_of(unit))]
+    kept = [unit for unit in before["stopped"] if not changed(service_of(unit))]
+    stopped = [unit for unit in told["stopped"] if unit in kept or changed(service_of(unit))]
     return {
         **before,
-        "planned": merged("planned", _service_of),
+        "planned": merged("planned", service_of),
         "models": merged("models", str),
         "stopped": [*stopped, *(unit for unit in kept if unit not in stopped)],
     }
@@ -97,10 +102,6 @@ def _scraped(settings: Mapping[str, Any], hostvars: HostVars) -> dict[str, int]:
         if match and match.group(1) in settings["left_out"]:
             found[match.group(1)] = int(match.group(2))
     return {host: port for host, port in found.items() if port != monitoring.sampler_port(host, hostvars)}
-
-
-def _service_of(unit: str) -> str | None:
-    return unit_kind(unit)[1]
 
 
 def _planned(

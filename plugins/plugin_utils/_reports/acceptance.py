@@ -126,7 +126,7 @@ def _refused(head: Map, host: str, load: Map) -> list[str]:
                 holds,
                 head["model"],
             )
-            step = "see journalctl -u llama-head-%s on %s" % (head["service"], host)
+            step = "see journalctl -u %s on %s" % (head["unit"], host)
             found.append("%s, %s needed%s: %s" % (worker, planned or "at least one", reason, step))
     return found
 

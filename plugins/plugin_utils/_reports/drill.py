@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._node.timeline import noticed
+from ...module_utils._node.units import unit_kind
 from ...module_utils._settings import is_stopped
 from ...module_utils._text import duration
 from ...module_utils._watchdog.head import UNKNOWN as NOTICED
@@ -142,8 +143,7 @@ def phases(
             starts = [start for start in starts if start > broken_at and (answered_at is None or start < answered_at)]
             if starts:
                 restarted[(node, unit)] = max(starts)
-    # A router's unit has a name of its own kind.
-    heads = [start for (_node, unit), start in restarted.items() if not unit.startswith("llama-rpc-")]
+    heads = [start for (_node, unit), start in restarted.items() if unit_kind(unit)[0] != "rpc"]
     head = heads[0] if heads else None
     times = _wanted_times(drill, first, restarted)
     detected = max(times) if times else None
@@ -165,7 +165,7 @@ def _wanted_times(drill: Mapping[str, Any], first: dict[Place, float], restarted
     if drill["kind"] == "restart":
         return [at for place, at in first.items() if place in restarted]
     if drill["kind"] == "away":
-        return [at for (_node, unit), at in first.items() if not unit.startswith("llama-rpc-")]
+        return [at for (_node, unit), at in first.items() if unit_kind(unit)[0] != "rpc"]
     return [min(first.values())] if first else []
 
 

@@ -53,7 +53,7 @@ def gathered(
     # A service waits for a node under maintenance.
     waiting = {head["service"] for head in heads if {head["node"], *_workers(head)} & set(held)}
     idle = set(stopped) | {
-        "llama-%s-%s.service" % (kind, name) for kind in ("head", "router", "rpc") for name in waiting
+        unit for head in heads if head["service"] in waiting for unit in (head["unit"], *_worker_units(head))
     }
     speeds = {(host, device): speed for host, facts in looked.items() for device, speed in _speeds(host, facts).items()}
     shapes = {
@@ -105,6 +105,10 @@ def _verified(hostvars: HostVars, monitors: Sequence[str], hands: Map) -> bool |
 def _has_answered(facts: Map) -> bool:
     """Whether a node got through all that it was asked."""
     return bool(facts["ansible_facts"].get("llama_node")) and "models" in facts.get("acceptance_models_seen", {})
+
+
+def _worker_units(head: Map) -> list[str]:
+    return [share["unit"] for share in head["shares"]]
 
 
 def _workers(head: Map) -> list[str]:

@@ -263,10 +263,7 @@ def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[
     else:
         end = "the old one serves again"
     words = (run["service"], run["failures"][0], end, run["service"], ", ".join(hosts))
-    return [
-        "llama_services.%s: the new model does not serve (%s), %s: see journalctl -u llama-head-%s.service on %s"
-        % words
-    ]
+    return ["llama_services.%s: the new model does not serve (%s), %s: see journalctl -t llama-head-%s on %s" % words]
 
 
 def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ collection."""
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._node.units import ANSWERING, Unit, unit_kind, units_of
+from ...module_utils._node.units import ANSWERING, Unit, units_of
 from .hold import hold_changes
 
 # As llama_unit_info tells them.
@@ -47,9 +47,9 @@ def unit_changes(
     }
     workers = {node: _workers(units, wanted.get(node, []), stopped) for node, units in found.items()}
     disturbed = set(degraded)
-    for changes in workers.values():
-        for names in changes.values():
-            disturbed.update(unit_kind(name)[1] or "" for name in names)
+    for node, changes in workers.items():
+        changing = {name for names in changes.values() for name in names}
+        disturbed.update(unit.service or "" for unit in found[node] if unit.name in changing)
     heads = [unit for unit in found[host] if unit.kind in ANSWERING and unit.installed and unit.ours]
     kept = [unit for unit in heads if unit.name in wanted.get(host, []) and unit.name not in stopped]
     unwanted = [unit.name for unit in heads if unit.name not in wanted.get(host, [])]

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 from ...module_utils._llama.args import told
 from ...module_utils._node import paths
 from ...module_utils._node.systemd_escape import systemd_escape
-from ...module_utils._node.units import ANSWERING, unit_name, units_of
+from ...module_utils._node.units import ANSWERING, units_of
 from ...module_utils._plan.devices import BY_SLOT
 from ...module_utils._plan.stored import stored
 from ...module_utils._settings import is_stopped
@@ -41,8 +41,8 @@ def unit_files(
     templates: Mapping[str, str] | None = None,
     only: Sequence[str] = (),
 ) -> list[Entry]:
-    """Units, what the watchdog watches, memory plans, the links that start units at boot and the short name of the
-    primary service, and the absence of what no service has any more.
+    """Units, what the watchdog watches, memory plans, the links that start units at boot, and the absence of what no
+    service has any more.
 
     kind: rpc, head or router; of instances those of this kind have their files written, and the others keep theirs;
     node: the fact llama_node with units, `watched` and, for all but rpc, `files` with their models;
@@ -60,7 +60,7 @@ def unit_files(
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
         entries.append(
             {
-                "path": _unit_path(unit_name(kind, item["service"])),
+                "path": _unit_path(item["unit"]),
                 "template": "llama-%s.service.j2" % ("rpc" if kind == "rpc" else "head"),
                 "vars": dict(
                     _words(item, process),
@@ -88,7 +88,6 @@ def unit_files(
     entries += _boot_links(written, kind, node, at_boot)
     if only:
         return entries
-    entries += _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in everybody}
     wanted |= {_template_path(one["service"]) for item in everybody for one in _templated(item)}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
@@ -180,11 +179,11 @@ def _own_parts(
 
 
 def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
-    """What `systemctl enable` would write for WantedBy=. That takes the short name alone for enabled."""
+    """What `systemctl enable` would write for WantedBy=."""
     enabled = {unit.name for unit in units_of(node["units"]) if unit.enabled}
     entries: list[Entry] = []
     for item in instances:
-        name = unit_name(kind, item["service"])
+        name = item["unit"]
         link: Entry = {"path": paths.AT_BOOT + "/" + name}
         if at_boot and not is_stopped(item):
             entries.append(dict(link, state="link", target=_unit_path(name)))
@@ -193,23 +192,13 @@ def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
     return entries
 
 
-def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
-    """What answers to llama-rpc or llama-head, nothing while that service is stopped: systemd would call its unit
-    enabled. Only a link of ours goes: a file of that name was made by hand, and adopt.yml moves it."""
-    name = "llama-%s.service" % kind
-    primary = [item["service"] for item in instances if item.get("primary") and not is_stopped(item)]
-    if primary and at_boot:
-        return [{"path": _unit_path(name), "state": "link", "target": _unit_path(unit_name(kind, primary[0]))}]
-    return [{"path": _unit_path(name), "state": "absent"}] if name in node["aliases"] else []
-
-
 def _watch_path(kind: str, service: str) -> str:
     return paths.WATCHED_FILES.replace("*", "%s-%s" % (kind, service))
 
 
 def _watched(kind: str, item: Instance) -> Entry:
     """What the watchdog is told of a unit."""
-    entry: Entry = {"kind": kind, "unit": unit_name(kind, item["service"])}
+    entry: Entry = {"kind": kind, "unit": item["unit"]}
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ...module_utils._node.units import Unit, unit_kind, units_of
+from ...module_utils._node.units import Unit, units_of
 from .hold import hold_changes
 
 NOTHING: dict[str, Any] = {
@@ -59,14 +59,16 @@ def change_waves(
                 "changes": {node: dict(changes[node]) if node in wave else dict(NOTHING) for node in changes},
                 "drain": _endpoints({node: sorted(heads[node].stops) for node in wave}),
                 "answers": {node: started.get(node, []) for node in changes},
-                "ready": _endpoints({node: [_service(name) for name in names] for node, names in started.items()}),
+                "ready": _endpoints(
+                    {node: [_service(name, units[node]) for name in names] for node, names in started.items()}
+                ),
             }
         )
     return waves
 
 
-def _service(name: str) -> str:
-    return unit_kind(name)[1] or ""
+def _service(name: str, units: Mapping[str, Unit]) -> str:
+    return (units[name].service if name in units else None) or ""
 
 
 def _endpoints(services: Mapping[str, Iterable[str]]) -> list[dict[str, str]]:
@@ -78,8 +80,10 @@ def _runs(name: str, units: Mapping[str, Unit]) -> bool:
 
 
 def _heads(todo: Mapping[str, Any], units: Mapping[str, Unit]) -> _Heads:
-    stops = {_service(name) for name in todo["heads_down"] if _runs(name, units)}
-    starts = {_service(name) for name in todo["heads_up"] if name in todo["heads_down"] or not _runs(name, units)}
+    stops = {_service(name, units) for name in todo["heads_down"] if _runs(name, units)}
+    starts = {
+        _service(name, units) for name in todo["heads_up"] if name in todo["heads_down"] or not _runs(name, units)
+    }
     return _Heads(stops, starts)
 
 
@@ -95,7 +99,7 @@ def _waiting(units: Mapping[str, Mapping[str, Unit]]) -> set[str]:
 
 def _started(todo: Mapping[str, Any], units: Mapping[str, Unit], waiting: set[str]) -> list[str]:
     starts = _heads(todo, units).starts - waiting
-    return [name for name in todo["heads_up"] if _service(name) in starts]
+    return [name for name in todo["heads_up"] if _service(name, units) in starts]
 
 
 def _together(changes: Mapping[str, Mapping[str, Any]], units: Mapping[str, Mapping[str, Unit]]) -> list[set[str]]:
@@ -106,12 +110,12 @@ def _together(changes: Mapping[str, Mapping[str, Any]], units: Mapping[str, Mapp
         acted = {name for step, names in todo.items() if step not in ("heads_up", "idle") for name in names}
         started = {name for name in todo["heads_up"] if not _runs(name, units[node])}
         for name in workers | acted | started:
-            spans.setdefault(_service(name), set()).add(node)
+            spans.setdefault(_service(name, units[node]), set()).add(node)
     with_workers = {
-        _service(name) for told in units.values() for name, unit in told.items() if unit.kind == "rpc" and unit.ours
+        unit.service or "" for told in units.values() for unit in told.values() if unit.kind == "rpc" and unit.ours
     }
     touched = {
-        _service(name)
+        _service(name, units[node])
         for node, todo in changes.items()
         for step, names in todo.items()
         if step != "idle"

@@ -198,7 +198,7 @@ def test_what_a_look_at_all_services_finds(run):  # 6, 29 and 39
     assert lines == [
         "llama_services.small.port: 8000 on a6000 is taken by llama_services.big.port, a port of its own is needed: "
         "choose another",
-        "llama_services.small.primary: true seen for big too, one service alone may answer to llama-rpc and "
+        "llama_services.small.primary: true seen for big too, only one service may have the units llama-rpc and "
         "llama-head, false is needed: remove the key",
         "llama_api_keys.bigg: no service of that name, one of big, small is needed, did you mean big?",
         "llama_api_keys.big: no list seen, a list of at least one key is needed: write [KEY]",

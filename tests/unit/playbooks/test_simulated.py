@@ -579,7 +579,7 @@ def test_a_model_that_does_not_load_gives_way_to_the_old_one(deployed, cluster):
     assert status != 0
     assert (
         "llama_services.chat: the new model does not serve (llama_health: http://node1:8000 is loading: it has been "
-        "loading for ever), the old one serves again: see journalctl -u llama-head-chat.service on node1"
+        "loading for ever), the old one serves again: see journalctl -t llama-head-chat on node1"
     ) in output
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
     assert cluster.snapshots() == [[], []] and "node1 model retire" not in cluster.events

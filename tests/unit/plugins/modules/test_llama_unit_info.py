@@ -20,7 +20,13 @@ def test_defaults_ask_for_all_our_units_and_change_nothing(capsys, monkeypatch, 
     asked = []
     monkeypatch.setattr(llama_unit_info, "unit_info", lambda patterns: asked.extend(patterns) or [])
     code, result = run(capsys, prefix=str(tmp_path))
-    assert asked == ["llama-rpc-*.service", "llama-head-*.service", "llama-router-*.service"]
+    assert asked == [
+        "llama-rpc-*.service",
+        "llama-head-*.service",
+        "llama-router-*.service",
+        "llama-rpc.service",
+        "llama-head.service",
+    ]
     assert code == 0
     assert (result["changed"], result["units"], result["current_build"], result["build_intact"]) == (
         False,

@@ -21,6 +21,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor 
     units,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import ours, paths
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import doctor
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
@@ -292,9 +293,25 @@ def test_the_story_is_of_the_last_failure_over_all_nodes_in_order():
     assert explain.story("chat", [event("started", 0)], AT - 60) == ["chat: no failure since 2026-11-24 19:24:39 UTC"]
 
 
-@pytest.mark.parametrize("unit", ["chat", "llama-head-chat", "llama-rpc-chat.service", "llama-router-chat.service"])
-def test_a_service_is_known_by_any_of_its_units(unit):
-    assert explain.service_of(unit) == "chat"
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("chat", ["llama-head.service", "llama-rpc.service"]),
+        ("llama-head", ["llama-head.service", "llama-rpc.service"]),
+        ("llama-rpc.service", ["llama-head.service", "llama-rpc.service"]),
+        ("llama-head-quick", ["llama-head-quick.service"]),
+        ("quick", ["llama-head-quick.service"]),
+    ],
+)
+def test_a_service_is_known_by_any_of_its_units(asked, found, monkeypatch):
+    there = [
+        Unit("llama-head.service", "head", "chat"),
+        Unit("llama-rpc.service", "rpc", "chat"),
+        Unit("llama-head-quick.service", "head", "quick"),
+    ]
+    monkeypatch.setattr(explain, "unit_info", lambda patterns: there)
+    monkeypatch.setattr(explain.timeline, "timeline", lambda units, since: {"events": [{"kind": "x", "units": units}]})
+    assert explain.events_of(asked, 0, "node1") == [{"kind": "x", "units": found, "node": "node1"}]
 
 
 def test_a_model_that_is_filled_with_zeros_is_told_from_a_whole_one(tmp_path):

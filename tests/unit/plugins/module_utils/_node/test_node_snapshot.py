@@ -13,7 +13,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import g
 
 HEAD = "etc/systemd/system/llama-head-chat.service"
 WANTED_BY = "etc/systemd/system/multi-user.target.wants/llama-head-chat.service"
-ALIAS = "etc/systemd/system/llama-head.service"
 DROP_IN = "etc/systemd/system/llama-head-chat.service.d/site.conf"
 PLAN = "etc/llama-cluster/plan-chat.json"
 KEYS = "etc/llama-cluster/keys/chat"
@@ -34,8 +33,7 @@ def fixture_node(tmp_path):
         (node / path).write_text(text)
     (node / KEYS).chmod(0o600)
     (node / WANTED_BY).parent.mkdir()
-    for link in (WANTED_BY, ALIAS):
-        (node / link).symlink_to("/" + HEAD)
+    (node / WANTED_BY).symlink_to("/" + HEAD)
     (tmp_path / "prefix/releases/b1").mkdir(parents=True)
     (tmp_path / "prefix/current").symlink_to("releases/b1")
     return node
@@ -64,8 +62,6 @@ def spoil(node):
     (node / PLAN).unlink()
     (node / KEYS).write_text("another\n")
     (node / KEYS).chmod(0o644)
-    (node / ALIAS).unlink()
-    (node / ALIAS).symlink_to("/etc/systemd/system/llama-head-other.service")
     (node / WANTED_BY).unlink()
     (node / "etc/llama-cluster/plan-other.json").write_text('[{"devices": []}]\n')
 
@@ -97,7 +93,7 @@ def test_everything_comes_back(snapshots, node):
     assert snapshots.open("one")
     spoil(node)
     assert sorted(path for path, _now, _then in snapshots.restore("one")) == sorted(
-        [HEAD, PLAN, KEYS, ALIAS, WANTED_BY, "etc/llama-cluster/plan-other.json"],
+        [HEAD, PLAN, KEYS, WANTED_BY, "etc/llama-cluster/plan-other.json"],
     )
     assert content(node) == before
     assert snapshots.restore("one") == []

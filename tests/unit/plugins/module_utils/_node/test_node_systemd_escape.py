@@ -116,7 +116,7 @@ def rendered(role, kind, args, environment):
     templates.filters.update({"comment": "# {}".format, "basename": lambda path: path.split("/")[-1]})
     item = {
         "service": "chat",
-        "primary": True,
+        "unit": "llama-%s.service" % kind,
         "args": args,
         "address": "10.0.0.1",
         "port": 8000,
@@ -133,7 +133,7 @@ def rendered(role, kind, args, environment):
         "numa_node": "",
         "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
-    node = {"units": [], "aliases": [], "templates": [], "watched": [], "files": {}}
+    node = {"units": [], "templates": [], "watched": [], "files": {}}
     node["build"] = {"of": {"": {"current_build": "b1", "build_sha256": "0" * 64}}}
     given = dict(unit_files([item], kind, node, process, True)[0]["vars"], ansible_managed="managed")
     for name in ("head_server", "rpc_worker"):
@@ -156,12 +156,8 @@ def test_units_of_hostile_values(role, kind, tmp_path):
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze on this machine")
     # The programs of a node are not here: every absolute one becomes one that is.
-    path = tmp_path / ("llama-%s-chat.service" % kind)
-    path.write_text(
-        re.sub(r"^(Exec\w+=[-+]*)/\S+", r"\1/bin/true", text, flags=re.MULTILINE).replace(
-            "Alias=llama-%s.service\n" % kind, ""
-        )
-    )
+    path = tmp_path / ("llama-%s.service" % kind)
+    path.write_text(re.sub(r"^(Exec\w+=[-+]*)/\S+", r"\1/bin/true", text, flags=re.MULTILINE))
     verify = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(path)],
         stdout=subprocess.PIPE,
@@ -185,7 +181,7 @@ def test_units_tell_the_arguments_that_they_were_given(role, kind, tmp_path):
     assert kind == "rpc" or found.url == "http://10.0.0.1:8000"
     assert told(found.arguments) == told(args) and told(args).slot_ctx == 4096
     # Of a unit that is not ours, and of one that somebody has changed, it is what systemd shows.
-    for text in ("[Service]\nExecStart=/bin/x\n", (tmp_path / name).read_text() + "ExecStart=/bin/y\n"):
+    for text in ("[Service]\nExecStart=/bin/x\n", (tmp_path / name).read_text() + "\nExecStart=/bin/y\n"):
         (tmp_path / name).write_text(text)
         found = units.describe(shown, str(tmp_path), digests=str(tmp_path))
         assert found.arguments == ["/bin/x", *" ".join(args).partition(" ; ")[0].split()]

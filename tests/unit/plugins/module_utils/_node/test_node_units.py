@@ -265,12 +265,27 @@ def test_file_digest(text, digest):
     [
         ("llama-rpc-a.service", ("rpc", "a")),
         ("llama-router-fast-2.service", ("router", "fast-2")),
-        ("llama-rpc.service", (None, None)),
+        ("llama-rpc.service", ("rpc", None)),
         ("nginx.service", (None, None)),
     ],
 )
 def test_unit_kind(name, expected):
     assert node_units.unit_kind(name) == expected
+
+
+def test_the_file_of_a_short_name_says_whose_it_is(tmp_path):
+    text = "[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=0123456789abcdef\nSyslogIdentifier=llama-head-chat-2\n"
+    (tmp_path / "llama-head.service").write_text(text)
+    (tmp_path / "llama-rpc.service").write_text("[Service]\nSyslogIdentifier=llama-rpc-by-hand\n")
+    folder = str(tmp_path)
+    assert node_units.service_of("llama-head.service", folder) == "chat-2"
+    assert node_units.service_of("llama-rpc.service", folder) is None, "made by hand"
+    assert node_units.service_of("llama-head-a.service", folder) == "a"
+    assert node_units.installed_name("head", "chat-2", folder) == "llama-head.service"
+    assert node_units.installed_name("head", "other", folder) == "llama-head-other.service"
+    shown = {"Id": "llama-head.service", "FragmentPath": str(tmp_path / "llama-head.service")}
+    unit = node_units.describe(shown, unit_dir=folder, proc=folder, digests=folder)
+    assert (unit.kind, unit.service, unit.ours) == ("head", "chat-2", True)
 
 
 def test_a_process_that_has_gone_is_not_stale(tmp_path, process):

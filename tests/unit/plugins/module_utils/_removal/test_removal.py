@@ -81,23 +81,6 @@ def test_units_go_by_their_digest(units):
     assert inventory(units) == before
 
 
-@pytest.mark.parametrize("absolute", [False, True])
-@pytest.mark.parametrize("there", [True, False])
-def test_a_short_name_goes_where_it_is_our_link(units, absolute, there):
-    (units / "llama-rpc.service").unlink()
-    (units / "llama-head.service").unlink()
-    before = inventory(units)
-    if there:
-        write(units / "llama-rpc-chat.service", OUR_UNIT)
-    (units / "llama-rpc.service").symlink_to((str(units) + "/" if absolute else "") + "llama-rpc-chat.service")
-    # A link to the other kind is nobody's of ours.
-    assert (
-        remove_units(units, "llama-head.service", "llama-rpc.service", "llama-rpc-chat.service")[0]
-        == "llama-rpc.service"
-    )
-    assert inventory(units) == before
-
-
 def build(prefix, name, **more):
     release = prefix / "releases" / name
     for program in ("llama-server", "ggml-rpc-server"):

@@ -12,8 +12,8 @@ ACCOUNTS = [
 ]
 OURS = ["llama", "x", "971", "971", "", "/nonexistent", "/usr/sbin/nologin"]
 GROUP = ["llama", "x", "971", ""]
-HEAD = {"service": "chat", "primary": True, "address": "10.0.0.1", "port": 8000}
-WORKER = {"service": "chat", "primary": True, "address": "10.1.0.1", "port": 50052}
+HEAD = {"service": "chat", "unit": "llama-head.service", "address": "10.0.0.1", "port": 8000}
+WORKER = {"service": "chat", "unit": "llama-rpc.service", "address": "10.1.0.1", "port": 50052}
 SYSTEM = {"service_mgr": "systemd", "os_family": "Debian", "distribution": "Debian"}
 
 
@@ -206,19 +206,19 @@ def test_what_the_gateway_gives_up_later_is_named_and_never_made_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("primary", "ours", "leaving", "taken"),
+    ("name", "ours", "leaving", "taken"),
     [
-        (True, False, [], True),
-        (True, True, [], False),
-        (False, False, [], False),
-        (True, False, ["llama-rpc.service"], False),
+        ("llama-rpc.service", False, [], True),
+        ("llama-rpc.service", True, [], False),
+        ("llama-rpc-chat.service", False, [], False),
+        ("llama-rpc.service", False, ["llama-rpc.service"], False),
     ],
     ids=["made by hand", "ours", "not needed", "taken over"],
 )
-def test_a_unit_made_by_hand_under_a_short_name_is_for_adopt(primary, ours, leaving, taken):
+def test_a_unit_made_by_hand_under_a_short_name_is_for_adopt(name, ours, leaving, taken):
     """Stopped, it holds no port."""
     said = of_services(
-        units=[unit("llama-rpc.service", ours=ours)], leaving=leaving, heads=(), workers=[dict(WORKER, primary=primary)]
+        units=[unit("llama-rpc.service", ours=ours)], leaving=leaving, heads=(), workers=[dict(WORKER, unit=name)]
     )
     assert (
         said

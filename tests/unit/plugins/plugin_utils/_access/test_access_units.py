@@ -9,7 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.
 
 HEAD = {
     "service": "chat",
-    "primary": True,
+    "unit": "llama-head-chat.service",
     "model_path": "/opt/models/m.gguf",
     "workers": ["n2"],
     "layers": {"n2": 30},
@@ -27,14 +27,14 @@ def unit(name, ours=True, installed=True):
     return {"name": name, "installed": installed, "ours": ours}
 
 
-def refusals(*units, kind="head", item=None, build="b1", model=(9, 1.5), at_boot=True, deployed=True):
+def refusals(*units, kind="head", item=None, build="b1", model=(9, 1.5), deployed=True):
     node = {"units": list(units), "build": {"of": {"b1": {"current_build": build}}}}
     node["files"] = {"/opt/models/m.gguf": model}
-    return of([item or HEAD], kind, node, at_boot, deployed)
+    return of([item or HEAD], kind, node, deployed)
 
 
-def of(instances, kind, node, at_boot=True, deployed=True):
-    units = {"kind": kind, "instances": instances, "at_boot": at_boot, "deployed": deployed}
+def of(instances, kind, node, deployed=True):
+    units = {"kind": kind, "instances": instances, "deployed": deployed}
     return node_refusals({"llama_node": node}, "n1", units=units)
 
 
@@ -45,7 +45,12 @@ def test_cards_of_a_service_are_known_by_the_plan_of_this_run():
     )
     for cards, refused in ((None, []), ([], []), (["GPU-a"], []), ([""], [said]), (["GPU-a", ""], [said])):
         assert refusals(item=dict(HEAD, cards=cards)) == refused
-        assert refusals(kind="rpc", item={"service": "chat", "build": "b1", "cards": cards}) == refused
+        assert (
+            refusals(
+                kind="rpc", item={"service": "chat", "unit": "llama-rpc-chat.service", "build": "b1", "cards": cards}
+            )
+            == refused
+        )
 
 
 def test_nothing_is_in_the_way():
@@ -58,20 +63,21 @@ def test_nothing_is_in_the_way():
 
 
 @pytest.mark.parametrize(
-    "name,at_boot,taken",
+    "name,primary,taken",
     [
         ("llama-head.service", True, True),
         ("llama-head.service", False, False),
         ("llama-head-chat.service", False, True),
     ],
 )
-def test_a_unit_of_somebody_else_has_a_name_of_ours(name, at_boot, taken):
+def test_a_unit_of_somebody_else_has_a_name_of_ours(name, primary, taken):
     sentence = (
         "/etc/systemd/system/%s: a unit that this collection did not write on n1, a free name is needed: adopt.yml "
         "takes llama-head.service over; for another name call the service otherwise, or move that unit away" % name
     )
-    assert refusals(unit(name, ours=False), at_boot=at_boot) == [sentence] * taken
-    assert refusals(unit(name, ours=False, installed=False), at_boot=at_boot) == []
+    item = dict(HEAD, unit="llama-head.service") if primary else HEAD
+    assert refusals(unit(name, ours=False), item=item) == [sentence] * taken
+    assert refusals(unit(name, ours=False, installed=False), item=item) == []
 
 
 TOLD = """----- common params -----
@@ -98,7 +104,7 @@ TOLD = """----- common params -----
 def test_the_build_says_which_flags_it_has(args, asks, told, unknown):
     item = dict(HEAD, args=args, asks_build=asks)
     node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
-    units = {"kind": "head", "instances": [item], "at_boot": True, "deployed": True, "told": told and {"b1": told}}
+    units = {"kind": "head", "instances": [item], "deployed": True, "told": told and {"b1": told}}
     assert node_refusals({"llama_node": node}, "n1", units=units) == [
         "llama_services.chat.%s: %s seen, a flag that b1 of n1 has is needed: choose one of its llama-server --help, "
         "or another release" % one
@@ -109,7 +115,7 @@ def test_the_build_says_which_flags_it_has(args, asks, told, unknown):
 def test_a_build_that_lists_no_flags_proves_nothing():
     node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
     item = dict(HEAD, args=["--port", "1"], asks_build=True)
-    units = {"kind": "head", "instances": [item], "at_boot": True, "deployed": True, "told": {"b1": "killed"}}
+    units = {"kind": "head", "instances": [item], "deployed": True, "told": {"b1": "killed"}}
     assert node_refusals({"llama_node": node}, "n1", units=units) == [
         "/opt/llama.cpp/releases/b1/bin/llama-server: no flags in what --help says on n1, its list is needed to "
         "compare the settings of service chat with: run it there"
@@ -126,7 +132,7 @@ def test_a_build_is_missing(kind):
 
 
 def test_workers_need_no_model_and_no_plan():
-    assert refusals(kind="rpc", item={"service": "chat", "build": "b1", "primary": False}) == []
+    assert refusals(kind="rpc", item={"service": "chat", "unit": "llama-rpc-chat.service", "build": "b1"}) == []
 
 
 def test_a_model_is_missing():

@@ -132,7 +132,7 @@ def test_the_size_of_weights_that_the_inventory_tells(model, spec, size):
 def test_one_primary_at_most():
     services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
     assert mistakes(services) == [
-        "llama_services.second.primary: true seen for reasoning too, one service alone may answer to llama-rpc and "
+        "llama_services.second.primary: true seen for reasoning too, only one service may have the units llama-rpc and "
         "llama-head, false is needed: remove the key"
     ]
 

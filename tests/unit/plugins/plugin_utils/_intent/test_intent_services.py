@@ -206,11 +206,11 @@ def test_what_playbooks_see_of_a_head():
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
     seen = head.as_dict()
     assert (seen["unit"], seen["url"], seen["endpoint"]) == (
-        "llama-head-reasoning.service",
+        "llama-head.service",
         "http://10.0.0.31:8000",
         "http://10.0.0.31:8000/v1",
     )
-    unit = "llama-rpc-reasoning.service"
+    unit = "llama-rpc.service"
     assert seen["shares"] == [
         {"node": "node2", "unit": unit, "endpoint": "10.100.0.32:50052", "layers": 40, "build": seen["build"]},
         {"node": "node3", "unit": unit, "endpoint": "10.100.0.33:50052", "layers": 40, "build": seen["build"]},
@@ -232,7 +232,7 @@ def test_shares_without_a_plan_have_the_layers_of_the_inventory():
 def test_what_playbooks_see_of_a_worker_and_of_a_model():
     (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
     seen = worker.as_dict()
-    assert (seen["unit"], seen["head_url"]) == ("llama-rpc-reasoning.service", "http://10.0.0.31:8000")
+    assert (seen["unit"], seen["head_url"]) == ("llama-rpc.service", "http://10.0.0.31:8000")
     assert sorted(seen) == sorted(
         [
             "service",
@@ -275,14 +275,16 @@ def test_what_a_node_serves():
         rpc = intent_services.node_rpc(SERVICES, host, GROUPS, HOSTVARS)
         assert rpc["workers"] == [worker.as_dict() for worker in workers]
     without = intent_services.node_serving(changed(primary=False), MODELS, "node1", GROUPS, HOSTVARS, "/m")
-    assert without["primary"] == ""
+    assert without["primary"] == "reasoning", "the only one"
+    two = dict(changed(primary=False), other=dict(changed(primary=False)["reasoning"], port=8001, rpc_port=50053))
+    assert intent_services.node_serving(two, MODELS, "node1", GROUPS, HOSTVARS, "/m")["primary"] == ""
 
 
 def test_a_stopped_service_is_configured_like_any_other():
     services = changed(state="stopped")
     serving = intent_services.node_serving(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
     running = intent_services.node_serving(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m")
-    assert serving["stopped"] == ["llama-head-reasoning.service", "llama-rpc-reasoning.service"]
+    assert serving["stopped"] == ["llama-head.service", "llama-rpc.service"]
     assert serving["units"] == running["units"] and serving["models"] == running["models"]
     (head,), (same,) = serving["heads"], running["heads"]
     assert (head["state"], same["state"]) == ("stopped", "started") and dict(head, state="started") == same
@@ -504,7 +506,7 @@ def test_a_head_on_several_hosts_is_a_server_of_one_name_on_each():
     assert replicas("node1") == []
     assert (one.node, one.endpoint) == ("node2", "http://10.0.0.32:8000/v1")
     assert (two.node, two.endpoint) == ("node3", "http://10.0.0.33:8000/v1")
-    assert one.unit == two.unit == "llama-head-reasoning.service"
+    assert one.unit == two.unit == "llama-head.service"
     assert [word for word in one.args if word not in two.args] == ["10.0.0.32"]
 
 
@@ -523,8 +525,8 @@ def test_a_replica_has_what_the_plan_says_of_its_own_node():
 def test_every_node_of_replicas_has_the_unit_and_the_model_and_no_rpc():
     services = changed(head="llama_rpc", workers=None, rpc_port=None, tensor_split=None, state="stopped")
     found = intent_services.node_serving(services, MODELS, "node3", GROUPS, HOSTVARS, "/opt/models")
-    assert found["units"] == {name: ["llama-head-reasoning.service"] for name in ("node2", "node3")}
-    assert "llama-head-reasoning.service" in found["stopped"] and len(found["models"]) == 1
+    assert found["units"] == {name: ["llama-head.service"] for name in ("node2", "node3")}
+    assert "llama-head.service" in found["stopped"] and len(found["models"]) == 1
     rpc = intent_services.node_rpc(services, "node3", GROUPS, HOSTVARS)
     assert rpc == {"workers": [], "access": {"incoming": [], "outgoing": []}}
 

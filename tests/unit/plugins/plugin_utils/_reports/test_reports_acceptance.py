@@ -10,6 +10,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
 from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture
 
 HEAD = {
+    "unit": "llama-head-chat.service",
     "service": "chat",
     "endpoint": "http://10.0.0.31:8000/v1",
     "model": "small",
@@ -58,7 +59,7 @@ def test_a_worker_holds_the_layers_of_the_plan():
     assert refused({"node2": 15, "node3": 1, "node1": 20}) == []
     assert refused({"node2": 16, "node3": 1}) == [
         "llama_services.chat: worker 10.100.0.32:50052 holds 15 layers of small, 16 needed: see journalctl -u "
-        "llama-head-chat on node1"
+        "llama-head-chat.service on node1"
     ]
     assert len(refused({"node2": 14, "node3": 2})) == 2
 

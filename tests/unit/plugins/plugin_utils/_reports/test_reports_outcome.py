@@ -392,8 +392,8 @@ def test_a_switch_that_failed_says_what_serves(run, end):
         **dict({"failures": ["chat is down"], "undone": True}, **run),
     )
     assert (
-        sentence == "llama_services.chat: the new model does not serve (chat is down), %s: see journalctl -u "
-        "llama-head-chat.service on node1" % end
+        sentence == "llama_services.chat: the new model does not serve (chat is down), %s: see journalctl -t "
+        "llama-head-chat on node1" % end
     )
 
 

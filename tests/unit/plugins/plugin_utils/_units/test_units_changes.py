@@ -64,6 +64,26 @@ def test_a_worker_that_is_down_or_about_to_be_restarted_takes_its_head_down():
         assert changes("node1", down)["heads_down"] == ["llama-head-chat.service"]
 
 
+def test_another_primary_service_takes_the_short_names():
+    """The files are those of the new intent: the short names are of `alone` now, and run what `chat` was."""
+    services = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1", "primary": True}}
+    node1 = [
+        dict(unit("head", "alone", stale=True), name="llama-head.service"),
+        unit("head", "alone"),
+        unit("head", "chat", active="inactive"),
+    ]
+    old = dict(unit("rpc"), name="llama-rpc.service")
+    nodes = {"node1": node1, "node2": [old, unit("rpc", active="inactive")], "node3": []}
+    wanted = wanted_units(services, GROUPS)
+    assert wanted["node1"] == ["llama-head-chat.service", "llama-head.service"]
+    found = unit_changes(nodes, "node1", wanted)
+    assert found["heads_down"] == ["llama-head-alone.service", "llama-head.service", "llama-head-chat.service"]
+    assert found["heads_up"] == ["llama-head.service", "llama-head-chat.service"]
+    assert found["unwanted"] == ["llama-head-alone.service"]
+    workers = unit_changes(nodes, "node2", wanted)
+    assert (workers["unwanted"], workers["workers_start"]) == (["llama-rpc.service"], ["llama-rpc-chat.service"])
+
+
 def test_services_that_are_not_named_are_left_alone():
     """Whatever else waits for a run of site.yml: stale heads, dead workers, units that nobody wants."""
     nodes = {

@@ -12,7 +12,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.s
 
 HEAD = {
     "service": "chat",
-    "primary": True,
+    "unit": "llama-head-chat.service",
+    "primary": False,
     "url": "http://10.0.0.1:8000",
     "model_path": "/opt/models/m.gguf",
     "rpc_endpoints": ["10.1.0.2:50052"],
@@ -21,14 +22,15 @@ HEAD = {
 }
 WORKER = {
     "service": "chat",
-    "primary": True,
+    "unit": "llama-rpc-chat.service",
+    "primary": False,
     "address": "10.1.0.2",
     "port": "50052",
     "head_url": "http://10.0.0.1:8000",
     "args": [],
 }
 BUILT = {"of": {"": {"current_build": "b1", "build_sha256": "0" * 64}}}
-NODE = {"units": [], "aliases": [], "templates": [], "watched": [], "build": BUILT}
+NODE = {"units": [], "templates": [], "watched": [], "build": BUILT}
 NODE["files"] = {"/opt/models/m.gguf": [9, 1.5]}
 PROCESS = {
     "template": "text",
@@ -54,7 +56,9 @@ def digest(*instances, **more):
 
 def test_what_a_router_is_made_of():
     one = {"service": "fast.big", "model": "big", "args": ["--model", "/opt/models/m.gguf"], "chat_template_file": "/t"}
-    router = dict(HEAD, service="fast", kind="router", primary=False, models=[one], models_max=1, model_path="")
+    router = dict(
+        HEAD, service="fast", kind="router", unit="llama-router-fast.service", models=[one], models_max=1, model_path=""
+    )
     router.update(model_paths=["/opt/models/m.gguf"], api_key_file="")
     beside = dict(HEAD, kind="head", service="old", api_key_file="/etc/llama-cluster/keys/old")
     units = [
@@ -110,7 +114,6 @@ def test_what_a_head_is_made_of():
         "/etc/llama-cluster/plan-chat.json",
         "/etc/llama-cluster/watchdog/head-chat.json",
         "/etc/systemd/system/multi-user.target.wants/llama-head-chat.service",
-        "/etc/systemd/system/llama-head.service",
     ]
     assert entries[0]["template"] == "llama-head.service.j2" and entries[0]["vars"]["item"] == HEAD
     assert json.loads(entries[1]["content"]) == plan
@@ -123,7 +126,7 @@ def test_what_a_head_is_made_of():
         "ubatch": 512,
     }
     linked = {"state": "link", "target": "/etc/systemd/system/llama-head-chat.service"}
-    assert [dict(entry, path="") for entry in entries[3:]] == [dict(linked, path="")] * 2
+    assert [dict(entry, path="") for entry in entries[3:]] == [dict(linked, path="")]
     assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
 
 
@@ -146,7 +149,7 @@ def test_the_watchdog_knows_a_head_of_embeddings(words):
 
 
 def test_what_a_worker_is_made_of():
-    unit, watch, at_boot, alias = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)
+    unit, watch, at_boot = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)
     assert unit["path"] == "/etc/systemd/system/llama-rpc-chat.service" and unit["template"] == "llama-rpc.service.j2"
     assert json.loads(watch["content"]) == {
         "kind": "rpc",
@@ -156,7 +159,7 @@ def test_what_a_worker_is_made_of():
         "head_url": "http://10.0.0.1:8000",
     }
     assert at_boot["path"] == "/etc/systemd/system/multi-user.target.wants/llama-rpc-chat.service"
-    assert {entry["target"] for entry in (at_boot, alias)} == {"/etc/systemd/system/llama-rpc-chat.service"}
+    assert at_boot["target"] == "/etc/systemd/system/llama-rpc-chat.service"
 
 
 def test_units_that_do_not_start_at_boot_lose_what_starts_them():
@@ -166,35 +169,25 @@ def test_units_that_do_not_start_at_boot_lose_what_starts_them():
     assert wants not in [entry["path"] for entry in heads(HEAD, at_boot=False)]
 
 
-@pytest.mark.parametrize(
-    "primary,at_boot,aliases,state",
-    [
-        (True, True, [], "link"),
-        (True, False, [], None),
-        (True, False, ["llama-head.service"], "absent"),
-        (False, True, [], None),
-    ],
-)
-def test_the_short_name_is_the_primary_services(primary, at_boot, aliases, state):
-    entries = heads(dict(HEAD, primary=primary), at_boot=at_boot, node=dict(NODE, aliases=aliases))
-    assert [entry["state"] for entry in entries if entry["path"] == "/etc/systemd/system/llama-head.service"] == [
-        state
-    ] * (state is not None)
+def test_the_primary_service_has_the_short_names_everywhere():
+    head = dict(HEAD, primary=True, unit="llama-head.service")
+    entries = heads(head)
+    assert [entry["path"] for entry in entries] == [
+        "/etc/systemd/system/llama-head.service",
+        "/etc/llama-cluster/watchdog/head-chat.json",
+        "/etc/systemd/system/multi-user.target.wants/llama-head.service",
+    ]
+    assert json.loads(entries[1]["content"])["unit"] == "llama-head.service"
+    assert entries[2]["target"] == entries[0]["path"]
 
 
-def test_the_short_name_that_no_service_has_goes_where_it_is_ours():
-    entries = heads(dict(HEAD, primary=False), node=dict(NODE, aliases=["llama-head.service", "llama-rpc.service"]))
-    assert of(entries, "/etc/systemd/system/llama-head.service")["state"] == "absent"
-
-
-def test_a_stopped_service_neither_starts_at_boot_nor_has_the_short_name():
+def test_a_stopped_service_does_not_start_at_boot():
     stopped, watch = dict(HEAD, state="stopped"), "/etc/llama-cluster/watchdog/head-chat.json"
     unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True, "enabled": True}
-    entries = heads(stopped, node=dict(NODE, units=[unit], aliases=["llama-head.service"], watched=[watch]))
+    entries = heads(stopped, node=dict(NODE, units=[unit], watched=[watch]))
     links = [entry for entry in entries[1:] if not entry["path"].endswith(".jinja")]
     assert [(entry["path"], entry["state"]) for entry in links] == [
         ("/etc/systemd/system/multi-user.target.wants/llama-head-chat.service", "absent"),
-        ("/etc/systemd/system/llama-head.service", "absent"),
         (watch, "absent"),
     ]
     # What is stopped and has none of them: nothing is left to do but its unit and its plan.
@@ -357,8 +350,8 @@ def test_each_unit_names_the_build_of_its_service():
 
 
 def test_files_of_one_service_alone_leave_all_others_as_they_are():
-    seen = dict(NODE, watched=["/etc/llama-cluster/watchdog/head-gone.json"], aliases=["llama-head.service"])
-    other = dict(HEAD, service="quick", primary=False, api_key_file="")
+    seen = dict(NODE, watched=["/etc/llama-cluster/watchdog/head-gone.json"])
+    other = dict(HEAD, service="quick", unit="llama-head-quick.service", api_key_file="")
     alone = heads(HEAD, other, node=seen, only=["quick"])
     assert {"quick" in entry["path"] for entry in alone} == {True}
     whole = heads(HEAD, other, node=seen)
