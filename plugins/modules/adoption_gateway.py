@@ -80,6 +80,12 @@ keyless:
   type: bool
   returned: with O(step=look)
   sample: true
+tailnet:
+  description: The addresses of clients in a tailnet that are connected to O(ports).
+  type: list
+  elements: str
+  returned: with O(step=look)
+  sample: [100.101.5.9]
 needed:
   description: Whether there is anything to take over or to go on with.
   type: bool

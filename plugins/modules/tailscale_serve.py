@@ -19,9 +19,10 @@ options:
   state:
     description:
       - V(absent) removes all that this module has set.
+      - V(looked) changes nothing, and returns RV(handed_on).
     type: str
     default: present
-    choices: [present, absent]
+    choices: [present, absent, looked]
   gateway_port:
     description:
       - The port of the gateway; without it, only the tiers are served.
@@ -66,8 +67,14 @@ handlers:
   description: What the gateway has in the tailnet, as far as this module has set it.
   type: list
   elements: str
-  returned: success
+  returned: with O(state=present) and O(state=absent)
   sample: ["https:443 / -> http://127.0.0.1:8080", "tcp:8080 -> 127.0.0.1:8080"]
+handed_on:
+  description: With O(state=looked), each handler of the host that somebody else has set and that names a port of its loopback.
+  type: list
+  elements: dict
+  returned: with O(state=looked)
+  sample: [{handler: "https:443 / -> http://127.0.0.1:8080", port: 8080}]
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -80,7 +87,7 @@ from ..module_utils._text import Refusal
 def main():
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
+            "state": {"type": "str", "default": "present", "choices": ["present", "absent", "looked"]},
             "gateway_port": {"type": "int"},
             "gateway_tls": {"type": "bool", "default": False},
             "tiers": {"type": "dict", "default": {}},
@@ -88,6 +95,8 @@ def main():
         },
         supports_check_mode=True,
     )
+    if module.params["state"] == "looked":
+        module.exit_json(changed=False, handed_on=Tailscale(record=module.params["record"]).handed_on())
     wanted = []
     if module.params["state"] == "present":
         tiers = {name: int(port) for name, port in module.params["tiers"].items()}

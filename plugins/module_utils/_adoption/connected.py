@@ -10,6 +10,8 @@ from typing import Collection, Dict, List, Set, Tuple
 
 ESTABLISHED = "01"
 TABLES = ("tcp", "tcp6")
+# Tailscale's addresses of hosts.
+TAILNET = ipaddress.ip_network("100.64.0.0/10")
 
 
 def address(text: str) -> str:
@@ -38,3 +40,8 @@ def clients_of(ports: Collection[int], proc: str = "/proc") -> List[Dict[str, ob
             if state == ESTABLISHED and int(port, 16) in ports and own != other:
                 seen.add((int(port, 16), address(other)))
     return [{"port": port, "address": client} for port, client in sorted(seen)]
+
+
+def in_tailnet(address: str) -> bool:
+    found = ipaddress.ip_address(address)
+    return found.version == 4 and found in TAILNET

@@ -17,6 +17,7 @@ from .. import _files
 from .._node.units import Show, parse_show, systemctl_show
 from .._text import Refusal, printable
 from . import front as fronts
+from .connected import clients_of, in_tailnet
 from .front import HERE, Front, Places, find_front, front_lines, named, running
 from .steps import Adoption, Record, holds, path_record, systemctl, unit_record, utc
 
@@ -49,6 +50,9 @@ class FrontAdoption(Adoption):
         return {
             "sites": front.sites,
             "keyless": front.keyless,
+            "tailnet": sorted(
+                {str(one["address"]) for one in clients_of(self.ports) if in_tailnet(str(one["address"]))}
+            ),
             "needed": front.there or bool(record and not record["finished"]),
             "lines": front_lines(front, self.directory) if front.there else [],
             "recorded": None if record is None else summary(record),

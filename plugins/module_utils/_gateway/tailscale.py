@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from urllib.parse import urlsplit
 
 from .. import _files
 from .._node import paths
@@ -83,6 +84,15 @@ def served_handlers(config: Config, host: str) -> List[Handler]:
     for session in (config.get("Foreground") or {}).values():
         handlers += served_handlers(session, host)
     return handlers
+
+
+def loopback_port(target: str) -> Optional[int]:
+    """The port of this host's loopback that a target names, None for anything else."""
+    try:
+        place = urlsplit(target if "://" in target else "tcp://" + target)
+        return place.port if place.hostname in ("127.0.0.1", "localhost", "::1") else None
+    except ValueError:
+        return None
 
 
 class Steps(NamedTuple):
@@ -193,6 +203,21 @@ class Tailscale:
                 % (SETTING, printable(funnel, None), HTTPS_PORT)
             )
         return served_handlers(config, host)
+
+    def handed_on(self) -> List[Dict[str, Any]]:
+        """[{handler, port}] of what others have tailscale hand to a port of this host's loopback; none where tailscale
+        is missing or does not answer."""
+        if self.program is None:
+            return []
+        try:
+            config = self._json("serve", "status", "--json")
+        except Refusal:
+            return []
+        sessions = [config, *(config.get("Foreground") or {}).values()]
+        hosts = {place.rpartition(":")[0] for one in sessions for place in one.get("Web") or {}} or {""}
+        found = {handler for host in hosts for handler in served_handlers(config, host)} - set(self.recorded())
+        ports = [(handler, loopback_port(handler.target)) for handler in sorted(found)]
+        return [{"handler": printable(str(handler), None), "port": port} for handler, port in ports if port]
 
     def recorded(self) -> List[Handler]:
         """What we have set. Errors: Refusal."""

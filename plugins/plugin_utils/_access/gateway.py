@@ -113,8 +113,8 @@ def sites(text: str) -> dict[str, set[int]]:
 def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
     """gateway: what gateway_host() says as `here`, with configuration: the output of `nginx -T`, status: that it ended
     with, 127 without nginx, addresses, auth, missing: files of the certificate, readable: its key where others may read
-    it, and changes: kinds of services' units that the run changes before it; node: the fact llama_node with listeners
-    and machine."""
+    it, changes: kinds of services' units that the run changes before it, tailscale: whether it hands our ports on, and
+    handed_on: of tailscale_serve; node: the fact llama_node with listeners and machine."""
     here, found, listeners = gateway["here"], [], node["listeners"]
     if not here["ports"]:
         found.append(
@@ -173,7 +173,22 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
     ]
     ours = node["our_processes"]
     conflicts = port_conflicts(wanted, listeners, processes_of(gateway["changes"], ours), ours)
-    return found + list(dict.fromkeys(conflicts))
+    return found + list(dict.fromkeys(conflicts)) + _dead_handlers(host, gateway, held)
+
+
+def _dead_handlers(host: str, gateway: Mapping[str, Any], held: Sequence[tuple[str, int]]) -> list[str]:
+    """Handlers of tailscale to ports of ours on the loopback, where nobody would listen. held: (address, port) of
+    listeners that stay."""
+    if {*gateway["addresses"], *(["127.0.0.1"] if gateway["tailscale"] else [])} & {"127.0.0.1", *ANYWHERE}:
+        return []
+    own = {port for address, port in held if address in ("127.0.0.1", "::1", *ANYWHERE)}
+    return [
+        "gateway_tailscale: false, and tailscale serve of %s hands %s on, where nginx will not listen "
+        "(gateway_addresses has %s): set gateway_tailscale to true, or remove that handler with tailscale serve"
+        % (host, one["handler"], ", ".join(gateway["addresses"]))
+        for one in gateway["handed_on"]
+        if one["port"] in gateway["here"]["ports"] and one["port"] not in own
+    ]
 
 
 def door_refusals(host: str, asked: Sequence[Mapping[str, Any]]) -> list[str]:

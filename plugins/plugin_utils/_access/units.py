@@ -31,7 +31,7 @@ def unit_refusals(
     those that nobody could ask.
     """
     instances = [item for item in instances if item.get("kind", kind) == kind]
-    found = _taken_names(instances, kind, node, host)
+    found = []
     for release in dict.fromkeys(item.get("build", "") for item in instances):
         if deployed and node["build"]["of"][release]["current_build"] is None:
             found.append(
@@ -87,20 +87,6 @@ def _unknown_flags(item: Instance, host: str, build: str, told: str) -> list[str
         "another release" % (item["service"], owner(flag) or "extra_args", flag, build.rpartition("/")[2], host)
         for flag in flags([word for one in (item, *item.get("models", ())) for word in one["args"]])
         if flag not in known
-    ]
-
-
-def _taken_names(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], host: str) -> list[str]:
-    needed = {item["unit"] for item in instances}
-    taken = sorted(
-        unit.name for unit in units_of(node["units"]) if unit.installed and not unit.ours and unit.name in needed
-    )
-    if not taken:
-        return []
-    return [
-        "%s/%s: a unit that this collection did not write on %s, a free name is needed: adopt.yml takes "
-        "llama-%s.service over; for another name call the service otherwise, or move that unit away"
-        % (paths.UNITS, ", ".join(taken), host, kind)
     ]
 
 

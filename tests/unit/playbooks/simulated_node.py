@@ -266,8 +266,8 @@ class ActionModule(ActionBase):
         }
         return dict(found, changed=False, recorded=json.loads(record.read_text()) if record.exists() else None)
 
-    def _talkers(self):
-        path = self.node.root / "talkers"
+    def _talkers(self, name="talkers"):
+        path = self.node.root / name
         return path.read_text().split() if path.exists() else []
 
     def do_adoption_gateway(self, arguments):
@@ -285,6 +285,7 @@ class ActionModule(ActionBase):
                 "changed": False,
                 "sites": site,
                 "keyless": keyless,
+                "tailnet": self._talkers("tailnet"),
                 "needed": needed,
                 "lines": lines,
                 "recorded": told,

@@ -120,6 +120,21 @@ def test_what_clients_would_lose_needs_a_word_first(by_hand):
     assert status == 0, output
 
 
+def test_clients_of_the_tailnet_need_a_word_where_nginx_has_an_address_of_its_own(by_hand):
+    (by_hand.node("gateway1") / "tailnet").write_text("100.101.5.9")
+    by_hand.inventory["llama_gateway"]["vars"]["gateway_addresses"] = ["10.0.0.5"]
+    status, output = by_hand.run("adopt")
+    assert status != 0
+    assert (
+        "gateway_tailscale: false, and 100.101.5.9 of the tailnet talks to gateway1, where nginx will listen on "
+        "10.0.0.5 only: set gateway_tailscale to true, or drop gateway_addresses" in output
+    )
+    assert by_hand.events == []
+    del by_hand.inventory["llama_gateway"]["vars"]["gateway_addresses"]
+    status, output = by_hand.run("adopt")
+    assert status == 0, output
+
+
 def test_teardown_refuses_while_a_gateway_is_saved(by_hand):
     status, output = by_hand.run("adopt")
     assert status == 0, output

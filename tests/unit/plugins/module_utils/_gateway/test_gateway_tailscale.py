@@ -135,6 +135,29 @@ def test_what_somebody_has_set_already_as_we_would_stays_his(host):
     assert host.config() == {"TCP": {"8080": {"TCPForward": "127.0.0.1:8080"}}}
 
 
+def test_what_others_hand_to_the_loopback_is_seen(host, monkeypatch):
+    monkeypatch.setattr(tailscale, "SEARCHED", str(host.path))
+    session = {"Web": {HOST + ":8443": {"Handlers": {"/": {"Proxy": "http://localhost:8081"}}}}}
+    session["TCP"] = {"8443": {"HTTPS": True}}
+    elsewhere = {"TCPForward": "10.0.0.9:8080"}
+    config = dict(THEIRS, TCP=dict(THEIRS["TCP"], **{"8080": {"TCPForward": "127.0.0.1:8080"}, "81": elsewhere}))
+    host.says(serve=dict(config, Foreground={"x": session}))
+    with patch_module_args({"state": "looked"}), pytest.raises(SystemExit):
+        tailscale_serve.main()
+    assert Tailscale().handed_on() == [
+        {"handler": "https:443 /grafana -> http://127.0.0.1:3000", "port": 3000},
+        {"handler": "https:8443 / -> http://localhost:8081", "port": 8081},
+        {"handler": "tcp:8080 -> 127.0.0.1:8080", "port": 8080},
+        {"handler": "tcp:9000 -> 127.0.0.1:9000", "port": 9000},
+    ]
+    assert host.calls() == []
+    host.says(serve=None)
+    host.serve(wanted_handlers(TIERS, 8000, False))
+    assert Tailscale(record=str(host.record)).handed_on() == []
+    monkeypatch.setattr(tailscale, "SEARCHED", str(host.path / "nowhere"))
+    assert Tailscale().handed_on() == []
+
+
 @pytest.mark.parametrize(
     ("config", "shown", "flags"),
     [

@@ -61,7 +61,10 @@ def told(**changes):
 def refusals(configuration="", status=127, listeners="", here=None, processes=(), **changes):
     gateway = dict(
         {"here": here or told(), "configuration": configuration, "status": status, "addresses": ["0.0.0.0"]},
-        **dict({"missing": [], "readable": [], "leaving": [], "changes": [], "auth": "required"}, **changes),
+        **dict(
+            {"missing": [], "readable": [], "leaving": [], "changes": [], "auth": "required", "tailscale": False},
+            **dict({"handed_on": []}, **changes),
+        ),
     )
     machine = {"addresses": ["10.0.0.5", "100.64.0.1", "8.8.8.8"]}
     node = {"listeners": listeners, "our_processes": dict(processes), "machine": machine}
@@ -174,6 +177,36 @@ def test_a_port_that_a_service_gives_up_before_it_is_free():
 def test_of_another_address_nobody_is_in_the_way():
     here = told(addresses=["10.0.0.5"])
     assert refusals(listeners=SOCKET % ("127.0.0.1", 8000, "x"), here=here, addresses=["10.0.0.5"]) == []
+
+
+HANDLER = {"handler": "https:443 / -> http://127.0.0.1:8080", "port": 8080}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "more", "listeners", "said"),
+    [
+        (["10.0.0.5"], {}, "", True),
+        # nginx gives it up when it reads our site.
+        (["10.0.0.5"], {}, SOCKET % ("0.0.0.0", 8080, "nginx"), True),
+        (["10.0.0.5"], {}, SOCKET % ("127.0.0.1", 8080, "other"), False),
+        (["10.0.0.5"], {"tailscale": True}, "", False),
+        (["10.0.0.5", "127.0.0.1"], {}, "", False),
+        (["0.0.0.0"], {}, "", False),
+        (["10.0.0.5"], {"handed_on": [dict(HANDLER, port=3000)]}, "", False),
+    ],
+)
+def test_tailscale_hands_nothing_to_a_port_where_nobody_listens(addresses, more, listeners, said):
+    more = dict({"handed_on": [HANDLER]}, **more)
+    found = refusals(listeners=listeners, here=told(addresses=addresses), addresses=addresses, **more)
+    assert (
+        found
+        == [
+            "gateway_tailscale: false, and tailscale serve of door hands https:443 / -> http://127.0.0.1:8080 on, "
+            "where nginx will not listen (gateway_addresses has 10.0.0.5): set gateway_tailscale to true, or remove "
+            "that handler with tailscale serve"
+        ]
+        * said
+    )
 
 
 def test_a_configuration_that_nginx_refuses_is_said():

@@ -17,6 +17,7 @@ def refusals(configuration, listeners, leaving=()):
     gateway = {
         "here": HERE, "configuration": configuration, "status": 0, "addresses": ["0.0.0.0"],
         "leaving": list(leaving), "missing": [], "readable": [], "changes": [], "auth": "required",
+        "tailscale": False, "handed_on": [],
     }  # fmt: skip
     machine = {"addresses": []}
     return gateway_refusals("gw", gateway, {"listeners": listeners, "our_processes": {}, "machine": machine})

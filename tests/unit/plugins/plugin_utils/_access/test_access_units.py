@@ -62,24 +62,6 @@ def test_nothing_is_in_the_way():
     )
 
 
-@pytest.mark.parametrize(
-    "name,primary,taken",
-    [
-        ("llama-head.service", True, True),
-        ("llama-head.service", False, False),
-        ("llama-head-chat.service", False, True),
-    ],
-)
-def test_a_unit_of_somebody_else_has_a_name_of_ours(name, primary, taken):
-    sentence = (
-        "/etc/systemd/system/%s: a unit that this collection did not write on n1, a free name is needed: adopt.yml "
-        "takes llama-head.service over; for another name call the service otherwise, or move that unit away" % name
-    )
-    item = dict(HEAD, unit="llama-head.service") if primary else HEAD
-    assert refusals(unit(name, ours=False), item=item) == [sentence] * taken
-    assert refusals(unit(name, ours=False, installed=False), item=item) == []
-
-
 TOLD = """----- common params -----
 
 -m,    --model FNAME                    model path, see --other
