@@ -70,7 +70,7 @@ handlers:
   returned: with O(state=present) and O(state=absent)
   sample: ["https:443 / -> http://127.0.0.1:8080", "tcp:8080 -> 127.0.0.1:8080"]
 handed_on:
-  description: With O(state=looked), each handler of the host that somebody else has set and that names a port of its loopback.
+  description: Each handler that somebody else has set and that names a port of the host's loopback.
   type: list
   elements: dict
   returned: with O(state=looked)

@@ -131,6 +131,15 @@ def test_a_task_chooses_the_model(door):
     assert (reply.headers["X-Llama-Service"], reply.headers["X-Llama-Task"]) == ("chat", "default; unknown task dance")
 
 
+def test_the_selector_is_on_head_and_gateway_under_both_names(lab):
+    path = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+    for node in (lab.node1, lab.node3):
+        chosen = node.check_output("setpriv --reuid=nobody --clear-groups llama-model-selector analyze")
+        assert chosen == "smollm2-135m-instruct http://%s:8000/v1" % lab.ethernet(NODE)
+        old = node.check_output("/usr/local/bin/llama-model-selector.sh analyze")
+        assert old.splitlines() == ["Using model: smollm2-135m-instruct", "Model path: " + path]
+
+
 def test_a_tier_answers_whatever_name_it_is_asked_for(door):
     asked = ((FAST, "/v1", "small"), (FAST, "/reasoning/v1", "chat"), (REASONING, "/v1", "chat"))
     for port, path, service in (*asked, (REASONING, "/reasoning/v1", "chat")):

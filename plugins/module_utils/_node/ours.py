@@ -37,8 +37,6 @@ GATEWAY_FILES = (
     (paths.GATEWAY_READ, r"\A\Z"),
     (paths.GATEWAY_NGINX_ON, r"\Anginx\.service was not enabled before\n\Z"),
     (paths.GATEWAY_STATE + "/state.json", r"\A\{"),
-    (paths.SELECTOR, r'\A\{"base_url": '),
-    (paths.SELECTOR_PROGRAM, r"^# llama-model-selector TASK: "),
 )
 NODE_FILES = (
     (paths.HELD, r'"since": '),
@@ -51,6 +49,8 @@ NODE_FILES = (
     (paths.SAMPLER, r'"fabric_address": '),
     (paths.SAMPLES, r"\A# HELP llama_"),
     (paths.REPAIRS_FILES, r'\A\{"count": '),
+    (paths.SELECTOR, r'\A\{"base_url": '),
+    (paths.SELECTOR_PROGRAM, r"^# llama-model-selector TASK: "),
     (paths.MONITOR_PROGRAM, r"^# llama-cluster-monitor: "),
     (paths.STATUS_PROGRAM, r"^# llama-service-status "),
     (paths.DOCTOR, r'\A\{"rules": '),

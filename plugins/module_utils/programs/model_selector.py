@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """llama-model-selector TASK: prints the model that answers a task, and the base URL to call it at.
 
-`read -r MODEL URL <<< "$(llama-model-selector fix)"`. Exit codes: 0 printed, also for an unknown task, which the
+`read -r MODEL URL <<< "$(llama-model-selector fix)"`. Called llama-model-selector.sh, it prints `Using model:` and
+`Model path:` as a script of that name did. Exit codes: 0 printed, also for an unknown task, which the
 default answers; 1 nothing to print; 2 wrong use; 3 the gateway does not answer. It asks the gateway, for which no key
 is needed, so its file holds none and every user may run it.
 """
@@ -15,7 +16,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .._node import paths
 from .._text import Refusal, printable
@@ -35,11 +36,13 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def base_url_of(path: str) -> str:
-    """What the role has written: {"base_url": "http://10.0.0.5:8000"}."""
+def told_by(path: str) -> Tuple[str, Dict[str, str]]:
+    """What the role has written: {"base_url": "http://10.0.0.5:8000", "paths": {model: file on its head}}."""
+    paths_of: Any = {}
     try:
         with open(path, encoding="utf-8") as stream:
-            url = json.load(stream)["base_url"]
+            told = json.load(stream)
+        url, paths_of = told["base_url"], told.get("paths")
     except OSError as error:
         raise Refusal(
             "%s: %s, the gateway's address is needed: run site.yml with --tags gateway" % (path, error.strerror)
@@ -48,7 +51,7 @@ def base_url_of(path: str) -> str:
         url = None
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise Refusal("%s: no base_url seen, one is needed: run site.yml with --tags gateway" % path)
-    return url.rstrip("/")
+    return url.rstrip("/"), paths_of if isinstance(paths_of, dict) else {}
 
 
 def ask(url: str, what: str) -> str:
@@ -138,7 +141,7 @@ def list_lines(status: Dict[str, Any]) -> List[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    url = base_url_of(options.config)
+    url, paths_of = told_by(options.config)
     if options.client:
         show(ask(url, "/clients/" + urllib.parse.quote(options.client, safe="")).rstrip("\n"))
         return 0
@@ -154,8 +157,13 @@ def run(options: argparse.Namespace) -> int:
     if not chosen["known"]:
         say("%s: unknown task, the default answers" % printable(options.task))
     # One word each: a script reads them by `read -r MODEL URL`.
-    words = (printable(chosen[key], None).replace(" ", "?") for key in ("model", "base_url"))
-    show(json.dumps(chosen, indent=2, sort_keys=True) if options.json else " ".join(words))
+    model, base_url = (printable(chosen[key], None).replace(" ", "?") for key in ("model", "base_url"))
+    if options.json:
+        show(json.dumps(chosen, indent=2, sort_keys=True))
+    elif options.old:
+        show("Using model: %s\nModel path: %s" % (model, paths_of.get(chosen["model"], "unknown")))
+    else:
+        show("%s %s" % (model, base_url))
     return 0
 
 
@@ -175,6 +183,7 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--json", action="store_true", help="with service, state and context")
     parser.add_argument("--list", action="store_true", help="all tasks and their models")
     parser.add_argument("--client", metavar="NAME", help="the configuration of a client, such as opencode or litellm")
+    parser.add_argument("--old", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--config", default=paths.SELECTOR, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if sum((options.task is not None, options.list, options.client is not None)) != 1:

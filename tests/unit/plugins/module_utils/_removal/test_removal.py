@@ -388,6 +388,8 @@ def test_a_record_or_a_journal_of_others_removes_nothing_and_their_files_stay(mo
 
 # What the roles write, by the place of its mark in NODE_FILES or FIREWALL_FILES.
 WRITTEN = {
+    "etc/llama-cluster/selector.json": '{"base_url": "http://10.0.0.5:8000", "paths": {}}\n',
+    "usr/local/bin/llama-model-selector": "#!/bin/sh\n# llama-model-selector TASK: the model that answers\n",
     "etc/llama-cluster/firewall.nft": "# Ansible managed\ntable inet llama_cluster\ndelete table inet "
     "llama_cluster\ntable inet llama_cluster {\n}\n",
     "etc/llama-cluster/salt": "llama-cluster 0123456789abcdefABCDEF0123456789",

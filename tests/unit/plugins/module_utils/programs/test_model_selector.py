@@ -78,6 +78,17 @@ def test_a_task_has_a_model_and_a_url(run, gateway, task, model):
     assert run(task) == (0, "%s %s/v1\n" % (model, gateway.url), "")
 
 
+def test_under_its_old_name_it_prints_the_two_old_lines(run, gateway):
+    told = {"base_url": gateway.url, "paths": {"or1-behemoth": "/opt/models/OR1-Behemoth.Q8_0.gguf"}}
+    gateway.config.write_text(json.dumps(told))
+    assert run("analyze", "--old") == (
+        0,
+        "Using model: or1-behemoth\nModel path: /opt/models/OR1-Behemoth.Q8_0.gguf\n",
+        "",
+    )
+    assert run("fix", "--old")[1] == "Using model: strand\nModel path: unknown\n"
+
+
 def test_an_unknown_task_is_the_defaults_and_says_so(run, gateway):
     assert run("poetry") == (
         0, "or1-behemoth %s/v1\n" % gateway.url, "llama-model-selector: poetry: unknown task, the default answers\n"

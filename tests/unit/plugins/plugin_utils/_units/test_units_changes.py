@@ -75,7 +75,7 @@ def test_another_primary_service_takes_the_short_names():
     old = dict(unit("rpc"), name="llama-rpc.service")
     nodes = {"node1": node1, "node2": [old, unit("rpc", active="inactive")], "node3": []}
     wanted = wanted_units(services, GROUPS)
-    assert wanted["node1"] == ["llama-head-chat.service", "llama-head.service"]
+    assert sorted(wanted["node1"]) == ["llama-head-chat.service", "llama-head.service"]
     found = unit_changes(nodes, "node1", wanted)
     assert found["heads_down"] == ["llama-head-alone.service", "llama-head.service", "llama-head-chat.service"]
     assert found["heads_up"] == ["llama-head.service", "llama-head-chat.service"]
