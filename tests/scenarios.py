@@ -45,6 +45,7 @@ BUDGETS = {
     "jump": 210,
     "model": 210,
     "bundle": 150,
+    "default": 150,
     "drill": 420,
 }
 # Runs beside the build.
