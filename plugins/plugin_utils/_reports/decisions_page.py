@@ -84,10 +84,10 @@ def escaped(text: Any) -> str:
 
 
 def _worst(claims: Sequence[Judged]) -> str:
-    """The verdict of a decision: the one to look at first."""
+    """The verdict of a decision: the one to look at first; of one that rests on no figure, that."""
     verdicts = [one.verdict for one in claims]
     order = (CONTRADICTED, OPEN, UNKNOWN)
-    return next((one for one in order if one in verdicts), verdicts[0])
+    return next((one for one in order if one in verdicts), verdicts[0] if verdicts else "reasons only")
 
 
 def _flag(verdict: str) -> str:
