@@ -88,13 +88,13 @@ def _require_unchanged(path: str, before: os.stat_result, after: os.stat_result)
 
 def writer(fd: int) -> str:
     """The process that has a file open to write it, as a clause of a sentence; empty for none."""
-    seen = os.fstat(fd)
-    for pid in [name for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]:
+    # By name: a stat of the files of others may wait for a server that is gone.
+    name = os.readlink("/proc/self/fd/%d" % fd)
+    for pid in [one for one in os.listdir("/proc") if one.isdigit() and int(one) != os.getpid()]:
         # A process may end meanwhile.
         with contextlib.suppress(OSError, ValueError):
             for number in os.listdir("/proc/%s/fd" % pid):
-                there = os.stat("/proc/%s/fd/%s" % (pid, number))
-                if os.path.samestat(there, seen) and _writes(pid, number):
+                if os.readlink("/proc/%s/fd/%s" % (pid, number)) == name and _writes(pid, number):
                     with open("/proc/%s/comm" % pid, errors="replace") as stream:
                         return "%s (pid %s) writes it, " % (printable(stream.read(64).strip()), pid)
     return ""
