@@ -42,6 +42,12 @@ def run(arguments: list[str], environment: dict[str, str], output: str) -> NoRet
         os.dup2(where, descriptor)
     # The run before has removed it.
     os.makedirs(constants.DEFAULT_LOCAL_TMP, mode=0o700, exist_ok=True)
+    from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (  # noqa: PLC0415 - by Ansible
+        paths,
+    )
+
+    # The nodes of a run are this machine, and tests run side by side.
+    paths.RUN_LOCK = os.path.join(environment.get("ANSIBLE_HOME", ""), "run.lock")
     signal.alarm(LONGEST)
     sys.exit(playbook.main(["ansible-playbook", *arguments]))
 
