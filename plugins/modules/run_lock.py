@@ -14,7 +14,7 @@ description:
   - Takes the lock of a node for this run of C(ansible-playbook), whose tasks share it, and refuses where another run
     holds it.
   - A process on the controller keeps the lock until the run has ended, and removes it then, however the run ended.
-    Where the controller itself is gone, the lock counts no more after 5 minutes.
+    Where the controller itself is gone, the lock counts no more after 90 seconds.
   - A node that cannot be reached is no error, O(wait) or not.
 options:
   path:

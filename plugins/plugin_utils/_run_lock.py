@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ..module_utils._text import printable
 
 # Seconds between two touches, and from when on a lock counts no more.
-RENEW, STALE = 30, 300
+RENEW, STALE = 15, 90
 # What the scripts end with where somebody else holds it.
 HELD = 75
 # One call at a time; the guard stays. $1: the lock, $2: our id, $3: the id of a run that has ended, $4: the line.
