@@ -130,8 +130,8 @@ def test_a_worker_without_its_layers_is_refused(cluster):
     status, output = cluster.run("_verify")
     assert status != 0
     assert (
-        "llama_services.chat: worker 10.0.0.2:50052 holds 29 layers of m, 30 needed: see journalctl -u llama-head-chat.service "
-        "on node1" in output
+        "llama_services.chat: worker 10.0.0.2:50052 holds 29 layers of m, 30 needed: see journalctl -u "
+        "llama-head-chat.service on node1" in output
     )
 
 
