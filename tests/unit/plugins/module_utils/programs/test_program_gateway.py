@@ -71,8 +71,8 @@ class Unit(Gateway):
         return self
 
     def hear(self, word):
-        while word not in self._told.recv(4096).decode():
-            pass
+        # Pings of the watchdog come meanwhile.
+        wait_for(lambda: word in self._told.recv(4096).decode(), 20)
 
     @property
     def worker(self):
