@@ -24,7 +24,12 @@ options:
     description: The unit or service whose last failure is told, instead of findings.
     type: str
     default: ""
-positional: hosts, explained
+  inventories:
+    description: Those of this run, C(ansible_inventory_sources), which the commands of findings get.
+    type: list
+    elements: str
+    default: []
+positional: hosts, explained, inventories
 """
 
 EXAMPLES = """
@@ -34,8 +39,8 @@ report: "{{ hostvars | thefermisea.llama_cluster.doctor_report(ansible_play_host
 RETURN = """
 _value:
   description:
-    - C(lines) for a terminal; C(code), 0 for nothing found, 1 for findings, 2 where something could not be looked at;
-      C(findings); C(failed), what could not be looked at; C(nodes), the evidence.
+    - C(lines) for a terminal; C(code), 0 for healthy, 1 for findings, 2 where something could not be looked at; C(end),
+      the last word; C(findings); C(failed), what could not be looked at; C(nodes), the evidence.
   type: dict
 """
 

@@ -118,8 +118,8 @@ FORMS: Dict[str, Callable[[Any], str]] = {
 
 
 def judge(rules: Iterable[Rule], evidence: Evidence) -> List[Finding]:
-    """Findings, the worst and latest first: {rule, severity, node, service, unit, at, count, sentence, cause, fix,
-    command}."""
+    """Findings, the worst and latest first: {rule, severity, over, node, service, unit, at, count, sentence, cause, fix,
+    command}; over: whether it has repaired itself."""
     found: List[Finding] = []
     for rule in rules:
         if rule.get("scope") != evidence.get("scope"):
@@ -160,10 +160,8 @@ def _items(rule: Rule, evidence: Evidence) -> Sequence[Any]:
 
 
 def _finding(rule: Rule, look: _Item) -> Finding:
-    severity = rule["severity"]
     # What a line tells of is over where its unit is well again, unless it is said of how that runs.
-    if rule.get("each") == "lines" and not rule.get("stays") and look.look("over") is True:
-        severity = "notice"
+    over = rule.get("each") == "lines" and not rule.get("stays") and look.look("over") is True
 
     def told(path: str) -> Any:
         value = look.look(path)
@@ -171,7 +169,8 @@ def _finding(rule: Rule, look: _Item) -> Finding:
 
     return {
         "rule": rule["name"],
-        "severity": severity,
+        "severity": "notice" if over else rule["severity"],
+        "over": over,
         "node": told("node") or told("/node"),
         "service": told("service") or told("@service"),
         "unit": told("unit"),
@@ -183,8 +182,23 @@ def _finding(rule: Rule, look: _Item) -> Finding:
     }
 
 
-def lines_of(findings: Iterable[Finding], failed: Mapping[str, str], nothing: str = "nothing found") -> List[str]:
-    """What a terminal shows. failed: {what could not be looked at: why}."""
+def needed(findings: Iterable[Finding]) -> List[Finding]:
+    """Those for which somebody has to do something."""
+    return [one for one in findings if not one["over"] and one["severity"] != "notice"]
+
+
+def end_of(findings: Sequence[Finding], seconds: float) -> str:
+    """How a look ends that went back for so many seconds and could look at everything."""
+    wrong, over = len(needed(findings)), len([one for one in findings if one["over"]])
+    if wrong:
+        return "%d finding%s" % (wrong, "" if wrong == 1 else "s")
+    hours, minutes = divmod(round(seconds / 60), 60)
+    span = duration(seconds) if minutes or not hours else "%d h" % hours
+    return "healthy" + ("; repaired in the last %s: %d" % (span, over) if over else "")
+
+
+def lines_of(findings: Iterable[Finding], failed: Mapping[str, str]) -> List[str]:
+    """What a terminal shows, of what has repaired itself one line. failed: {what could not be looked at: why}."""
     lines = []
     for one in findings:
         where = " ".join(filter(None, [one["node"], one["service"]]))
@@ -196,6 +210,8 @@ def lines_of(findings: Iterable[Finding], failed: Mapping[str, str], nothing: st
         lines.append(
             "%s: %s: %s%s" % (one["severity"], where, one["sentence"], " (%s)" % ", ".join(when) if when else "")
         )
+        if one["over"]:
+            continue
         lines += ["  cause: " + one["cause"], "  fix:   " + one["fix"], "  run:   " + one["command"]]
     lines += ["not looked at: %s: %s" % (what, printable(why)) for what, why in sorted(failed.items())]
-    return lines or [nothing]
+    return lines

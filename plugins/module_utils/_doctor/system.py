@@ -144,7 +144,7 @@ def fabric_of(address: Optional[str], peers: Sequence[str], sysfs: str = "/sys")
     found: Dict[str, Any] = {"address": address, "infiniband": ", ".join(spare) or None}
     if address:
         facts = fabric.collect(address, peers, sysfs=sysfs)
-        for name in ("interface", "link_layer", "state", "rate_gbps", "warnings"):
+        for name in ("interface", "link_layer", "state", "mtu", "ipoib_mode", "rate_gbps", "warnings"):
             found[name] = facts[name]
         found["warning"] = facts["warnings"][0] if facts["warnings"] else None
     return found
@@ -256,12 +256,20 @@ def samples() -> List[Dict[str, Any]]:
 
 
 def gateway() -> Dict[str, Any]:
-    """{gateway, asked: names that clients asked for and nobody serves, as the engine counts them}."""
+    """{there, asked: names that clients asked for and nobody serves, as the engine counts them since its start}."""
     told = table(_json(paths.GATEWAY_CONFIG))
     asked = []
     if told:
+        # What has got an alias meanwhile.
+        served = {
+            str(name)
+            for service in table(told.get("services")).values()
+            for model in rows(table(service).get("models")) or []
+            for name in [model.get("name")] + list(model.get("aliases") or [])
+        }
         for sample in parse(engine_says("/metrics")):
-            if sample.name == "llama_gateway_names_unknown_total" and sample.value > 0:
+            is_unknown = sample.name == "llama_gateway_names_unknown_total" and sample.value > 0
+            if is_unknown and sample.labels.get("name") not in served:
                 asked.append({"model": sample.labels.get("name"), "count": int(sample.value)})
     return {"there": bool(told), "asked": asked}
 

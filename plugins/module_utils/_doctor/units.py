@@ -3,34 +3,47 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Units of the node, what they were told, and what their servers say once. Private to the collection."""
 
+import os
+import re
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
-from .._exporter.config import watched
+from .._exporter.config import read, read_json, watched
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
 from .._llama.args import told
+from .._node import paths
 from .._node.units import Unit, held_since, number, parse_show, systemctl_show, unit_info
 from .._text import Refusal
 
 PATTERNS = ("llama-*.service", "llama-gateway.socket")
 NGINX = "nginx.service"
+# As Debian and others name them, on a host of group llama_monitoring.
+MONITORING = ("prometheus.service", "prometheus-alertmanager.service", "alertmanager.service")
 # Beside what _node/units asks for: what a unit waits for, and when its process was started.
-MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "InactiveExitTimestampMonotonic")
+MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "InactiveExitTimestampMonotonic", "DropInPaths")
 # Seconds for each question to a server.
 ANSWER = 3.0
 ON_CPU = ("--cpu-moe", "--n-cpu-moe")
 ROLES = {"rpc": "worker", "head": "head", "router": "router"}
+# Drop-ins of units of ours, which the roles have none of.
+DROP_IN = re.compile(r"^/(?:etc|run)/systemd/[^/]+/llama-[^/]*\.d/")
+DROP_IN_MOST = 16384
+# Of how many generated tokens their speed is judged, and up to how many requests at a time.
+JUDGED_TOKENS, JUDGED_BUSY = 500, 1.2
 
 
 def look() -> Dict[str, Any]:
-    """{units, held}. Errors: Refusal."""
+    """{units, drop_ins, held}. Errors: Refusal."""
     known = unit_info(PATTERNS)
     if any(unit.name.startswith("llama-gateway") for unit in known):
         known += [unit for unit in unit_info([NGINX]) if unit.installed]
+    if os.path.isdir(paths.MONITORING):
+        known += [unit for unit in unit_info(MONITORING) if unit.installed]
     shown = {one["Id"]: one for one in parse_show(systemctl_show([unit.name for unit in known], MORE))} if known else {}
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
     keys = {one.unit: one.told for one in watched()}
-    units = []
+    units: List[Dict[str, Any]] = []
+    drop_ins: List[Dict[str, Any]] = []
     for unit in known:
         more = shown.get(unit.name, {})
         start = number(more, "ExecMainStartTimestampMonotonic") / 1e6
@@ -45,10 +58,19 @@ def look() -> Dict[str, Any]:
                 },
             )
         )
+        for path in filter(DROP_IN.match, (more.get("DropInPaths") or "").split()):
+            told_there = settings_of(read(path, DROP_IN_MOST))
+            drop_ins.append({"unit": unit.name, "service": unit.service, "path": path, "text": told_there})
     for record in units:
         if record["kind"] in ("head", "router") and record["active_state"] == "active" and record["url"]:
             record.update(ask(record, keys.get(record["name"], {})))
-    return {"units": units, "held": held_since()}
+    return {"units": units, "drop_ins": drop_ins, "held": held_since()}
+
+
+def settings_of(text: str) -> str:
+    """What a drop-in sets, in one line."""
+    lines = [line.strip() for line in text.splitlines()]
+    return ", ".join(line for line in lines if line and line[0] not in "[#;") or "nothing"
 
 
 def _record(unit: Unit) -> Dict[str, Any]:
@@ -122,11 +144,25 @@ def ask(record: Dict[str, Any], watch: Dict[str, Any]) -> Dict[str, Any]:
         if status == 200 and isinstance(text, str):
             metrics = parse_metrics(text)
             found.update({name: metrics.get(name) for name in ("requests_processing", "requests_deferred")})
+            found.update(speed(metrics, read_json(paths.BASELINES.replace("*", str(record.get("service"))))))
         return found
     except NoAnswer as error:
         return {"state": {"refused": "loading", "timeout": "hung"}.get(error.kind, "down"), "state_reason": str(error)}
     except Refusal as error:
         return {"state": None, "state_reason": str(error)}
+
+
+def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> Dict[str, float]:
+    """{speed, baseline, speed_ratio}: tokens/s since the server was started beside what upgrade.yml has measured;
+    nothing where few tokens or several requests at a time tell nothing of it."""
+    tokens, seconds = (metrics.get("tokens_predicted" + one, 0.0) for one in ("_total", "_seconds_total"))
+    baseline = kept.get("tokens_per_second")
+    if tokens < JUDGED_TOKENS or seconds <= 0 or metrics.get("n_busy_slots_per_decode", 1.0) > JUDGED_BUSY:
+        return {}
+    if not isinstance(baseline, (int, float)) or baseline <= 0:
+        return {}
+    now = tokens / seconds
+    return {"speed": round(now, 1), "baseline": round(baseline, 1), "speed_ratio": now / baseline}
 
 
 def _props(props: Dict[str, Any]) -> Dict[str, Any]:

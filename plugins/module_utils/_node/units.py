@@ -31,6 +31,8 @@ OF_SERVICE = re.compile(r"^SyslogIdentifier=llama-(?:rpc|head|router)-(\S+)$", r
 # Kinds of units that clients talk to.
 ANSWERING = ("head", "router")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
+# Its process is there for a moment, and no such unit of ours notes its digest.
+ONESHOT = re.compile(r"^Type=oneshot$", re.MULTILINE)
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
 # Of a head whose split is measured, for a while.
@@ -267,7 +269,7 @@ def describe(
         arguments=arguments,
         wanted_digest=wanted,
         running_digest=running,
-        stale=alive and (running is None or running != wanted),
+        stale=alive and (running is None or running != wanted) and not ONESHOT.search(text or ""),
         drop_ins=tuple(filter(DROP_IN.match, (properties.get("DropInPaths") or "").split())),
         **where(kind, arguments),
     )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """llama-doctor: what is wrong on this node, why, and what puts it right.
 
-`llama-doctor [--json] [--since 6h] [--explain UNIT]`. Exit codes: 0 nothing found, 1 findings, 2 it could not look. It
+`llama-doctor [--json] [--since 6h] [--explain UNIT]`. Exit codes: 0 healthy, 1 findings, 2 it could not look. It
 reads: it changes nothing, loads no model and opens no connection to an RPC port.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Dict, List
 
 from .. import _files
 from .._doctor import evidence, explain
-from .._doctor.judge import judge, lines_of
+from .._doctor.judge import end_of, judge, lines_of, needed
 from .._node import paths
 from .._node.notify import say
 from .._text import Refusal
@@ -51,14 +51,16 @@ def main(arguments: List[str]) -> int:
         rules = rules_of()
         seen = evidence.collect(rules, since, node)
         findings = judge(rules, seen)
+        code = FOUND if needed(findings) else NOT_LOOKED if seen["failed"] else 0
     except Refusal as error:
         sys.stderr.write("llama-doctor: %s\n" % error)
         return NOT_LOOKED
     if given.json:
         say(json.dumps({"evidence": seen, "findings": findings}, indent=2, sort_keys=True))
     else:
-        say("\n".join(lines_of(findings, seen["failed"])))
-    return FOUND if findings else NOT_LOOKED if seen["failed"] else 0
+        end = [] if code == NOT_LOOKED else [end_of(findings, seen["at"] - since)]
+        say("\n".join(lines_of(findings, seen["failed"]) + end))
+    return code
 
 
 if __name__ == "__main__":

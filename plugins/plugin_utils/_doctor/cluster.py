@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What only all nodes together show, and the doctor's report. Private to the collection."""
 
+import os
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -74,6 +76,14 @@ def _plans(nodes: Mapping[str, Evidence]) -> list[dict[str, Any]]:
     return found
 
 
+def _given(inventories: Iterable[str]) -> str:
+    """Words for ansible-playbook, as they are typed here."""
+    below = os.getcwd() + os.sep
+    return " ".join(
+        "-i " + shlex.quote(one[len(below) :] if one.startswith(below) else one) for one in map(str, inventories)
+    )
+
+
 def _fabrics(nodes: Mapping[str, Evidence]) -> list[dict[str, Any]]:
     layers: dict[str, list[str]] = defaultdict(list)
     for node, seen in nodes.items():
@@ -85,9 +95,13 @@ def _fabrics(nodes: Mapping[str, Evidence]) -> list[dict[str, Any]]:
     return [{"text": ", ".join("%s on %s" % (layer, " and ".join(sorted(at))) for layer, at in sorted(layers.items()))}]
 
 
-def doctor_report(hostvars: Mapping[str, Any], hosts: Iterable[str], explained: str = "") -> dict[str, Any]:
-    """{lines, code, findings, failed, nodes} of what module llama_doctor has registered as doctor_node. hosts: all that
-    should have been looked at. explained: the unit whose story is told instead."""
+def doctor_report(
+    hostvars: Mapping[str, Any], hosts: Iterable[str], explained: str = "", inventories: Iterable[str] = ()
+) -> dict[str, Any]:
+    """{lines, code, end, findings, failed, nodes} of what module llama_doctor has registered as doctor_node. hosts: all
+    that should have been looked at. explained: the unit whose story is told instead. inventories: those of this run,
+    which the commands of findings get."""
+    given = _given(inventories)
     nodes: dict[str, Evidence] = {}
     findings: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
@@ -106,13 +120,19 @@ def doctor_report(hostvars: Mapping[str, Any], hosts: Iterable[str], explained: 
             findings += told["findings"]
             failed.update({"%s: %s" % (host, what): why for what, why in told["evidence"]["failed"].items()})
     if explained:
-        lines = explain.story(explained, events, since) + judge.lines_of([], failed, nothing="")
-        return {"lines": [one for one in lines if one], "code": NOTHING, "findings": [], "failed": failed, "nodes": {}}
+        lines = explain.story(explained, events, since) + judge.lines_of([], failed)
+        return {"lines": lines, "code": NOTHING, "findings": [], "failed": failed, "nodes": {}}
     findings += judge.judge(doctor_rules("cluster"), cluster_evidence(nodes))
     findings.sort(key=judge.order)
+    for one in findings:
+        one["command"] = one["command"].replace("-i inventories/mine", given) if given else one["command"]
+    code = FOUND if judge.needed(findings) else NOT_LOOKED if failed else NOTHING
+    end = judge.end_of(findings, max((seen["at"] for seen in nodes.values()), default=since) - since)
     return {
-        "lines": judge.lines_of(findings, failed),
-        "code": FOUND if findings else NOT_LOOKED if failed else NOTHING,
+        # How a run ends that fails is said by its last task.
+        "lines": judge.lines_of(findings, failed) + ([end] if code == NOTHING else []),
+        "code": code,
+        "end": end,
         "findings": findings,
         "failed": failed,
         "nodes": dict(nodes),

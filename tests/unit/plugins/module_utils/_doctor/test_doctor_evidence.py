@@ -218,10 +218,10 @@ def test_what_is_not_known_is_no_fault():
 
 
 def test_the_report_is_what_was_found_then_what_was_not_looked_at():
-    assert judge.lines_of([], {}) == ["nothing found"]
     assert judge.lines_of([], {"cards": "no answer in 15 s"}) == ["not looked at: cards: no answer in 15 s"]
     finding = {
         "severity": "problem",
+        "over": False,
         "node": "node1",
         "service": "chat",
         "sentence": "it is down",
@@ -237,6 +237,27 @@ def test_the_report_is_what_was_found_then_what_was_not_looked_at():
         "  fix:   f",
         "  run:   x",
     ]
+    # What has repaired itself asks for nothing.
+    assert judge.lines_of([dict(finding, severity="notice", over=True)], {}) == [
+        "notice: node1 chat: it is down (2026-11-24 19:25:39 UTC, 2 times)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "severities, seconds, end",
+    [
+        ([], 21600, "healthy"),
+        (["over", "over"], 21600.4, "healthy; repaired in the last 6 h: 2"),
+        (["over"], 600, "healthy; repaired in the last 10 min 00 s: 1"),
+        # Advice is neither.
+        (["notice"], 21600, "healthy"),
+        (["over", "problem"], 21600, "1 finding"),
+        (["problem", "warning", "notice"], 21600, "2 findings"),
+    ],
+)
+def test_the_end_of_a_look(severities, seconds, end):
+    findings = [{"severity": "notice" if one == "over" else one, "over": one == "over"} for one in severities]
+    assert judge.end_of(findings, seconds) == end
 
 
 def test_a_probe_that_hangs_or_breaks_holds_nothing_up():
@@ -418,9 +439,18 @@ def test_names_that_nobody_serves_are_those_that_the_engine_counts(tmp_path, mon
     listener.close()
 
 
+WRONG, OVER = {"severity": "problem", "over": False}, {"severity": "notice", "over": True}
+
+
 @pytest.mark.parametrize(
     "findings, failed, code",
-    [([], {}, 0), ([{"rule": "r"}], {}, 1), ([{"rule": "r"}], {"cards": "hung"}, 1), ([], {"cards": "hung"}, 2)],
+    [
+        ([], {}, 0),
+        ([OVER], {}, 0),
+        ([WRONG], {}, 1),
+        ([OVER, WRONG], {"cards": "hung"}, 1),
+        ([OVER], {"cards": "hung"}, 2),
+    ],
 )
 def test_the_programs_exit_code(monkeypatch, capsys, findings, failed, code):
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)

@@ -24,7 +24,7 @@ def unit(kind, build, endpoint=None, workers=()):
 
 
 def node(**seen):
-    return dict({"failed": {}, "units": [], "ahead": 0.4}, **seen)
+    return dict({"failed": {}, "units": [], "ahead": 0.4, "at": 21600.2}, **seen)
 
 
 def told(**nodes):
@@ -40,7 +40,7 @@ def test_nodes_that_are_well_have_no_findings():
         node1=node(units=[unit("head", "b2", workers=["10.1.0.2:50052"])]),
         node2=node(units=[unit("rpc", "b2", "10.1.0.2:50052")]),
     )
-    assert (found["lines"], found["code"]) == (["nothing found"], 0)
+    assert (found["lines"], found["code"]) == (["healthy"], 0)
 
 
 def test_two_builds_of_one_service():
@@ -124,3 +124,18 @@ def test_the_page_has_every_rule_with_what_it_says():
             r"\{[@/]?([\w.]+)(?:\|\w+)?\}", lambda found: found.group(1).split(".")[-1].upper(), rule["sentence"]
         )
         assert rows[rule["name"]] == (rule["severity"], words, "yes" if rule["seen"] else "no")
+
+
+def test_what_has_repaired_itself_is_no_failure_of_the_run():
+    over = {"severity": "notice", "over": True, "at": 5.0, "node": "node1", "service": "chat", "rule": "worker_killed"}
+    over.update(sentence="it was killed", cause="c", fix="f", command="x", count=1)
+    hosts = told(node1=node())
+    hosts["node1"]["doctor_node"]["findings"] = [over]
+    found = cluster.doctor_report(hosts, ["node1"])
+    assert (found["code"], found["lines"][-1]) == (0, "healthy; repaired in the last 6 h: 1")
+    wrong = dict(over, severity="problem", over=False, command="ansible-playbook x.yml -i inventories/mine; ls")
+    hosts["node1"]["doctor_node"]["findings"] = [over, wrong]
+    found = cluster.doctor_report(hosts, ["node1"], "", [str(Path.cwd() / "inventories/lab"), "/srv/my own"])
+    assert (found["code"], found["end"]) == (1, "1 finding")
+    # The command is for who reads it: with the inventories of the run.
+    assert "  run:   ansible-playbook x.yml -i inventories/lab -i '/srv/my own'; ls" in found["lines"]
