@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the journal says of our units, read once and no further back than asked. Private to the collection."""
 
-import json
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
-from .._node.timeline import KINDS, SERVERS, WATCHDOG
+from .._node.journal import SERVERS, WATCHDOG, ask, entries
+from .._node.timeline import KINDS
 from .._node.units import installed_name
-from .probes import output_of
 
 Line = Dict[str, Any]
 # Lines of systemd, the watchdog and the kernel, and lines of the servers, each the newest of that many: a server that
@@ -40,7 +39,6 @@ ENDINGS = (
     ("model", "server", re.compile(r"exiting due to model loading error|corrupted or incomplete|failed to load model")),
     ("port", "server", re.compile(r"couldn't bind|Failed to create server socket")),
     ("arguments", "server", re.compile(r"^error: (invalid argument|unknown argument|while handling)")),
-    ("template", "server", re.compile(r"[Jj]inja.*([Ee]xception|error)|template (parsing|rendering) error")),
 )
 # Seconds between the reason and the end, and after it: the kernel's lines come late.
 BEFORE, AFTER = 6.0, 2.0
@@ -50,41 +48,35 @@ STOP = 30.0
 
 def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> List[Line]:
     """Lines in order since a time (seconds since 1970) by our units or about them, of the kernel and of its audit:
-    {at, unit, service, by, text}; by: systemd, watchdog, kernel, server, or the program that says it. Errors: Slow."""
-    told = ["journalctl", "--quiet", "--no-pager", "--output=json", "--output-fields=" + FIELDS]
-    told.append("--since=@%d" % since)
+    {at, unit, service, by, text}; by: systemd, watchdog, kernel, server, or the program that says it. Errors: Refusal."""
+    told = ["--output=json", "--reverse", "--output-fields=" + FIELDS, "--since=@%d" % since]
     events: List[str] = []
     for unit in units:
         events += ["+"] * bool(events) + ["_PID=1", "UNIT=" + unit]
     events += ["+"] * bool(events) + ["_SYSTEMD_UNIT=" + WATCHDOG, "+", "_TRANSPORT=kernel", "+", "_TRANSPORT=audit"]
     servers = ["_SYSTEMD_UNIT=" + unit for unit in units if unit != WATCHDOG]
     patterns = re.compile("|".join("(?:%s)" % one for one in wanted) or r"(?!)")
-    found = parse(output_of(told + ["--lines=%d" % EVENTS_MOST] + events, deadline)[1], units)
-    if servers:
-        found += parse(output_of(told + ["--lines=%d" % SERVERS_MOST] + servers, deadline)[1], units)
-    # Of what servers and the kernel say, that alone which a rule or the reason of an end asks for.
-    found = [
-        line
-        for line in found
-        if line["by"] in ("systemd", "watchdog")
-        or patterns.search(line["text"])
-        or any(ending.search(line["text"]) for _name, _by, ending in ENDINGS)
-    ]
+    found: List[Line] = []
+    for most, wants in ((EVENTS_MOST, events), (SERVERS_MOST, servers)):
+        newest_first = parse(ask(told + ["--lines=%d" % most] + wants, seconds=deadline), units) if wants else iter(())
+        # Of what servers and the kernel say, that alone which a rule or the reason of an end asks for.
+        kept = [
+            line
+            for line in newest_first
+            if line["by"] in ("systemd", "watchdog")
+            or patterns.search(line["text"])
+            or any(ending.search(line["text"]) for _name, _by, ending in ENDINGS)
+        ]
+        found += reversed(kept)
     return explained(sorted(found, key=lambda line: line["at"])[-KEPT_MOST:])
 
 
-def parse(text: str, units: Sequence[str]) -> List[Line]:
+def parse(lines: Iterable[str], units: Sequence[str]) -> Iterator[Line]:
     """`journalctl -o json` -> lines; what is none is passed over."""
-    found = []
-    for line in filter(None, text.split("\n")):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue  # the first of a text that was cut
-        made = _line(entry, units) if isinstance(entry, dict) else None
+    for entry in entries(lines):
+        made = _line(entry, units)
         if made:
-            found.append(made)
-    return found
+            yield made
 
 
 def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 Labels = Dict[str, str]
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 SAMPLE = re.compile(r"^(%s)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*$" % NAME)
-LABEL = re.compile(r'[ ,]*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+LABEL = re.compile(r'(?<!\w)([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ('"', '\\"'))
 
 

@@ -6,11 +6,10 @@
 Both dialects are read: plain lines (builds of January 2026) and lines with a time and level prefix (b11434).
 """
 
-import os
 import re
-import subprocess
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from .._node.journal import MOST_LETTERS, ask
 from .._node.units import parse_show, systemctl_show
 from .._text import Refusal
 
@@ -22,7 +21,7 @@ DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
 PASS = re.compile(r"load_tensors: loading model tensors")
 ASSIGNED = re.compile(r"load_tensors: layer\s+(\d+) assigned to device (\S+?),")
 OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
-BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
+BUFFER = re.compile(r"(?<!\S)(\S+)\s+(model|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
 CACHE = re.compile(r"size =\s+([0-9.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,.*?K \((\w+)\).*?V \((\w+)\)")
 DRAFT = re.compile(r"loading draft model '")
 LOADED = re.compile(r": model loaded\s*$")
@@ -235,24 +234,8 @@ def of_model(newest_first: Iterable[str], model: str) -> Tuple[List[str], bool]:
 
 def read_journal(invocation: str, model: Optional[str] = None) -> List[str]:
     """Lines of the load of one run of a unit, or of the last load of a router's model. Errors: Refusal."""
-    command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
-    command += ["--reverse"] if model else []
-    try:
-        process: Any = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C")
-        )
-    except OSError as error:
-        raise Refusal(
-            "journalctl cannot be run (%s): the load is looked up on nodes with systemd only"
-            % os.strerror(error.errno or 0)
-        ) from None
-    stream = (raw.decode("utf-8", "replace") for raw in process.stdout)
-    lines, loaded = of_model(stream, model) if model else until_loaded(stream)
-    if loaded:
-        process.kill()
-    process.stdout.close()
-    errors = process.stderr.read().decode("utf-8", "replace").strip().split("\n")[0]
-    process.stderr.close()
-    if process.wait() and not loaded:
-        raise Refusal("journalctl answered %r: is the journal of this node readable?" % errors)
+    command = ["--output=cat", "_SYSTEMD_INVOCATION_ID=" + invocation] + (["--reverse"] if model else [])
+    stream = ask(command, MOST_LETTERS)
+    lines, _loaded = of_model(stream, model) if model else until_loaded(stream)
+    stream.close()
     return lines

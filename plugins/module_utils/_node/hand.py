@@ -70,7 +70,8 @@ def started(events: Sequence[Event], by_itself: bool) -> List[Event]:
 def read_starts(units: Sequence[str], since: float) -> str:
     """What systemd itself has said of units: what they say may be gigabytes. Errors: Refusal."""
     wanted = ["_PID=1"] + ["UNIT=" + unit for unit in units]
-    return "".join(ask(["--output=json", "--since=@%d" % since] + wanted))
+    newest_first = list(ask(["--output=json", "--reverse", "--since=@%d" % since] + wanted))
+    return "".join(reversed(newest_first))
 
 
 def journal_begins() -> Optional[float]:

@@ -10,7 +10,8 @@ import os
 import re
 import subprocess
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+import threading
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from .._text import Refusal, printable
 from . import paths
@@ -35,8 +36,10 @@ TROUBLE = re.compile(
 )
 MILESTONE = re.compile(r"model loaded|listening on|cleaning up before exit")
 FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME_TIMESTAMP")
-# One message at most, and all that is read of a node's journal, in which a busy server may fill most.
+# What is kept of a message, what is read of a line (journalctl has messages of up to 4096 bytes in JSON), and all that
+# is read of a node's journal, in which a busy server may fill most.
 MOST_LETTERS = 500
+MOST_LINE = 65536
 MOST_READ = 32 * 1024 * 1024
 
 
@@ -56,8 +59,10 @@ def matches(units: Sequence[str]) -> List[str]:
     )
 
 
-def ask(arguments: Sequence[str]) -> Iterator[str]:
-    """Lines that journalctl prints; whoever has enough stops asking. Errors: Refusal."""
+def ask(arguments: Sequence[str], letters: int = MOST_LINE, seconds: Optional[float] = None) -> Iterator[str]:
+    """Lines that journalctl prints, of each no more than so many letters, and no more lines than MOST_READ has room for:
+    ask for the newest first where older ones may be left out. Whoever has enough stops asking. seconds: until it has to
+    be at its end. Errors: Refusal."""
     command = ["journalctl", "--quiet", "--no-pager"] + list(arguments)
     with tempfile.TemporaryFile() as errors:
         try:
@@ -67,22 +72,55 @@ def ask(arguments: Sequence[str]) -> Iterator[str]:
                 "journalctl cannot be run (%s): the journal is read on nodes with systemd only"
                 % os.strerror(error.errno or 0)
             ) from None
+        watch = threading.Timer(seconds or 0, process.kill)
+        if seconds:
+            watch.start()
         try:
-            # Decoded here: a stream of text would be of the locale, and end a line at \r too.
-            for line in process.stdout or ():
-                yield line.decode("utf-8", "replace")
-            if process.wait():
+            for line in _lines(process.stdout):
+                yield line.decode("utf-8", "replace")[:letters]
+            if process.stdout is None or process.stdout.closed:
+                return
+            if process.wait() and seconds and not watch.is_alive():
+                raise Refusal("journalctl gave no answer in %g s: run it on the node" % seconds)
+            if process.returncode:
                 errors.seek(0)
-                said = errors.read(4096).decode("utf-8", "replace").strip()
+                said = errors.read(4096).decode("utf-8", "replace").strip().split("\n")[0]
                 raise Refusal(
                     "journalctl answered %r: is systemd-journald running on this node?" % (said or process.returncode)
                 )
         finally:
+            watch.cancel()
             if process.stdout:
                 process.stdout.close()
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def _lines(stream: Any) -> Iterator[bytes]:
+    """Not decoded: a stream of text would be of the locale, and end a line at \r too."""
+    read, whole = 0, True
+    while read < MOST_READ + MOST_LINE:
+        piece = stream.readline(MOST_LINE)
+        if not piece:
+            return
+        read += len(piece)
+        # The rest of one that is too long is passed over.
+        if whole:
+            yield piece
+        whole = piece.endswith(b"\n")
+    stream.close()
+
+
+def entries(lines: Iterable[str]) -> Iterator[Entry]:
+    """`journalctl -o json` -> its tables; what is none, as a line that was cut, is passed over."""
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield entry
 
 
 def known_units(unit_dir: str = paths.UNITS) -> List[str]:
@@ -105,12 +143,12 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     folds: Dict[str, Line] = {}
     read = shown = 0
     for text in ask(arguments + matches(units)):
-        read += len(text)
+        read += len(text.encode("utf-8", "replace"))
         if read > MOST_READ:
             return {"lines": _in_order(found), "more": True}
-        entry = json.loads(text)
-        line = _line(entry, service, everything, units)
-        if line is None or line["at"] < since:
+        entry = next(entries([text]), None)
+        line = entry and _line(entry, service, everything, units)
+        if not line or line["at"] < since:
             continue
         if line["folded"]:
             fold = folds.setdefault(line["unit"], line)

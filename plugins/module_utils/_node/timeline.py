@@ -4,12 +4,11 @@
 """What happened to units of this node, and when to the microsecond, from the journal and from systemd. Private to the
 collection."""
 
-import json
 import re
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from .journal import SERVERS, WATCHDOG, ask, entry_time, matches
+from .journal import MOST_LETTERS, SERVERS, WATCHDOG, ask, entries, entry_time, matches
 from .units import installed_name, number, parse_show, systemctl_show
 
 Event = Dict[str, Any]
@@ -41,12 +40,11 @@ def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> List[E
     of these units and the watchdog."""
     events = []
     # JSON has no other end of a line escaped.
-    for line in filter(None, text.split("\n")):
-        entry = json.loads(line)
+    for entry in entries(filter(None, text.split("\n"))):
         at = entry_time(entry)
         message = entry.get("MESSAGE")
         # A message that is not UTF-8 is a list of bytes: none of ours.
-        event = _event(entry, message, units) if isinstance(message, str) and at > since else None
+        event = _event(entry, message[:MOST_LETTERS], units) if isinstance(message, str) and at > since else None
         if event:
             events.append(dict(event, at=at))
     return sorted(events, key=lambda event: event["at"])
@@ -81,8 +79,10 @@ def _event(entry: Event, message: str, units: Sequence[str]) -> Optional[Event]:
 
 
 def read_journal(units: Sequence[str], since: float) -> str:
-    """Text of the journal since a time, as far as it can hold events of units. Errors: Refusal."""
-    return "".join(ask(["--output=json", "--since=@%d" % since] + matches(units)))
+    """Text of the journal since a time, as far as it can hold events of units, the newest where it is too long. Errors:
+    Refusal."""
+    newest_first = list(ask(["--output=json", "--reverse", "--since=@%d" % since] + matches(units)))
+    return "".join(reversed(newest_first))
 
 
 def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, Any]]:

@@ -40,7 +40,7 @@ BEFORE = re.compile(
     r"while templating"
 )
 # What 2.16 writes behind it, and twice.
-WHERE = re.compile(r"\s*The error appears to be in .*", re.DOTALL)
+WHERE = re.compile(r"(?<!\s)\s*The error appears to be in .*", re.DOTALL)
 TWICE = re.compile(r"^(.+)\. \1\Z", re.DOTALL)
 
 

@@ -233,7 +233,7 @@ def test_a_journal_without_the_end_of_a_load_is_read_whole(journalctl, script):
 def test_a_journal_that_cannot_be_read_is_one_sentence(journalctl):
     journalctl("echo 'No permission.\nAsk somebody.' >&2; exit 1")
     with pytest.raises(
-        Refusal, match=r"^journalctl answered 'No permission\.': is the journal of this node readable\?"
+        Refusal, match=r"^journalctl answered 'No permission\.': is systemd-journald running on this node\?"
     ):
         load_log.read_journal("4a1d")
 

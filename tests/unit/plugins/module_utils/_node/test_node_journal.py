@@ -199,3 +199,21 @@ def test_bytes_are_read_whatever_the_locale(tmp_path, monkeypatch):
     (tmp_path / "journalctl").write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(Refusal, match=r"journalctl answered 3: is systemd-journald running on this node\?"):
         list(journal.ask([]))
+
+
+def test_of_a_line_and_of_all_lines_a_part_is_read(tmp_path, monkeypatch):
+    """Whoever has taken a server over writes what he likes, without an end."""
+    (tmp_path / "journalctl").write_text("#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x; echo; exec yes\n")
+    (tmp_path / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(journal, "MOST_READ", 400000)
+    lines = list(journal.ask([], letters=500))
+    assert lines[0] == "x" * 500 and set(lines[1:]) == {"y\n"}
+    assert sum(map(len, lines)) < 400000 + journal.MOST_LINE
+    with pytest.raises(Refusal, match="^journalctl gave no answer in 0.2 s: run it on the node$"):
+        (tmp_path / "journalctl").write_text("#!/bin/sh\nexec sleep 60\n")
+        list(journal.ask([], seconds=0.2))
+
+
+def test_a_line_that_was_cut_is_no_entry():
+    assert list(journal.entries(['{"MESSAGE": "cut o', "[]", '{"a": 1}'])) == [{"a": 1}]
