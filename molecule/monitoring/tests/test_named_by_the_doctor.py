@@ -37,7 +37,7 @@ class Doctor:
         return getattr(self.lab, name)
 
     def answers(self):
-        ask = "curl -sS --max-time 20 http://%s:8000/completion -d '{\"prompt\": \"Red,\", \"n_predict\": 2}'"
+        ask = 'curl -sS --max-time 20 http://%s:8000/completion -d \'{"prompt": "Red,", "n_predict": 2}\''
         return '"content"' in self.node("node1").run(ask % self.lab.ethernet("node1")).stdout
 
     def findings(self, name):
@@ -106,13 +106,15 @@ def begun(doctor):
 
 def test_what_is_killed_comes_back_and_is_told(lab, begun):
     """What has repaired itself needs nobody."""
-    answers = "curl -s --max-time 60 http://%s:8000/completion -d '{\"prompt\": \"A\", \"n_predict\": 900}'"
+    answers = 'curl -s --max-time 60 http://%s:8000/completion -d \'{"prompt": "A", "n_predict": 900}\''
     lab.node1.check_output("systemd-run --quiet --unit=asks sh -c %s", answers % lab.ethernet("node1"))
     time.sleep(3)
     lab.node2.check_output("systemctl kill --signal=KILL %s", WORKER)
     begun.names({"node1": {"rpc_disconnected"}, "node2": {"worker_killed"}})
     lab.eventually(begun.answers, 90, "an answer")
-    lab.node3.check_output("systemctl kill --signal=SEGV %s; systemctl kill --signal=KILL llama-gateway.service", WORKER)
+    lab.node3.check_output(
+        "systemctl kill --signal=SEGV %s; systemctl kill --signal=KILL llama-gateway.service", WORKER
+    )
     begun.names({"node1": {"head_lost_worker"}, "node3": {"crashed", "gateway_engine_killed"}})
     lab.eventually(begun.answers, 90, "an answer")
     lab.node1.check_output("systemctl kill --signal=KILL %s", HEAD)
@@ -219,7 +221,9 @@ def test_starts_that_wait(lab, begun):
     lab.node1.check_output("systemctl stop holder %s", HEAD)
     take = "import socket, time; s = socket.socket(); s.bind((%r, 8000)); s.listen(); time.sleep(999)"
     lab.node1.check_output(
-        "systemd-run --quiet --unit=taker python3 -c %s && systemctl start --no-block %s", take % lab.ethernet("node1"), HEAD
+        "systemd-run --quiet --unit=taker python3 -c %s && systemctl start --no-block %s",
+        take % lab.ethernet("node1"),
+        HEAD,
     )
     found = begun.names({"node1": {"port_taken_head"}}, 60)
     assert "python3" in begun.do(found["port_taken_head"])
@@ -244,7 +248,7 @@ def test_drop_ins(lab, begun):
 
 
 def test_settings_that_are_not_the_inventorys(lab, begun):
-    """A context that the model has not, an end before the thoughts', a flag of another build, and a name of nobody's."""
+    """A context that the model has not, an end before its thoughts end, another build's flag, and nobody's name."""
     unit = "/etc/systemd/system/" + HEAD
     template = "{% for m in messages %}{{ m.content }}{% endfor %}<think>"
     lab.node1.check_output("printf %%s %s >/opt/think.jinja", template)
@@ -259,15 +263,15 @@ def test_settings_that_are_not_the_inventorys(lab, begun):
     lab.node1.check_output("echo '{\"tokens_per_second\": 100000}' >/var/lib/llama-cluster/baseline-chat.json")
     lab.eventually(begun.answers, 90, "an answer")
     lab.node1.check_output(
-        "python3 -c 'import json; print(json.dumps({\"prompt\": \"a \" * 20000}))' >/root/long && curl -s "
-        "http://%s:8000/completion -d @/root/long; curl -s http://%s:8000/completion -d '{\"prompt\": \"A\", "
-        "\"n_predict\": 510, \"ignore_eos\": true}'",
+        'python3 -c \'import json; print(json.dumps({"prompt": "a " * 20000}))\' >/root/long && curl -s '
+        'http://%s:8000/completion -d @/root/long; curl -s http://%s:8000/completion -d \'{"prompt": "A", '
+        '"n_predict": 510, "ignore_eos": true}\'',
         lab.ethernet("node1"),
         lab.ethernet("node1"),
     )
     key = lab.node3.file("/etc/llama-cluster/gateway/curl-header").content_string.strip()
     lab.node3.check_output(
-        "curl -s -H %s http://%s:8000/v1/chat/completions -d '{\"model\": \"gpt-4\", \"messages\": []}'",
+        'curl -s -H %s http://%s:8000/v1/chat/completions -d \'{"model": "gpt-4", "messages": []}\'',
         key,
         lab.ethernet("node3"),
     )
@@ -278,7 +282,8 @@ def test_settings_that_are_not_the_inventorys(lab, begun):
     }
     found = begun.names(dict(wanted, node1=wanted["node1"] | {"context_exceeded"}))
     lab.node1.check_output(
-        "sed -i -E '/^ExecStart=/ s/--jinja/--no-such-flag/' %s && systemctl daemon-reload && systemctl restart --no-block %s",
+        "sed -i -E '/^ExecStart=/ s/--jinja/--no-such-flag/' %s && systemctl daemon-reload && systemctl "
+        "restart --no-block %s",
         unit,
         HEAD,
     )
@@ -355,11 +360,10 @@ for name, content in files.items():
     with open("/tmp/broken.gguf", "wb") as stream:
         stream.write(content)
     size = "16384" if name == "context" else "256"
-    done = subprocess.run(["timeout", "20", "/opt/llama.cpp/current/bin/llama-server", "-m", "/tmp/broken.gguf", "--port",
-                           "51777", "--fit", "off", "--parallel", "1", "-c", size, "--threads", "1", "-lv", "4"],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) if name != "context" else subprocess.run(
-        ["sh", "-c", "timeout 20 /opt/llama.cpp/current/bin/llama-server -m /tmp/broken.gguf --port 51777 --parallel 1 -c "
-         "16384 --threads 1 -lv 4 2>&1 | sed '/capping/q'"], stdout=subprocess.PIPE)
+    command = "timeout 30 %s -m /tmp/broken.gguf --port 51777 --fit off --parallel 1 -c %s --threads 1 -lv 4 2>&1"
+    # A whole one would go on.
+    command = command % ("/opt/llama.cpp/current/bin/llama-server", size) + " | sed '/capping/q'"
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE)
     told[name] = done.stdout.decode("utf-8", "replace").splitlines()[-60:]
 os.unlink("/tmp/broken.gguf")
 print(json.dumps(told))
@@ -367,8 +371,8 @@ print(json.dumps(told))
 
 
 def test_files_that_this_build_cannot_load(lab, doctor):
-    """model_newer_than_build, model_does_not_fit, model_damaged: what the real server says of them; context_capped_of_router
-    of a router's."""
+    """model_newer_than_build, model_does_not_fit, model_damaged: what the real server says of them, and of a router's
+    context: context_capped_of_router."""
     script = base64.b64encode(BROKEN.encode()).decode()
     told = json.loads(lab.node1.check_output("echo %s | base64 -d | python3 - %s", script, MODEL))
     expected = {
@@ -380,7 +384,15 @@ def test_files_that_this_build_cannot_load(lab, doctor):
     for name, lines in told.items():
         unit = {"name": "llama-router-chat.service", "service": "chat", "kind": "router", "model": MODEL}
         said = [
-            {"at": 1.0, "unit": unit["name"], "by": "server", "text": line, "over": False, "current": True, "stopping": False}
+            {
+                "at": 1.0,
+                "unit": unit["name"],
+                "by": "server",
+                "text": line,
+                "over": False,
+                "current": True,
+                "stopping": False,
+            }
             for line in lines
         ]
         found = {one["rule"] for one in judge.judge(rules.load(), {"node": "node1", "lines": said, "units": [unit]})}
@@ -389,6 +401,6 @@ def test_files_that_this_build_cannot_load(lab, doctor):
 
 def test_every_rule_of_a_lab_is_here():
     """This file makes its fault, or says why its command cannot be run on it."""
-    text = open(__file__, encoding="utf-8").read()
+    text = Path(__file__).read_text(encoding="utf-8")
     here = {rule["name"] for rule in rules.load() if rule["seen"].endswith("test_named_by_the_doctor.py")}
     assert {name for name in here if name not in text} == set()

@@ -48,7 +48,7 @@ STOP = 30.0
 
 def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> List[Line]:
     """Lines in order since a time (seconds since 1970) by our units or about them, of the kernel and of its audit:
-    {at, unit, service, by, text}; by: systemd, watchdog, kernel, server, or the program that says it. Errors: Refusal."""
+    {at, unit, by, text}; by: systemd, watchdog, kernel, server, or the program that says it. Errors: Refusal."""
     told = ["--output=json", "--reverse", "--output-fields=" + FIELDS, "--since=@%d" % since]
     events: List[str] = []
     for unit in units:

@@ -118,8 +118,8 @@ FORMS: Dict[str, Callable[[Any], str]] = {
 
 
 def judge(rules: Iterable[Rule], evidence: Evidence) -> List[Finding]:
-    """Findings, the worst and latest first: {rule, severity, over, node, service, unit, at, count, sentence, cause, fix,
-    command}; over: whether it has repaired itself."""
+    """Findings, the worst and latest first: {rule, severity, over, node, service, unit, at, count, sentence, cause,
+    fix, command}; over: whether it has repaired itself."""
     found: List[Finding] = []
     for rule in rules:
         if rule.get("scope") != evidence.get("scope"):

@@ -60,9 +60,9 @@ def matches(units: Sequence[str]) -> List[str]:
 
 
 def ask(arguments: Sequence[str], letters: int = MOST_LINE, seconds: Optional[float] = None) -> Iterator[str]:
-    """Lines that journalctl prints, of each no more than so many letters, and no more lines than MOST_READ has room for:
-    ask for the newest first where older ones may be left out. Whoever has enough stops asking. seconds: until it has to
-    be at its end. Errors: Refusal."""
+    """Lines that journalctl prints, of each no more than so many letters, and no more lines than MOST_READ has room
+    for: ask for the newest first where older ones may be left out. Whoever has enough stops asking. seconds: until it
+    has to be at its end. Errors: Refusal."""
     command = ["journalctl", "--quiet", "--no-pager"] + list(arguments)
     with tempfile.TemporaryFile() as errors:
         try:

@@ -22,8 +22,9 @@ from .dashboards import dashboards
 
 MIB = 1 << 20
 HERE = paths.MONITORING
-# Kept of a page: many times what a node of many services says.
-LARGEST = "16MB"
+# Kept of a page: many times what a node of many services says. Whoever has taken a server over fills nobody's disk, and
+# speaks for nobody else: of each page what it is there for alone is kept.
+LIMITS = {"body_size_limit": "16MB", "label_limit": 32, "label_name_length_limit": 64, "label_value_length_limit": 512}
 # A target of a sampler, as it is written there.
 TARGET = re.compile(r'\{"labels": \{"node": "([^"]+)"\}, "targets": \["[^"]+:(\d+)"\]\}\Z')
 
@@ -167,16 +168,15 @@ def prometheus_config(
             "job_name": "llama_sampler",
             "scrape_interval": "%ds" % settings["interval"],
             "scrape_timeout": "%ds" % min(4, settings["interval"]),
-            "body_size_limit": LARGEST,
+            # With those of node_exporter, where it writes both.
+            **_kept("llama_.*", 50000),
             "file_sd_configs": [{"files": [HERE + "/targets/samplers.json"]}],
-            # Of node_exporter's page what is ours, where it writes both.
-            "metric_relabel_configs": [{"source_labels": ["__name__"], "regex": "llama_.*", "action": "keep"}],
         },
         {
             "job_name": "llama_gateway",
             "scrape_interval": "%ds" % settings["interval"],
             "scrape_timeout": "%ds" % min(4, settings["interval"]),
-            "body_size_limit": LARGEST,
+            **_kept("llama_gateway_.*", 20000),
             # Of what it counts of a server, `node` is that server's.
             "honor_labels": True,
             # By its address; its certificate names it otherwise.
@@ -196,6 +196,12 @@ def prometheus_config(
             "prometheus": settings["prometheus"],
         },
     }
+
+
+def _kept(names: str, samples: int) -> dict[str, Any]:
+    """What is kept of a page, and how much it may have."""
+    keep = {"source_labels": ["__name__"], "regex": names, "action": "keep"}
+    return {**LIMITS, "sample_limit": samples, "metric_relabel_configs": [keep]}
 
 
 def _entrance(host: str, hostvars: HostVars) -> tuple[str, str]:
@@ -228,7 +234,7 @@ def _service_job(one: Service, keyed: bool) -> dict[str, Any]:
         # Each scrape is a line in the journal of the head.
         "scrape_interval": "30s",
         "scrape_timeout": "10s",
-        "body_size_limit": LARGEST,
+        **_kept("llamacpp:.*", 2000),
         **({"authorization": key} if keyed else {}),
         "file_sd_configs": [{"files": ["%s/targets/service-%s.json" % (HERE, one.name)]}],
     }

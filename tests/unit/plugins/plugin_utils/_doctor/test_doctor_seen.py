@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who has seen the fault of each rule, and the faults that a lab cannot have, from the words of those who tell of them to
-the finding. Those of a lab: molecule/monitoring/tests/test_named_by_the_doctor.py."""
+"""Who has seen the fault of each rule, and the faults that a lab cannot have, from the words of those who tell of them
+to the finding. Those of a lab: molecule/monitoring/tests/test_named_by_the_doctor.py."""
 
 import os
 import re
@@ -72,7 +72,10 @@ def test_cards_as_nvidia_smi_shows_them(smi):
             "NVIDIA driver is installed and running.\n",
             "driver_gone",
         ),
-        ("Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.124\n", "driver_mismatch"),
+        (
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 570.124\n",
+            "driver_mismatch",
+        ),
         ("No devices were found\n", "driver_gone"),
     ],
 )

@@ -5,6 +5,7 @@
 
 import base64
 import json
+import re
 import subprocess
 
 import pytest
@@ -173,12 +174,6 @@ def test_each_host_is_scraped_once_where_its_samples_are():
     assert [one["labels"]["node"] for one in told(groups=both)["targets"]["samplers.json"]] == GROUPS["llama_nodes"]
 
 
-def test_of_node_exporter_only_what_is_ours_is_kept():
-    assert jobs()["llama_sampler"]["metric_relabel_configs"] == [
-        {"source_labels": ["__name__"], "regex": "llama_.*", "action": "keep"}
-    ]
-
-
 @pytest.mark.parametrize(("interval", "timeout"), [(1, "1s"), (5, "4s"), (15, "4s")])
 def test_a_scrape_ends_before_the_next_one(interval, timeout):
     for job in ("llama_sampler", "llama_gateway"):
@@ -296,3 +291,20 @@ def test_who_is_told():
     assert quiet["source_matchers"] == ['severity="page"', some]
     assert quiet["target_matchers"] == ['severity="notice"', some]
     assert quiet["equal"] == ["service", "node"]
+
+
+def test_a_page_has_a_bound_and_speaks_for_nobody_else():
+    names = {
+        "llama_sampler": ("llama_unit_up", "node_load1"),
+        "llama_gateway": ("llama_gateway_requests_total", "llama_endpoint_ready"),
+        "llama_server/chat": ("llamacpp:tokens_predicted_total", "llama_gateway_requests_total"),
+    }
+    found = jobs()
+    assert set(names) <= set(found)
+    for job in found.values():
+        assert 0 < job["sample_limit"] <= 50000 and job["label_limit"] and job["label_value_length_limit"]
+    for name, (own, other) in names.items():
+        (keep,) = found[name]["metric_relabel_configs"]
+        # Prometheus looks at the whole name.
+        assert (keep["action"], keep["source_labels"]) == ("keep", ["__name__"])
+        assert re.fullmatch(keep["regex"], own) and not re.fullmatch(keep["regex"], other)
