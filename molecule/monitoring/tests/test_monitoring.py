@@ -99,6 +99,12 @@ def test_secrets_are_for_root_and_prometheus(lab):
         assert lab.node3.check_output("stat -c '%%U %%G %%a' %s" % path) == "root prometheus 640"
     config = lab.node3.file(HERE + "/prometheus.yml").content_string
     assert HERE + "/keys/chat" in config and "key-of-the-lab" not in config
+    # The status of alertmanager 0.25 has the URLs of webhooks, and whoever it answers may silence every alert.
+    assert lab.node3.check_output("stat -c '%%U %%G %%a' %s/alertmanager-password" % HERE) == "root prometheus 640"
+    ask = "curl -sS -o /dev/null -w '%%{http_code}' %s http://127.0.0.1:9093/api/v2/%s"
+    assert [lab.node3.check_output(ask % ("", path)) for path in ("status", "silences")] == ["401", "401"]
+    known = "--user llama:$(cat %s/alertmanager-password)" % HERE
+    assert lab.node3.check_output(ask % (known, "status")) == "200"
     listeners = lab.node3.check_output("ss -Hltn 'sport = :9090 or sport = :9093 or sport = :9094'")
     assert sorted(line.split()[3] for line in listeners.splitlines()) == ["127.0.0.1:9090", "127.0.0.1:9093"]
 

@@ -43,7 +43,7 @@ class Source(NamedTuple):
 
 class Reading(NamedTuple):
     """at: of the monotonic clock; clock: what the host of the page says that it is, in seconds since 1970; samples: of
-    a page, alerts: of alertmanager; error: why there is nothing new."""
+    a page, alerts: of Prometheus, those that fire; error: why there is nothing new."""
 
     at: float
     clock: Optional[float] = None
@@ -72,8 +72,8 @@ def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> List[Sour
         return [Source("node", "this node", own)]
     found = [Source("node", printable(name), str(url)) for name, url in table(told.get("nodes")).items()]
     found += [Source("gateway", printable(name), str(url)) for name, url in table(told.get("gateway")).items()]
-    if isinstance(told.get("alertmanager"), str):
-        found.append(Source("alerts", "alertmanager", told["alertmanager"] + "/api/v2/alerts?active=true"))
+    if isinstance(told.get("alerts"), str):
+        found.append(Source("alerts", "prometheus", told["alerts"] + "/api/v1/alerts"))
     return found
 
 
@@ -144,7 +144,8 @@ def read(source: Source) -> Reading:
         text, clock = fetch(source.place)
         at = time.monotonic()
         if source.kind == "alerts":
-            return Reading(at, clock, alerts=tuple(rows(json.loads(text)) or ()))
+            told = rows(table(table(json.loads(text)).get("data")).get("alerts")) or []
+            return Reading(at, clock, alerts=tuple(one for one in told if one.get("state") == "firing"))
         # Where node_exporter has them on its page, most of it is of others.
         ours = "\n".join(line for line in text.split("\n") if line.startswith("llama_"))
         samples = tuple(parse(ours))

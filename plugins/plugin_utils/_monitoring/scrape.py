@@ -192,7 +192,8 @@ def prometheus_config(
         "monitor": {
             "nodes": {host: "http://%s/metrics" % page for host, page in pages.items()},
             "gateway": {host: "%s://%s/metrics" % entrance for host, entrance in entrances.items()},
-            "alertmanager": settings["alertmanager"] or None,
+            # Alertmanager tells nobody but Prometheus.
+            "alerts": settings["prometheus"] if settings["alertmanager"] else None,
             "prometheus": settings["prometheus"],
         },
     }
@@ -263,7 +264,14 @@ def output_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
     whole = {
         "global": {"scrape_interval": "30s", "evaluation_interval": "%ds" % settings["interval"]},
         "rule_files": [HERE + "/rules/*.yml"],
-        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [urlsplit(settings["alertmanager"]).netloc]}]}]},
+        "alerting": {
+            "alertmanagers": [
+                {
+                    "static_configs": [{"targets": [urlsplit(settings["alertmanager"]).netloc]}],
+                    "basic_auth": {"username": "llama", "password_file": HERE + "/alertmanager-password"},
+                }
+            ]
+        },
         "scrape_configs": found["scrape"],
     }
     return [*files, {"path": HERE + "/prometheus.yml", "content": _text(whole), **_by(checked, "config")}]

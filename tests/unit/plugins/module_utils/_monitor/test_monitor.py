@@ -370,7 +370,7 @@ def fixture_hosts(tmp_path, monkeypatch):
             "node4": "http://127.0.0.1:%d/metrics" % port,
         },
         "gateway": {},
-        "alertmanager": None,
+        "alerts": None,
     }
     (tmp_path / "monitor.json").write_text(json.dumps(told))
     found = read.sources(str(tmp_path / "monitor.json"))
@@ -456,14 +456,15 @@ def test_a_host_that_answers_otherwise_is_named_in_time(what, error):
     server.close()
 
 
-def test_alerts_are_asked_of_alertmanager(tmp_path):
-    page = Page(json.dumps([TOLD]))
-    (tmp_path / "monitor.json").write_text(json.dumps({"nodes": {}, "alertmanager": page.url[: -len("/metrics")]}))
+def test_alerts_are_asked_of_prometheus(tmp_path):
+    alerts = [dict(TOLD, state="firing"), dict(TOLD, state="pending")]
+    page = Page(json.dumps({"status": "success", "data": {"alerts": alerts}}))
+    (tmp_path / "monitor.json").write_text(json.dumps({"nodes": {}, "alerts": page.url[: -len("/metrics")]}))
     (source,) = read.sources(str(tmp_path / "monitor.json"))
     found = Follower(source, 1.0)
     found.look()
-    assert state.put_together([found]).alerts[0].name == "LlamaUnitRepaired"
-    assert page.asked == ["/api/v2/alerts?active=true"]
+    assert [one.name for one in state.put_together([found]).alerts] == ["LlamaUnitRepaired"]
+    assert page.asked == ["/api/v1/alerts"]
     page.text = "[" * 100000
     found.look()
     assert found.seen.now.error

@@ -4,6 +4,7 @@
 """Who has seen the fault of each rule, and the faults that a lab cannot have, from the words of those who tell of them
 to the finding. Those of a lab: molecule/monitoring/tests/test_named_by_the_doctor.py."""
 
+import json
 import os
 import re
 import subprocess
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import judge, system
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import journal, judge, system
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import machine
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi, xid
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster, rules
@@ -142,6 +143,13 @@ def test_a_proof_that_did_not_hold(tmp_path, monkeypatch):
     for held, rule in ((0, ["conversation_failed"]), (1, [])):
         page.write_text(words % (time.time(), held))
         assert found(samples=system.samples()) == rule
+
+
+def test_a_unit_that_the_watchdog_leaves_alone():
+    """repair_loop, in the words of test_watchdog.py."""
+    said = {"MESSAGE": "worker chat: it hangs: not repaired again before 21:04:00 (3 repairs in 10 min)"}
+    said.update(_SYSTEMD_UNIT="llama-watchdog.service", __REALTIME_TIMESTAMP="1795548339000000")
+    assert found(lines=list(journal.parse([json.dumps(said)], []))) == ["repair_loop"]
 
 
 def test_a_zone_of_firewalld_that_was_reset():

@@ -226,9 +226,9 @@ def test_what_the_terminal_view_reads():
         },
         "gateway": {"ctl": "https://10.0.0.5:443/metrics"},
         "prometheus": "http://127.0.0.1:9090",
-        "alertmanager": "http://127.0.0.1:9093",
+        "alerts": "http://127.0.0.1:9090",
     }
-    assert json.loads(files(alertmanager="", install=False)["monitor.json"]["content"])["alertmanager"] is None
+    assert json.loads(files(alertmanager="", install=False)["monitor.json"]["content"])["alerts"] is None
 
 
 def test_rules_of_all_roles_are_read_by_promtool_before_they_are_there():
@@ -277,6 +277,11 @@ def test_only_root_and_prometheus_read_secrets():
         assert (found[name]["group"], found[name]["mode"], found[name]["hidden"]) == ("prometheus", "0640", True)
     assert found["keys/chat"]["content"] == "key-of-chat\n"
     assert found["alertmanager.yml"]["validate"] == ["amtool", "check-config", "%s"]
+
+
+def test_alertmanager_answers_prometheus_alone():
+    (asked,) = json.loads(files()["prometheus.yml"]["content"])["alerting"]["alertmanagers"]
+    assert asked["basic_auth"] == {"username": "llama", "password_file": scrape.HERE + "/alertmanager-password"}
 
 
 def test_who_is_told():
