@@ -4,7 +4,6 @@
 """Units of the node, what they were told, and what their servers say once. Private to the collection."""
 
 import os
-import re
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -20,13 +19,11 @@ NGINX = "nginx.service"
 # As Debian and others name them, on a host of group llama_monitoring.
 MONITORING = ("prometheus.service", "prometheus-alertmanager.service", "alertmanager.service")
 # Beside what _node/units asks for: what a unit waits for, and when its process was started.
-MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "InactiveExitTimestampMonotonic", "DropInPaths")
+MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "InactiveExitTimestampMonotonic")
 # Seconds for each question to a server.
 ANSWER = 3.0
 ON_CPU = ("--cpu-moe", "--n-cpu-moe")
 ROLES = {"rpc": "worker", "head": "head", "router": "router"}
-# Drop-ins of units of ours, which the roles have none of.
-DROP_IN = re.compile(r"^/(?:etc|run)/systemd/[^/]+/llama-[^/]*\.d/")
 DROP_IN_MOST = 16384
 # Of how many generated tokens their speed is judged, and up to how many requests at a time.
 JUDGED_TOKENS, JUDGED_BUSY = 500, 1.2
@@ -58,7 +55,8 @@ def look() -> Dict[str, Any]:
                 },
             )
         )
-        for path in filter(DROP_IN.match, (more.get("DropInPaths") or "").split()):
+        # The roles write some for units of others, and none for their own.
+        for path in unit.drop_ins if unit.name.startswith("llama-") else ():
             told_there = settings_of(read(path, DROP_IN_MOST))
             drop_ins.append({"unit": unit.name, "service": unit.service, "path": path, "text": told_there})
     for record in units:
