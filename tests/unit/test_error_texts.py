@@ -951,12 +951,6 @@ REFUSALS = [
         lambda **_fixtures: check.undeployable({}, {"chat": ["put-a-key-of-your-own-here"]}),
     ),
     (
-        "llama_bundle:",
-        "/nonexistent holds no bundle.json",
-        "a directory that playbooks/bundle.yml made is needed",
-        lambda **_fixtures: check.undeployable({}, {}, {"llama_bundle": "/nonexistent"}),
-    ),
-    (
         "llama_builds.turbo.rdma:",
         "true seen with b7772",
         "b9824 or a newer release is needed",

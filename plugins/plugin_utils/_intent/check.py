@@ -5,7 +5,6 @@
 Private to the collection."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ...module_utils._settings import kind_of, value
@@ -81,21 +80,13 @@ def intent_errors(
         found.extend(gateway_errors(services, models, groups, hostvars, routes))
     if not found:
         found.extend(monitoring_errors(services, groups, hostvars))
-    return found or (undeployable(services, api_keys, hostvars[nodes[0]]) if deployable else [])
+    return found or (undeployable(services, api_keys) if deployable else [])
 
 
-def undeployable(
-    services: Services, api_keys: Mapping[str, Any] | None = None, facts: Mapping[str, Any] | None = None
-) -> list[str]:
+def undeployable(services: Services, api_keys: Mapping[str, Any] | None = None) -> list[str]:
     """Sentences for what is sound, and can be planned, but is not deployed: by this version, or by anybody. api_keys:
-    llama_api_keys; facts: variables of a node."""
+    llama_api_keys."""
     found = example_keys(api_keys or {})
-    bundle = (facts or {}).get("llama_bundle")
-    if bundle and not Path(str(bundle), "bundle.json").is_file():
-        found.append(
-            "llama_bundle: %s holds no bundle.json, a directory that playbooks/bundle.yml made is needed: give where "
-            "it is on this machine" % bundle
-        )
     for name, service in services.items():
         if value(service, "launcher") != "systemd":
             found.append(
