@@ -95,7 +95,10 @@ class Doctor:
 
 def taker(address, port):
     """The words that start a program which has somebody's port."""
-    program = "import socket, time; s = socket.socket(); s.bind((%r, %d)); s.listen(); time.sleep(999)"
+    program = (
+        "import socket, time; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
+        "s.bind((%r, %d)); s.listen(); time.sleep(999)"
+    )
     words = shlex.quote(program % (address, port))
     return "systemd-run --quiet --collect --unit=taker python3 -c " + words
 
@@ -181,7 +184,7 @@ def test_starts_that_fail(lab, begun):
 
 
 def test_starts_that_wait(lab, begun):
-    lab.node2.check_output("systemctl stop llama-watchdog %s llama-firewall", WORKER)
+    lab.node2.check_output("systemctl stop llama-watchdog %s", WORKER)
     lab.node2.run("nft delete table inet llama_cluster")
     lab.node2.check_output("systemctl start --no-block %s", WORKER)
     # Somebody holds the other worker, which serves one client at a time.

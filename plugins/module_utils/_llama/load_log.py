@@ -236,6 +236,5 @@ def read_journal(invocation: str, model: Optional[str] = None) -> List[str]:
     """Lines of the load of one run of a unit, or of the last load of a router's model. Errors: Refusal."""
     command = ["--output=cat", "_SYSTEMD_INVOCATION_ID=" + invocation] + (["--reverse"] if model else [])
     stream = ask(command, MOST_LETTERS)
-    lines, _loaded = of_model(stream, model) if model else until_loaded(stream)
-    stream.close()
-    return lines
+    # Whoever has enough reads no more, and the stream ends journalctl.
+    return (of_model(stream, model) if model else until_loaded(stream))[0]
