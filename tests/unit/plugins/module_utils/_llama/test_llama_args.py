@@ -280,7 +280,7 @@ def test_the_context_is_that_of_all_slots(service, tokens):
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):
-    assert llama_args.told(words.split()) == (*expected, False, False)
+    assert llama_args.told(words.split()) == (*expected, False, False, False)
 
 
 @pytest.mark.parametrize("build", BUILDS)
