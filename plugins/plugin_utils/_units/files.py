@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 from ...module_utils._llama.args import told
 from ...module_utils._node import paths
 from ...module_utils._node.systemd_escape import systemd_escape
-from ...module_utils._node.units import ANSWERING, units_of
+from ...module_utils._node.units import ANSWERING, unit_name, units_of
 from ...module_utils._plan.devices import BY_SLOT
 from ...module_utils._plan.stored import stored
 from ...module_utils._settings import is_stopped
@@ -60,7 +60,7 @@ def unit_files(
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
         entries.append(
             {
-                "path": _unit_path(item["unit"]),
+                "path": _unit_path(_unit(kind, item)),
                 "template": "llama-%s.service.j2" % ("rpc" if kind == "rpc" else "head"),
                 "vars": dict(
                     _words(item, process),
@@ -118,6 +118,10 @@ def _template_owner(path: str, kind: str) -> str:
     before, _star, after = paths.TEMPLATES.partition("*")
     name = path[len(before) : -len(after)]
     return name.partition(".")[0] if kind == "router" else name
+
+
+def _unit(kind: str, item: Instance) -> str:
+    return item.get("unit") or unit_name(kind, item["service"], bool(item.get("primary")))
 
 
 def _unit_path(name: str) -> str:
@@ -183,7 +187,7 @@ def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
     enabled = {unit.name for unit in units_of(node["units"]) if unit.enabled}
     entries: list[Entry] = []
     for item in instances:
-        name = item["unit"]
+        name = _unit(kind, item)
         link: Entry = {"path": paths.AT_BOOT + "/" + name}
         if at_boot and not is_stopped(item):
             entries.append(dict(link, state="link", target=_unit_path(name)))
@@ -198,7 +202,7 @@ def _watch_path(kind: str, service: str) -> str:
 
 def _watched(kind: str, item: Instance) -> Entry:
     """What the watchdog is told of a unit."""
-    entry: Entry = {"kind": kind, "unit": item["unit"]}
+    entry: Entry = {"kind": kind, "unit": _unit(kind, item)}
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
