@@ -26,7 +26,8 @@ class Http(NamedTuple):
 
 class Config(NamedTuple):
     """Of sampler.json. textfile: a directory of node_exporter's; planned: {unit: bytes of main memory}; models:
-    {service: {model, quant}}; stopped: units that the inventory has stopped."""
+    {service: {model, quant}}; stopped: units that the inventory has stopped; primary: the service whose units have none
+    in their names, for who writes the file next."""
 
     version: str = ""
     http: Optional[Http] = None
@@ -36,6 +37,7 @@ class Config(NamedTuple):
     planned: Dict[str, int] = {}
     models: Dict[str, Dict[str, str]] = {}
     stopped: List[str] = []
+    primary: str = ""
     caches: str = paths.TENSORS
     certificate: str = ""
 

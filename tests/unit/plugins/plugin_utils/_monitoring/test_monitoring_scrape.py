@@ -9,6 +9,7 @@ import re
 import subprocess
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import config
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped, scrape
 from ansible_collections.thefermisea.llama_cluster.tests.unit import observed
 
@@ -92,6 +93,16 @@ def test_a_host_of_the_gateway_has_no_models():
     assert (said["models"], said["disks"], said["fabric_address"]) == ({}, ["/var/lib/llama-cluster"], "")
     assert said["certificate"] == "/c"
     assert said["http"]["address"] == "10.0.0.5"
+
+
+@pytest.mark.parametrize("host", ["node1", "ctl"])
+@pytest.mark.parametrize("export", ["http", "textfile"])
+def test_a_sampler_reads_all_that_it_is_told(tmp_path, host, export):
+    said = sampler(host, export=export)
+    path = tmp_path / "sampler.json"
+    path.write_text(json.dumps(said))
+    read = config.load(str(path))
+    assert {**read._asdict(), "http": read.http and read.http._asdict()} == said
 
 
 def test_planned_memory_is_that_of_the_units_of_the_host():
