@@ -137,8 +137,8 @@ class Inventory:
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
-        # plan.yml does not see the disks of nodes.
-        if not told and (self.complete and why != refusals.ON_ITS_NODE or NO_MODEL in why):
+        # plan.yml does not see the disks of nodes. A router and a draft name the model before the reason.
+        if not told and (self.complete and not why.endswith(refusals.ON_ITS_NODE) or NO_MODEL in why):
             self.refused.append(refusals.not_planned(name, why, strangers))
         if isinstance(split, dict) and not strangers:
             self._render(name, service)

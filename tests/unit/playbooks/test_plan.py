@@ -254,6 +254,13 @@ def test_file_on_the_disk_of_a_node_is_not_planned_and_no_error(plan):
     )
 
 
+def test_models_of_a_router_on_the_disk_of_a_node_are_not_planned_and_no_error(plan):
+    turns = {"turns": {"kind": "router", "head": "node1", "models": {"big": "Q4"}, "slot_ctx_size": 8192}}
+    status, output = plan(json.dumps({"devices": "2x24GB", "llama_services": turns}))
+    assert status == 0
+    assert "turns: not planned, big Q4: its file is on the disk of its node, which plan.yml does not contact" in output
+
+
 def test_a_service_that_is_not_planned_makes_it_red(plan):
     """After everything that was planned is printed."""
     status, output = plan(inventory="five_nodes", limit="rtx1")

@@ -69,6 +69,15 @@ def test_without_its_header_nothing_is_planned():
     assert sentence.startswith("llama_services.chat: not planned, its draft model small Q8_0: its header was not read")
 
 
+def test_with_its_file_on_the_disk_of_its_node_nothing_is_planned_and_no_mistake():
+    on_disk = dict(KNOWN, small={"quants": {"Q8_0": {"urls": ["file:///srv/s.gguf"]}}})
+    found = planned(chat(draft=DRAFT), on_disk, mixture.HEADERS, complete=True)
+    assert found["refused"] == []
+    assert found["lines"][0].startswith(
+        "chat: not planned, its draft model small Q8_0: its file is on the disk of its node, "
+    )
+
+
 def test_another_file_of_it_restarts_the_head():
     (head,) = serving(chat(draft=DRAFT))["heads"]
     process = dict.fromkeys(("build", "template", "user", "cache_dir", "numa_node"), "")
