@@ -24,23 +24,33 @@ from ..module_utils._text import printable
 RENEW, STALE = 15, 90
 # What the scripts end with where somebody else holds it.
 HELD = 75
-# One call at a time; the guard stays. $1: the lock, $2: our id, $3: the id of a run that has ended, $4: the line.
+# One call at a time, by flock on the lock itself, which only its owner can open; another call may have removed it
+# meanwhile. $1: the lock, $2: our id, $3: the id of a run that has ended, $4: the line.
 GUARDED = """
-[ -d "${1%/*}" ] || mkdir -m 0755 "${1%/*}" || exit 1
-exec 9>"$1.guard" && flock -w 10 9 || exit 1
+umask 077
+for try in 1 2 3 4 5 6 7 8 9; do
+  [ -e "$1" ] || MISSING
+  command exec 9<"$1" || continue
+  flock -w 10 9 || exit 1
+  [ "$1" -ef /proc/self/fd/9 ] && break
+done
+[ "$1" -ef /proc/self/fd/9 ] || exit 1
 read -r id told 2>/dev/null <"$1" || id=
 STEP
 """
+MAKE = '{ [ -d "${1%/*}" ] || mkdir -m 0755 "${1%/*}"; true >>"$1"; }'
 TAKE = """
 age=$(( $(date +%%s) - $(stat -c %%Y "$1" 2>/dev/null || echo 0) ))
 case $id in ''|"$2"|"$3") ;; *)
   if [ "$age" -ge 0 ] && [ "$age" -lt %d ]; then printf '%%.1000s\\n' "$id $told"; exit %d; fi
 esac
-umask 022
-printf '%%s\\n' "$4" >"$1.new" && mv -f "$1.new" "$1"
+printf '%%s\\n' "$4" >"$1"
 """ % (STALE, HELD)
 RENEWED = '[ "$id" = "$2" ] || exit %d; touch "$1"' % HELD
-RELEASED = '[ "$id" != "$2" ] || rm -f "$1"'
+# Of a node from which all is removed the directory goes too.
+RELEASED = '[ "$id" != "$2" ] || { rm -f "$1"; rmdir "${1%/*}" 2>/dev/null || true; }'
+# What a step does where there is no lock.
+MISSING = {TAKE: MAKE, RENEWED: "exit %d" % HELD, RELEASED: "exit 0"}
 
 
 class Run(NamedTuple):
@@ -104,7 +114,8 @@ def lives(pid: int) -> bool:
 
 def script(step: str, path: str, run: Run, ended: str = "") -> str:
     """A command line of sh for TAKE, RENEWED or RELEASED. ended: the id of a run whose lock is taken over."""
-    words = ["sh", "-c", GUARDED.replace("STEP", step), "sh", path, run.id, ended or "-", run.line()]
+    text = GUARDED.replace("MISSING", MISSING[step]).replace("STEP", step)
+    words = ["sh", "-c", text, "sh", path, run.id, ended or "-", run.line()]
     return " ".join(shlex.quote(word) for word in words)
 
 

@@ -188,9 +188,11 @@ def test_a_body_without_a_key_is_not_read(lab, door, port, framing):
 
 
 def test_the_paths_of_a_server_go_by_the_model(door):
-    for path in ("/tokenize", "/v1/tokenize"):
+    # llama-server has that path in one spelling; of the other it says so itself.
+    for path, status in (("/tokenize", 200), ("/v1/tokenize", 404)):
         reply = requests.post(door.url(path), headers=door.headers, json={"model": "small", "content": "a"}, timeout=30)
-        assert (reply.status_code, reply.headers["X-Llama-Service"]) == (200, "small") and reply.json()["tokens"]
+        assert (reply.status_code, reply.headers["X-Llama-Service"]) == (status, "small")
+        assert status != 200 or reply.json()["tokens"]
     form = {"model": (None, "small"), "file": ("a.wav", b"RIFF")}
     reply = requests.post(door.url("/v1/audio/transcriptions"), headers=door.headers, files=form, timeout=30)
     # The server's own words: the model hears nothing.

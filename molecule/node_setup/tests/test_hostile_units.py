@@ -48,7 +48,8 @@ ROLE = {
 
 def template(kind, source, target):
     """What a role's task does, without the role and its sandbox."""
-    (unit,) = (entry for entry in FILTERS["unit_files"]([ITEM], kind, NODE, PROCESS, False) if "template" in entry)
+    item = dict(ITEM, unit=target.rpartition("/")[2])
+    (unit,) = (entry for entry in FILTERS["unit_files"]([item], kind, NODE, PROCESS, False) if "template" in entry)
     variables = dict(unit["vars"], sandbox=[], **ROLE)
     command = [
         "ansible",

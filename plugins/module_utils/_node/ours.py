@@ -31,7 +31,7 @@ GATEWAY_FILES = (
     (paths.GATEWAY_CONFIG, r'"unknown_model": '),
     (paths.GATEWAY_KEYS, r'\A\{\s*"clients": '),
     (paths.GATEWAY_CURL_HEADER, r"\AAuthorization: Bearer "),
-    (paths.GATEWAY_NGINX, r"^(# Whose requests nginx sends|# The keys of the tiers' services)"),
+    (paths.GATEWAY_NGINX, r"^(# Whether a request has a key of keys\.json|# The keys of the tiers' services)"),
     (paths.GATEWAY_POLICY, r"^; nginx may connect to a socket"),
     (paths.GATEWAY_DRAINING, r'"endpoints": '),
     (paths.GATEWAY_READ, r"\A\Z"),

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _run_lock
@@ -138,7 +139,34 @@ def test_the_lock_of_a_controller_that_is_gone_counts_no_more(tmp_path):
     assert sh(_run_lock.TAKE, lock, bob)[0] == _run_lock.HELD, "it was renewed"
     os.utime(lock, (0, time.time() - _run_lock.STALE - 1))
     assert sh(_run_lock.TAKE, lock, bob) == (0, "")
-    assert sh(_run_lock.RELEASED, lock, bob)[0] == 0 and not lock.exists()
+    assert lock.stat().st_mode & 0o777 == 0o600, "whoever can open it could hold up every run"
+    assert sh(_run_lock.RELEASED, lock, bob)[0] == 0
+
+
+def test_nothing_is_left_of_a_lock_and_its_keeper_makes_nothing(tmp_path):
+    lock, own = tmp_path / "made" / "run.lock", run_of()
+    assert sh(_run_lock.TAKE, lock, own) == (0, "")
+    assert [path.name for path in lock.parent.iterdir()] == ["run.lock"]
+    assert sh(_run_lock.RELEASED, lock, own) == (0, "")
+    assert sh(_run_lock.RENEWED, lock, own)[0] == _run_lock.HELD
+    assert sh(_run_lock.RELEASED, lock, own) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_many_calls_at_once_one_has_the_lock(tmp_path):
+    lock = tmp_path / "made" / "run.lock"
+    for _round in range(5):
+        runs = [run_of(number) for number in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda run: sh(_run_lock.TAKE, lock, run)[0], runs))
+        assert sorted(found) == [0] + [_run_lock.HELD] * 7
+        # Whoever takes it just when it is removed has one that is there.
+        with ThreadPoolExecutor(2) as pool:
+            released = pool.submit(sh, _run_lock.RELEASED, lock, runs[found.index(0)])
+            taken = pool.submit(sh, _run_lock.TAKE, lock, run_of(9))
+        assert released.result()[0] == 0
+        assert (taken.result()[0] == 0) is lock.exists()
+        sh(_run_lock.RELEASED, lock, run_of(9))
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,27 @@
 were."""
 
 import errno
+import fnmatch
 import json
 import os
+import re
 import stat
+from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal as fetch_journal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import manifest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.ours import NODE_FILES
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.ours import (
+    FIREWALL_FILES,
+    GATEWAY_FILES,
+    NODE_FILES,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal import removal as removing
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+
+ROLES = Path(__file__).resolve().parents[5] / "roles"
 
 OUR_UNIT = "[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=5c1d1f0c5e0a7b31\n"
 BUILD = "b11434-cpu-01234567"
@@ -509,7 +518,7 @@ GATEWAY = {
     "etc/llama-cluster/gateway/gateway.json": '{\n    "auth": "required",\n    "unknown_model": "404"\n}\n',
     "etc/llama-cluster/gateway/keys.json": '{\n    "clients": {\n        "generated": "k"\n    }\n}\n',
     "etc/llama-cluster/gateway/curl-header": "Authorization: Bearer k\n",
-    "etc/llama-cluster/gateway/nginx-clients.conf": "# Ansible managed\n# Whose requests nginx sends\n",
+    "etc/llama-cluster/gateway/nginx-clients.conf": "# Ansible managed\n# Whether a request has a key of keys.json.\n",
     "etc/llama-cluster/gateway/nginx-services.conf": "# Ansible managed\n# The keys of the tiers' services, never\n",
     "etc/llama-cluster/gateway/llama_cluster_gateway.cil": "; nginx may connect to a socket that systemd holds\n",
     "etc/nginx/conf.d/llama-cluster.conf": "# Ansible managed\n# Ports, paths and TLS of the gateway; who answers\n",
@@ -534,3 +543,14 @@ def test_of_a_gateway_goes_what_is_ours(tmp_path, theirs):
     left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
     assert left == ([theirs] if theirs else [])
     assert (tmp_path / "var/lib/llama-gateway").exists() is False
+
+
+@pytest.mark.parametrize("template", sorted(ROLES.glob("*/templates/*.j2")), ids=lambda path: path.stem)
+def test_a_mark_is_what_the_template_of_its_file_says(template):
+    marks = [
+        mark
+        for path, mark in FIREWALL_FILES + GATEWAY_FILES + NODE_FILES
+        if not path.startswith("/run/") and fnmatch.fnmatchcase(template.stem, os.path.basename(path))
+    ]
+    text = template.read_text()
+    assert not marks or any(re.search(mark, text, re.MULTILINE) for mark in marks), marks
