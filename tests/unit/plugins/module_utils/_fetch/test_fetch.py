@@ -933,6 +933,14 @@ def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
     assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
 
 
+def test_a_digest_that_is_no_longer_named_makes_no_other_source(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fetch(tmp_path / "m.gguf", urls=[url], sha256=[hashlib.sha256(MODEL).hexdigest()])
+    done = fetch(tmp_path / "m.gguf", urls=[url])
+    assert done["msg"].endswith("is there, with the source's size and header")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["msg"].endswith("untouched since it was published")
+
+
 def test_the_token_goes_to_no_other_origin_than_the_endpoint(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     fetch(tmp_path / "m.gguf", urls=[url], token="hf_secret")
