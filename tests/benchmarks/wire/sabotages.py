@@ -48,10 +48,11 @@ sed -i "s|$release|/opt/llama.cpp/releases/b11434-other|g" {path}
 systemctl daemon-reload
 """.format(path="%s/%s" % (FOLDER, UNITS[WORKER]))
 
-# A part of the weights is another's, in a file with the name, size, header, time and inode of before: preflight, which
-# hashes a file again only where one of these is another, takes it for what it was.
+# A part of the weights is zero, in a file with the name, size, header, time and inode of before: preflight, which
+# hashes a file again only where one of these is another, takes it for what it was. It still answers in whole sentences,
+# which the proof of a conversation accepts.
 OTHER_MODEL = """cp -a {0} {0}.sound
-dd if={0}.sound of={0} bs=20 count=100000 skip=1500000 seek=2500000 conv=notrunc status=none
+dd if=/dev/zero of={0} bs=1M count=1 seek=50 conv=notrunc status=none
 touch --reference={0}.sound {0}""".format(MODEL)
 
 SABOTAGES = {
