@@ -108,7 +108,7 @@ def test_a_value_that_a_build_has_no_words_for():
     service = {"reasoning": "on", "load_mode": "mlock", "jinja": False, "swa_full": True, "threads": 4}
     assert llama_words.unknown_values(service, 7772) == [("reasoning", "on", ["auto", "off"])]
     assert llama_words.unknown_values(service, 10114) == [("load_mode", "mlock", ["auto", "dio", "mmap", "none"])]
-    assert llama_words.unknown_values(service, 11434) == _settings.unknown_values({}, 7760) == []
+    assert llama_words.unknown_values(service, 11434) == llama_words.unknown_values({}, 7760) == []
     assert llama_words.unknown_values({"reasoning": "auto"}, 7772) == []
     assert llama_words.unknown_values({"swa_full": False, "embeddings": False}, 7772) == []
 
