@@ -28,9 +28,11 @@ CARDS = 10.0
 
 
 def systemd_group(text: str) -> str:
-    """/proc/PID/cgroup -> the path in systemd's own hierarchy, or in the only one of version 2."""
+    """/proc/PID/cgroup -> the path in systemd's own hierarchy of version 1, or in that of version 2 where systemd of this
+    node has no other: the kernel may have one of version 1 that only the host of a container uses."""
     groups = dict(line.split(":", 2)[1:] for line in text.split("\n") if line.count(":") >= 2)
-    return groups.get("name=systemd", groups.get("", ""))
+    own = groups.get("name=systemd", "/")
+    return own if own != "/" else groups.get("", own)
 
 
 def below_root(cgroup: str, root: str) -> List[str]:

@@ -147,6 +147,9 @@ def test_who_owns_a_control_group(cgroup, owner):
 def test_a_version_1_and_a_version_2_hierarchy():
     assert handmade.systemd_group("12:memory:/a\n1:name=systemd:/b\n0::/c\n") == "/b"
     assert handmade.systemd_group("0::/c\n") == "/c"
+    # One of version 1 that only the host of a container uses.
+    assert handmade.systemd_group("9:name=systemd:/\n0::/c\n") == "/c"
+    assert handmade.systemd_group("1:name=systemd:/\n") == "/"
 
 
 def test_only_units_made_by_hand_are_found(node):
