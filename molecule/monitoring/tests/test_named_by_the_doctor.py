@@ -267,7 +267,7 @@ def test_settings_that_are_not_the_inventorys(lab, begun):
     models = yaml.safe_load((REPOSITORY / "inventories/lab/group_vars/all/models.yml").read_text())
     models["llama_models"]["smollm2-135m-instruct"]["aliases"].append("gpt-4")
     lab.node1.check_output("rm /var/lib/llama-cluster/baseline-chat.json")
-    begun.do(found["unknown_argument"], "-e", json.dumps(models))
+    begun.do(found["unknown_argument"], "-e", json.dumps(models), "--tags", "rpc,head,gateway")
     begun.gone(dict(wanted, node1=wanted["node1"] | {"unknown_argument", "context_exceeded"}))
 
 
@@ -279,13 +279,13 @@ def test_models_that_are_not_whole(lab, begun):
     begun.do(found["model_no_gguf"])
     begun.gone({"node1": {"model_no_gguf", "model_zero_filled"}})
     lab.node1.check_output("truncate -s 50000000 %s && systemctl restart --no-block %s", MODEL, HEAD)
-    begun.do(begun.names({"node1": {"model_damaged"}})["model_damaged"])
-    lab.node1.check_output("systemctl restart %s", HEAD)
-    begun.gone({"node1": {"model_damaged"}})
+    damaged = begun.names({"node1": {"model_damaged"}})["model_damaged"]
     lab.node1.check_output("systemctl stop %s && rm %s", HEAD, MODEL)
-    begun.do(begun.names({"node1": {"model_not_found"}})["model_not_found"])
-    begun.gone({"node1": {"model_not_found"}})
+    gone = begun.names({"node1": {"model_not_found"}})["model_not_found"]
+    assert damaged["command"] == gone["command"]
+    begun.do(gone)
     lab.node1.check_output("systemctl restart %s", HEAD)
+    begun.gone({"node1": {"model_not_found", "model_damaged"}})
 
 
 def test_full_disks(lab, begun):
