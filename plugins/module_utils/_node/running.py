@@ -28,8 +28,8 @@ CARDS = 10.0
 
 
 def systemd_group(text: str) -> str:
-    """/proc/PID/cgroup -> the path in systemd's own hierarchy of version 1, or in that of version 2 where systemd of this
-    node has no other: the kernel may have one of version 1 that only the host of a container uses."""
+    """/proc/PID/cgroup -> the path in systemd's own hierarchy of version 1, or in that of version 2 if systemd has no
+    other: one of version 1 may be there that only the host of a container uses."""
     groups = dict(line.split(":", 2)[1:] for line in text.split("\n") if line.count(":") >= 2)
     own = groups.get("name=systemd", "/")
     return own if own != "/" else groups.get("", own)
