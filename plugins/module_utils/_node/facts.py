@@ -250,16 +250,17 @@ def records(noted: Iterable[str]) -> Facts:
 
 
 def files(asked: Iterable[str]) -> Facts:
-    """{path: [size, time of its last change] of a file}, None where there is none."""
+    """{path: [size, second of its last change] of a file}, None where there is none. What archives and images put back
+    has lost the parts of its second, and is no other file."""
     return {"files": {path: _seen(path) for path in asked}}
 
 
-def _seen(path: str) -> Optional[List[float]]:
+def _seen(path: str) -> Optional[List[int]]:
     try:
         seen = os.stat(path)
     except OSError:
         return None
-    return [seen.st_size, seen.st_mtime]
+    return [seen.st_size, int(seen.st_mtime)]
 
 
 def watched(_asked: Any) -> Facts:

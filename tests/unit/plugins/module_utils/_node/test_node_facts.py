@@ -226,4 +226,4 @@ def test_files_have_a_size_and_a_time(tmp_path):
     path = tmp_path / "m.gguf"
     path.write_text("four")
     os.utime(path, (1, 2.5))
-    assert facts.files([str(path), "/nonexistent"]) == {"files": {str(path): [4, 2.5], "/nonexistent": None}}
+    assert facts.files([str(path), "/nonexistent"]) == {"files": {str(path): [4, 2], "/nonexistent": None}}
