@@ -39,6 +39,7 @@ class Made(NamedTuple):
     local: int
     main: Device | None
     planned: Plan
+    whole: Shape  # with its experts and layers that are kept in main memory
 
 
 class Inventory:
@@ -243,7 +244,7 @@ class Inventory:
                 )._replace(models_max=found.loaded)
                 self.planned.setdefault(name, []).append(one)
                 self.made[name, host, case.model] = Made(
-                    case.shape, case.settings, devices, len(devices), main, planned
+                    case.shape, case.settings, devices, len(devices), main, planned, case.shape
                 )
                 if not planned.fits:
                     lacks = Misfit(name, case.shape, case.settings, devices, len(devices), main, one, None, [], {})
@@ -323,7 +324,7 @@ class Inventory:
             planned = plan(shape, settings, devices, local, force, counts, main)
         described = self._described(name, head, model, quant, source, shape, settings, planned, inputs)
         self.planned.setdefault(name, []).append(described)
-        self.made[name, head, model] = Made(shape, settings, devices, local, main, planned)
+        self.made[name, head, model] = Made(shape, settings, devices, local, main, planned, whole)
         self._refuse(refusals.memory_max(name, service, described))
         # One device is enough wherever it is; the head's own are looked at first.
         alone = plan(shape, settings, own + self.devices_of(workers), len(own)) if workers and not force else planned

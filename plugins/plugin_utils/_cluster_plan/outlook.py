@@ -38,7 +38,7 @@ def words(inventory: Inventory, name: str) -> str:
     for part in parts:
         one = inventory.made.get((name, part.node, part.model))
         generates = one and not one.settings.embeddings
-        rate = ceiling(part.as_dict(), one.shape, inventory.nodes) if one and generates else None
+        rate = ceiling(part.as_dict(), one.whole, inventory.nodes) if one and generates else None
         rates.setdefault(part.model, []).append(rate)
     known = {model: _rounded(min(filter(None, own))) for model, own in rates.items() if own and all(own)}
     said = ["%s%s" % (rate, " (%s)" % model if rates.keys() - {model} else "") for model, rate in known.items()]

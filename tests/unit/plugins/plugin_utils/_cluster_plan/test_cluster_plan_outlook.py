@@ -8,6 +8,8 @@ import re
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import outlook
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.estimate import estimate
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture
 from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import HEADERS, planned
 from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.plugin_utils._cluster_plan import (
     test_cluster_plan_five_nodes as five_nodes,
@@ -60,6 +62,22 @@ def test_of_experts_those_that_a_token_uses_count_where_they_are():
     assert ceiling(("b", "GPU0", 10), shape=mixture) == pytest.approx(5e11 / (whole * 0.19), rel=1e-2)
     slow = whole * 0.1 / 5e11 + whole * 0.09 / 5e10
     assert ceiling(("b", "GPU0", 10), shape=mixture, cpu_moe=10) == pytest.approx(1 / slow, rel=1e-2)
+
+
+def test_experts_in_main_memory_are_read_there():
+    """With experts in main memory the plan counts another shape, which has none in the blocks of the card."""
+    one = mixture.node()
+    one["devices"][0]["bandwidth"] = 1134
+    services = {"chat": dict(mixture.SERVICE, cpu_moe="auto")}
+
+    def said():
+        found = memory_plan(services, mixture.MODELS, mixture.GROUPS, {"node1": one}, HEADERS, {}, (), True)
+        return [line for line in found["lines"] if "tokens/s" in line]
+
+    assert said() == []
+    one["main"]["bandwidth"] = 140
+    (line,) = said()
+    assert float(re.search(r"at most ([\d.]+) tokens/s", line).group(1)) < 30, line
 
 
 def test_a_plan_of_the_inventory_says_what_each_service_can_reach():
