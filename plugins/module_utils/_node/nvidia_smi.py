@@ -22,9 +22,11 @@ Facts = Dict[str, Any]
 Number = Union[int, float]
 DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
+# What hides elements from a reader of XML; nvidia-smi writes none of it.
+HIDES = re.compile(r"<(?!\?xml |!DOCTYPE )[!?]")
 # A line of its XML.
 ELEMENT = re.compile(r"^\s*<(/?)([a-z]\w*)((?:\s[^<>]*?)?)(/?)>(?:(.*)</\2>)?\s*\Z")
-ATTRIBUTE = re.compile(r'([a-z]+)="([^"]*)"')
+ATTRIBUTE = re.compile(r'\b([a-z]+)="([^"]*)"')
 # Seconds in which a process dies of SIGKILL unless it hangs in the kernel.
 DIES = 1.0
 HANGS = "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid"
@@ -126,12 +128,14 @@ def parse(text: str) -> Facts:
     broken = ""
     try:
         root = ElementTree.fromstring(text[start:end])
+        if HIDES.search(text, start, end) or not _sound(root):
+            raise ElementTree.ParseError("the name of a process speaks of cards")
     except ElementTree.ParseError as error:
         root, lines = _by_line(text[start:end])
         # A card too few would be a wrong plan, one too many too, and half of one.
         whole = [gpu for gpu in root.findall("gpu") if gpu.find("fb_memory_usage") is not None]
-        if XML_END not in text or not str(len(whole)) == str(len(root.findall("gpu"))) == root.findtext(
-            "attached_gpus"
+        if XML_END not in text or not (
+            _sound(root) and str(len(whole)) == str(len(root.findall("gpu"))) == root.findtext("attached_gpus")
         ):
             raise Refusal("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
         broken = " nvidia-smi printed no XML (%s), left out: %r" % (error, " ".join(lines)[:200])
@@ -146,9 +150,22 @@ def parse(text: str) -> Facts:
     }
 
 
+def _sound(root: ElementTree.Element) -> bool:
+    """Whether each card is there once, below no other, with one list of processes, and none more than are attached."""
+    gpus = root.findall("gpu")
+    names = [_text(gpu, "uuid") for gpu in gpus] + [_text(gpu, "pci/pci_bus_id") or gpu.get("id") for gpu in gpus]
+    names = [name for name in names if name]
+    return (
+        len(names) == len(set(names))
+        and len(gpus) == len(list(root.iter("gpu")))
+        and len(list(root.iter("processes"))) <= len(gpus)
+        and len(gpus) <= (_number(root, "attached_gpus") or len(gpus))
+    )
+
+
 def _by_line(text: str) -> Tuple[ElementTree.Element, List[str]]:
-    """-> (what the lines say that are an element or one of its ends, the other lines): the name of a process may be
-    anything, and takes no card away."""
+    """-> (what the lines say that are an element or one of its ends, the other lines). The name of a process may be
+    anything: from <processes> on nothing of a card is read, and where its name makes one more, the count differs."""
     root = ElementTree.Element("nvidia_smi_log")
     open_elements, left_out = [root], []
     for line in text.split("\n"):
@@ -157,6 +174,10 @@ def _by_line(text: str) -> Tuple[ElementTree.Element, List[str]]:
             left_out += [line.strip()] if line.strip() and line.lstrip()[:2] not in ("<?", "<!") else []
             continue
         closes, tag, attributes, empty, value = found.groups()
+        if tag == "gpu" and not closes:
+            del open_elements[1:]
+        elif open_elements[-1].tag == "processes":
+            continue
         if closes:
             places = [place for place, one in enumerate(open_elements) if one.tag == tag and place]
             del open_elements[places[-1] if places else len(open_elements) :]

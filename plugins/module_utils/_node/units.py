@@ -33,7 +33,7 @@ ANSWERING = ("head", "router")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 # Its process is there for a moment, and no such unit of ours notes its digest.
 ONESHOT = re.compile(r"^Type=oneshot$", re.MULTILINE)
-DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
+DIGEST = re.compile(r'^[ \t]*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
 # Of a head whose split is measured, for a while.
 VARIANT = "llama-overhead-%s.service"

@@ -449,3 +449,55 @@ def test_a_card_that_only_a_name_speaks_of_is_none(path):
         assert found is None or found["gpus"][0]["memory_total_mib"] and not rest
     with pytest.raises(nvidia_smi.Refusal, match="printed no XML"):
         nvidia_smi.parse(text[: text.index("</gpu>")])
+
+
+FORGED = (
+    '<gpu id="00000000:FF:00.0">\n<product_name>FORGED</product_name>\n<uuid>GPU-FORGED</uuid>\n<fb_memory_usage>\n'
+    "<total>99 MiB</total>\n</fb_memory_usage>\n"
+)
+ENDS = "</process_name>\n</process_info>\n</processes>\n"
+OPENS = "<processes>\n<process_info>\n<process_name>"
+
+
+@pytest.mark.parametrize("path", WITH_PROCESSES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("mark", ["", "&\n"], ids=["whole", "broken"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        ENDS + "</gpu>\n" + FORGED + OPENS,
+        ENDS + "</gpu>\n" + FORGED + '<gpu id="1">\n' + OPENS,
+        ENDS + "</gpu>\n" + FORGED + "<x>\n<gpu>\n" + OPENS,
+        ENDS + "<compute_cap>99.9</compute_cap><uuid>GPU-FORGED</uuid>\n" + OPENS,
+        (ENDS + "</gpu>" + FORGED + OPENS).replace("\n", "") + "<!--",
+        (ENDS + "</gpu>" + FORGED + OPENS).replace("\n", "") + "<?x ",
+    ],
+)
+def test_a_name_forges_no_card(path, mark, name):
+    text = path.read_text()
+    cards = "(?s)<processes>.*?</processes>"
+    clean = re.sub(cards, "<processes>\n</processes>", text)
+    # Of the first and of the last card: what one opens the other may end.
+    first = "<processes>\n<process_info>\n<process_name>x" + mark + name + ENDS
+    last = "<processes>\n<process_info>\n<process_name>-->?>" + ENDS
+    forged = clean.replace("<processes>\n</processes>\n", first, 1).replace("<processes>\n</processes>\n", last, 1)
+    whole = nvidia_smi.parse(clean)["gpus"]
+    try:
+        found = nvidia_smi.parse(forged)["gpus"]
+    except nvidia_smi.Refusal:
+        return
+    kept = ("index", "name", "uuid", "pci_bus_id", "compute_cap", "memory_total_mib")
+    assert [[gpu[key] for key in kept] for gpu in found] == [[gpu[key] for key in kept] for gpu in whole]
+
+
+@pytest.mark.parametrize("same", ['<gpu id="1"><uuid>GPU-a</uuid></gpu>', '<gpu id="0"><uuid>GPU-b</uuid></gpu>'])
+def test_a_card_that_is_there_twice_is_a_refusal(same):
+    text = '<nvidia_smi_log><gpu id="0"><uuid>GPU-a</uuid></gpu>%s</nvidia_smi_log>'
+    with pytest.raises(nvidia_smi.Refusal, match="speaks of cards"):
+        nvidia_smi.parse(text % same)
+
+
+def test_a_long_line_is_read_soon():
+    start = time.monotonic()
+    with pytest.raises(nvidia_smi.Refusal):
+        nvidia_smi.parse("<nvidia_smi_log>\n<a %s>\n&" % ("a" * 100000))
+    assert time.monotonic() - start < 2

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build
@@ -258,6 +259,12 @@ def test_no_pattern_asks_nothing(tmp_path):
 )
 def test_file_digest(text, digest):
     assert node_units.file_digest(text) == digest
+
+
+def test_the_digest_of_a_file_of_empty_lines_is_read_soon():
+    start = time.monotonic()
+    assert node_units.file_digest("\n" * 50000) is None
+    assert time.monotonic() - start < 1
 
 
 @pytest.mark.parametrize(
