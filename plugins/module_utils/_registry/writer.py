@@ -4,11 +4,11 @@
 """One endpoint's file in a registry, and the state of its llama-server. Private to the collection."""
 
 import contextlib
+import http.client
 import json
 import os
 import socket
 import time
-import urllib.error
 import urllib.request
 from typing import Any, Dict, Mapping, NamedTuple
 from urllib.parse import urlsplit
@@ -125,5 +125,5 @@ class Server:
         try:
             with opener.open(self._url + "/health", timeout=ANSWER) as answer:
                 return bool(answer.status == 200)
-        except (OSError, ValueError, urllib.error.URLError):
+        except (OSError, ValueError, http.client.HTTPException):
             return False

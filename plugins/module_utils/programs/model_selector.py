@@ -10,6 +10,7 @@ is needed, so its file holds none and every user may run it.
 """
 
 import argparse
+import http.client
 import json
 import signal
 import sys
@@ -62,12 +63,12 @@ def ask(url: str, what: str) -> str:
         with opener.open(url + what, timeout=PATIENCE) as answer:
             return answer.read(LARGEST).decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
-        reason = sentence_of(error.read(LARGEST))
+        reason = sentence_of(error)
         if error.code == 404:
             raise Refusal("%s%s: %s" % (url, what, reason or "404 seen, a path of the gateway is needed")) from None
         told = " (%s)" % reason if reason else ""
         raise NoGateway("%s: status %d seen, 200 is needed%s: see %s/status" % (url, error.code, told, url)) from None
-    except OSError as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = str(getattr(error, "reason", error))
         raise NoGateway(
             "%s: no answer (%s), a running gateway is needed: see systemctl status llama-gateway there"
@@ -75,18 +76,18 @@ def ask(url: str, what: str) -> str:
         ) from None
 
 
-def sentence_of(body: bytes) -> str:
+def sentence_of(answer: urllib.error.HTTPError) -> str:
     """The message of an error in OpenAI's shape."""
     try:
-        return printable(json.loads(body.decode("utf-8"))["error"]["message"], 500)
-    except (ValueError, KeyError, TypeError):
+        return printable(json.loads(answer.read(LARGEST).decode("utf-8"))["error"]["message"], 500)
+    except (OSError, http.client.HTTPException, RecursionError, ValueError, KeyError, TypeError):
         return ""
 
 
 def status_of(url: str) -> Dict[str, Any]:
     try:
         status = json.loads(ask(url, "/status.json"))
-    except ValueError:
+    except (ValueError, RecursionError):
         status = None
     if not isinstance(status, dict) or not isinstance(status.get("services"), dict):
         raise NoGateway("%s/status.json: no services seen, a gateway's status is needed: correct base_url" % url)

@@ -116,6 +116,13 @@ def test_a_server_that_is_gone_is_not_ready(program, folder, server):
     rounds(program, lambda: state(folder) == "loading")
 
 
+def test_what_speaks_no_http_is_not_ready(program, folder, server, monkeypatch):
+    handler = server.RequestHandlerClass
+    monkeypatch.setattr(handler, "do_GET", lambda self: (self.asked.append(1), self.wfile.write(b"\x1b[31mno\r\n\r\n")))
+    rounds(program, lambda: handler.asked)
+    assert state(folder) == "loading"
+
+
 def test_the_heartbeat_mends_what_somebody_has_broken(program, folder):
     rounds(program, lambda: state(folder) == "loading")
     (folder / NAME).write_text("{")

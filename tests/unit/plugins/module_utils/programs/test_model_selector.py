@@ -206,6 +206,35 @@ def test_a_gateway_that_is_not_there(run, gateway):
     assert "no answer ([Errno 111] Connection refused), a running gateway is needed: see systemctl status" in err
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x1b[31mno HTTP\x1b[0m\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+        b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\n{",
+        b"HTTP/1.1 500 No\r\n\r\n" + b"[" * 100000,
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100000,
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+    ],
+)
+def test_what_is_no_gateway_is_told_in_a_line(run, gateway, answer):
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(1)
+        gateway.config.write_text(json.dumps({"base_url": "http://127.0.0.1:%d" % listening.getsockname()[1]}))
+
+        def serve():
+            with listening.accept()[0] as stream:
+                stream.recv(65536)
+                stream.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        code, out, err = run("fix")
+        thread.join(5)
+    assert (code, out, err.count("\n")) == (3, "", 1) and "\x1b" not in err
+
+
 def test_no_proxy_of_the_user_is_asked(run, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
