@@ -104,6 +104,12 @@ def test_a_body_without_a_key_is_refused_before_it_is_read():
     assert strangers == {"0 7 ", "0  chunked", "0 0 chunked"}
 
 
+def test_no_query_of_a_client_reaches_a_server():
+    direct = [lines for name, lines in blocks(site(["10.0.0.7"])).items() if name.startswith("@direct")]
+    (patterns,) = {tuple(line.split()[1] for line in lines if line.endswith("? break;")) for lines in direct}
+    assert len(patterns) == 1 and re.sub(patterns[0], r"\1", "/v1/props") == "/v1/props"
+
+
 def test_half_a_request_keeps_no_connection_for_long():
     shown = site([])
     assert len(re.findall(r"^server {", shown, re.MULTILINE)) == 2

@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
-from . import affinity, answers
+from . import affinity, answers, paths
 from .affinity import Conversation
 from .answers import Answer
 
@@ -44,9 +44,12 @@ class Read(NamedTuple):
         return b"".join((view[:start], self.before, text.encode("utf-8"), self.after, view[end:]))
 
 
-def read(path: str, kind: str, body: bytes, needed: bool) -> Union[Answer, Read]:
-    """kind: its content type; needed: whether a body of another form is refused."""
+def read(path: str, kind: str, body: bytes) -> Union[Answer, Read]:
+    """kind: its content type."""
     if kind.lower().startswith("multipart/form-data"):
+        if not paths.takes_form(path):
+            words = "content-type: multipart/form-data seen, application/json is needed here: send a JSON object"
+            return answers.error(400, "invalid_form", words)
         return _form(kind, body)
     # As the server: by no content type.
     values = sum(body.count(mark) for mark in (b",", b":", b"[", b"{"))
@@ -67,8 +70,6 @@ def read(path: str, kind: str, body: bytes, needed: bool) -> Union[Answer, Read]
     except ValueError:
         pass
     if not isinstance(parsed, dict):
-        if not needed:
-            return Read()
         return answers.error(400, "invalid_json", "body: %s seen, a JSON object is needed: correct the request" % seen)
     asked = parsed.get("model")
     if isinstance(asked, str):
@@ -99,6 +100,8 @@ def _form(kind: str, body: bytes) -> Union[Answer, Read]:
         if lines < 0 or end < 0:
             return _malformed("a field without an end")
         head = body[at + 2 : lines]
+        if b"\0" in head:
+            return _malformed("a NUL byte above a field")
         if FIELD.search(head) and not FILE.search(head):
             if found:
                 return _malformed("two fields model")
@@ -110,6 +113,8 @@ def _form(kind: str, body: bytes) -> Union[Answer, Read]:
         part = line + b'\r\nContent-Disposition: form-data; name="model"\r\n\r\n'
         return Read(place=(first, first), before=part, after=b"\r\n", json=False)
     asked = body[found[0] : found[1]][: 4 * NAME].decode("utf-8", "replace")[:NAME]
+    if "\0" in asked:
+        return _malformed("a NUL byte in its field model")
     return Read(asked, place=found, json=False)
 
 

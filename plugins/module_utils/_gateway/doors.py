@@ -84,7 +84,7 @@ def judge(state: State, head: Head, target: Target, data: bytes) -> Union[Answer
     task, path = _task_of(head, target)
     read: Union[Answer, Read] = Read()
     if head.method == "POST":
-        read = body.read(path, head.get("content-type") or "", data, paths.takes_slot("POST", path))
+        read = body.read(path, head.get("content-type") or "", data)
     if isinstance(read, Answer):
         return read
     asked = read.asked

@@ -24,21 +24,21 @@ CLOSED = ("slots", "props", "lora-adapters", "stream", "streams", "tools", "cors
 
 
 class Target(NamedTuple):
-    """path: decoded and without detours; query: with its question mark, or nothing."""
+    """path: decoded and without detours. A query is not sent on: no server needs one of what is open, and a router
+    loads a model by it."""
 
     path: str
-    query: str
 
     @property
     def sent(self) -> str:
         """As it is sent to a server."""
-        return quote(self.path, safe=SAFE) + self.query
+        return quote(self.path, safe=SAFE)
 
 
 def normalise(target: str) -> Optional[Target]:
     """None for what has no one meaning: no path, a percent sign that is still there after decoding, a backslash, a
     control or non-ASCII character, a fragment."""
-    path, mark, query = target.partition("?")
+    path, _mark, query = target.partition("?")
     decoded = unquote(path, "latin-1")
     if not decoded.startswith("/") or any(not "!" <= letter <= "~" or letter in "%\\#?" for letter in decoded):
         return None
@@ -51,7 +51,7 @@ def normalise(target: str) -> Optional[Target]:
         elif part not in ("", "."):
             parts.append(part)
     trailing = "/" if parts and decoded.endswith(("/", "/.", "/..")) else ""
-    return Target("/" + "/".join(parts) + trailing, mark + query)
+    return Target("/" + "/".join(parts) + trailing)
 
 
 def is_open(method: str, path: str) -> bool:
@@ -81,6 +81,11 @@ def is_closed(method: str, path: str) -> bool:
 def takes_slot(method: str, path: str) -> bool:
     """Whether the request generates or reads a prompt, and so needs a slot of its server."""
     return method == "POST" and _name(path) in WORK
+
+
+def takes_form(path: str) -> bool:
+    """Whether its body may be a form, an upload."""
+    return _name(path) == "/audio/transcriptions"
 
 
 def task_of(path: str) -> Tuple[Optional[str], str]:

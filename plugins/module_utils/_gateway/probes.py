@@ -116,7 +116,7 @@ class Prober:
             # Who claims many would get every conversation.
             endpoint.slots = min(len(slots), endpoint.where.most)
             context = slots[0].get("n_ctx")
-            endpoint.slot_ctx_size = context if isinstance(context, int) else None
+            endpoint.slot_ctx_size = int(context) if isinstance(context, float) and 0 <= context < 1 << 31 else None
             pool.pump()
         if fresh or endpoint.build is None:
             props = _json(await self._get(endpoint, "/props"))
@@ -127,6 +127,7 @@ class Prober:
 def _json(answer: Tuple[int, bytes]) -> Any:
     status, body = answer
     try:
-        return json.loads(body.decode("utf-8")) if status == 200 else None
+        # An integer of many digits takes Python hours.
+        return json.loads(body.decode("utf-8"), parse_int=float) if status == 200 else None
     except (ValueError, RecursionError):
         return None

@@ -15,6 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway
     doors,
     events,
     paths,
+    probes,
     request,
     routing,
     told,
@@ -89,7 +90,8 @@ def test_what_has_no_one_meaning_is_no_path(target):
 
 
 def test_what_is_sent_is_what_was_judged():
-    assert paths.normalise("/v1/x%22y%3Cz?q=1&%41").sent == "/v1/x%22y%3Cz?q=1&%41"
+    assert paths.normalise("/v1/x%22y%3Cz?q=1&%41").sent == "/v1/x%22y%3Cz"
+    assert paths.normalise("/v1/props?model=big&autoload=true").sent == "/v1/props"
 
 
 @pytest.mark.parametrize(
@@ -324,9 +326,9 @@ SOUND = field(b"file", b"RIFF\0\xff\r\n--C\r\n", b'; filename="a.wav"\r\nContent
     ],
 )
 def test_the_model_of_a_form(kind, data, asked):
-    read = body.read("/v1/audio/transcriptions", kind, data, True)
+    read = body.read("/v1/audio/transcriptions", kind, data)
     assert read.asked == asked
-    again = body.read("/v1/audio/transcriptions", kind, read.named(data, "other"), True)
+    again = body.read("/v1/audio/transcriptions", kind, read.named(data, "other"))
     assert again.asked == "other"
 
 
@@ -339,12 +341,14 @@ def test_the_model_of_a_form(kind, data, asked):
         (FORM, b"x" + form()),
         (FORM, form(SOUND)[:-20]),
         (FORM, form(field(b"model", b"a"), field(b"model", b"b"))),
+        (FORM, form(field(b"model", b"a\0b"))),
+        (FORM, form((b'Content-Disposition: form-data; name="model\0"', b"a"))),
         (FORM, form(*[field(b"x", b"") for _one in range(100)])),
         (FORM, form((b"X: " + b"y" * 10000, b""))),
     ],
 )
 def test_forms_that_cannot_be_read(kind, data):
-    assert body.read("/v1/audio/transcriptions", kind, data, True).status == 400
+    assert body.read("/v1/audio/transcriptions", kind, data).status == 400
 
 
 @pytest.mark.parametrize(
@@ -362,7 +366,7 @@ def test_forms_that_cannot_be_read(kind, data):
     ],
 )
 def test_another_name_in_a_body_changes_nothing_else(data, asked):
-    read = body.read("/v1/chat/completions", "application/json", data, True)
+    read = body.read("/v1/chat/completions", "application/json", data)
     assert read.asked == asked
     named = read.named(data, 'o"ther')
     kept = data[: data.rindex(b"}")]
@@ -381,13 +385,29 @@ def test_another_name_in_a_body_changes_nothing_else(data, asked):
     ],
 )
 def test_bodies_that_are_not_read(data, words):
-    refused = body.read("/v1/chat/completions", "application/json", data, True)
+    refused = body.read("/v1/chat/completions", "application/json", data)
     assert words in json.loads(refused.body)["error"]["message"]
     assert refused.status == (413 if "at most" in words else 400)
 
 
-def test_what_needs_no_slot_may_have_any_body():
-    assert body.read("/tokenize", "text/plain", b"\xff", False) == body.Read()
+@pytest.mark.parametrize("data", [b"", b"\xff", b'{"model":"a"}\0{"model":"b"}', b'\0{"model":"a"}'])
+def test_what_needs_no_slot_needs_an_object_too(data):
+    assert body.read("/v1/tokenize", "text/plain", data).status == 400
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize", "/v1/audio/transcriptions/x"])
+def test_a_form_is_read_where_one_is_uploaded_only(path):
+    assert body.read(path, FORM, form(field(b"model", b"big"))).status == 400
+    assert body.read("/audio/transcriptions", FORM, form(field(b"model", b"big"))).asked == "big"
+
+
+@pytest.mark.parametrize(
+    "answer, seen", [(b"[1, 2]", [1, 2]), (b"9" * 200000, float("inf")), (b"no", None), (b"[" * 200000, None)]
+)
+def test_what_a_server_tells_is_read_soon(answer, seen):
+    start = time.monotonic()
+    assert probes._json((200, answer)) == seen
+    assert time.monotonic() - start < 1
 
 
 def test_a_new_process_has_read_nothing():
