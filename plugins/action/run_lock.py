@@ -5,11 +5,12 @@
 
 import multiprocessing
 import os
+import signal
 import time
 from datetime import datetime, timezone
 
 from ansible import context
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._node import paths
@@ -38,31 +39,38 @@ class ActionModule(ActionBase):
         self.path = arguments["path"]
         self.own = _run_lock.this_run(MAIN, context.CLIARGS.get("args") or (), NOW)
         progress, ended = Progress(node, "waits for"), ""
+        since = time.monotonic()
         while True:
             try:
                 answer = self._asked(_run_lock.TAKE, ended)
-            except AnsibleError as error:
+            except AnsibleConnectionFailure as error:
                 # What is wrong with the way there, preflight says.
                 return dict(result, taken=False, reason=str(error))
+            except AnsibleError as error:
+                answer = {"rc": 1, "stdout": "", "stderr": str(error)}
             if answer["rc"] != _run_lock.HELD:
                 break
             held, told = _run_lock.holder(answer["stdout"])
             if _run_lock.has_ended(told, self.own):
                 ended = held
-            elif arguments["wait"]:
+            elif arguments["wait"] and time.monotonic() - since < _run_lock.WAIT:
                 progress.show(_run_lock.words(told))
                 time.sleep(PATIENCE)
             else:
                 return dict(result, failed=True, msg=_run_lock.refusal(node, told))
-        taken = answer["rc"] == 0
-        if taken:
-            self._keep()
-        return dict(result, taken=taken, reason="" if taken else (answer["stderr"] or answer["stdout"]).strip())
+        if answer["rc"] == 0:
+            self._keep(node)
+            return dict(result, taken=True, reason="")
+        reason = (answer["stderr"] or answer["stdout"]).strip()
+        # Where root is refused to this run on a node of its own, preflight says why.
+        if answer["rc"] != _run_lock.CANNOT and node in task_vars.get("ansible_play_hosts", []):
+            return dict(result, taken=False, reason=reason)
+        return dict(result, failed=True, msg=_run_lock.unlockable(node, reason))
 
     def _asked(self, step, ended=""):
         return self._low_level_execute_command(_run_lock.script(step, self.path, self.own, ended))
 
-    def _keep(self):
+    def _keep(self, node):
         """Starts a process that outlives every task and, for a moment, the run."""
         child = os.fork()
         if child:
@@ -75,19 +83,27 @@ class ActionModule(ActionBase):
                 for stream in (0, 1, 2):
                     os.dup2(nothing, stream)
                 self._display.verbosity = 0
-                self._watch()
+                self._watch(node)
         finally:
             os._exit(0)
 
-    def _watch(self):
+    def _watch(self, node):
         renewed = time.monotonic()
-        while _run_lock.lives(MAIN):
+        while not _run_lock.has_ended(self.own._asdict(), self.own):
             time.sleep(LOOK)
             if time.monotonic() - renewed >= _run_lock.RENEW:
                 renewed = time.monotonic()
                 try:
                     if self._asked(_run_lock.RENEWED)["rc"] == _run_lock.HELD:
-                        return  # it was away for so long that somebody else has it
+                        self._end(node)
+                        return
                 except AnsibleError:
                     pass  # tried again
         self._asked(_run_lock.RELEASED)
+
+    def _end(self, node):
+        """It was away for so long that somebody else has it: two runs must not change a node."""
+        self._display.display(_run_lock.lost(node), color="red", stderr=True)
+        time.sleep(LOOK)  # until that is shown
+        if not _run_lock.has_ended(self.own._asdict(), self.own):
+            os.kill(MAIN, signal.SIGTERM)

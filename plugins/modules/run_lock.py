@@ -14,8 +14,9 @@ description:
   - Takes the lock of a node for this run of C(ansible-playbook), whose tasks share it, and refuses where another run
     holds it.
   - A process on the controller keeps the lock until the run has ended, and removes it then, however the run ended.
-    Where the controller itself is gone, the lock counts no more after 90 seconds.
-  - A node that cannot be reached is no error, O(wait) or not.
+    Where the controller itself is gone, the lock counts no more after 90 seconds. A run that has lost the lock to
+    another one is ended.
+  - A node that cannot be reached is no error, O(wait) or not. One that is reached and cannot be locked is.
 options:
   path:
     description:
@@ -24,7 +25,7 @@ options:
     default: /run/llama-cluster/run.lock
   wait:
     description:
-      - Waits for the other run to end instead of refusing.
+      - Waits for the other run to end for up to 12 hours instead of refusing.
     type: bool
     default: false
 extends_documentation_fragment:

@@ -13,44 +13,51 @@ import json
 import os
 import shlex
 import socket
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..module_utils._text import printable
 
-# Seconds between two touches, and from when on a lock counts no more.
-RENEW, STALE = 15, 90
-# What the scripts end with where somebody else holds it.
-HELD = 75
+# Seconds between two touches, from when on a lock counts no more, and for which a run waits for another at most.
+RENEW, STALE, WAIT = 15, 90, 12 * 3600
+# What the scripts end with where somebody else holds it, and where nobody can hold it.
+HELD, CANNOT = 75, 73
 # One call at a time, by flock on the lock itself, which only its owner can open; another call may have removed it
-# meanwhile. $1: the lock, $2: our id, $3: the id of a run that has ended, $4: the line.
+# meanwhile. $1: the lock, $2: our id, $3: the id of a run that has ended, $4: the line. %f is the kind of file in hex.
 GUARDED = """
+cannot() { echo "$1" >&2; exit CANNOT; }
 umask 077
 for try in 1 2 3 4 5 6 7 8 9; do
-  [ -e "$1" ] || MISSING
-  command exec 9<"$1" || continue
-  flock -w 10 9 || exit 1
+  [ -e "$1" ] || [ -L "$1" ] || MISSING
+  case $(stat -c '%u %f' "$1" 2>/dev/null) in
+    "$(id -u) 8"*) ;;
+    ?*) cannot "$1 is not a regular file of its own: remove it" ;;
+    *) continue ;;
+  esac
+  chmod 0600 "$1" 2>/dev/null && command exec 9<"$1" || continue
+  flock -w 10 9 || cannot "flock does not lock $1: end the process that fuser $1 names, or install util-linux"
   [ "$1" -ef /proc/self/fd/9 ] && break
 done
-[ "$1" -ef /proc/self/fd/9 ] || exit 1
+[ "$1" -ef /proc/self/fd/9 ] || cannot "$1 cannot be made or opened: make room in its directory, and let it be written"
 read -r id told 2>/dev/null <"$1" || id=
 STEP
 """
 MAKE = '{ [ -d "${1%/*}" ] || mkdir -m 0755 "${1%/*}"; true >>"$1"; }'
+# A lock from the future, as after a clock was set, counts from now on.
 TAKE = """
 age=$(( $(date +%%s) - $(stat -c %%Y "$1" 2>/dev/null || echo 0) ))
+[ "$age" -ge 0 ] || touch "$1"
 case $id in ''|"$2"|"$3") ;; *)
-  if [ "$age" -ge 0 ] && [ "$age" -lt %d ]; then printf '%%.1000s\\n' "$id $told"; exit %d; fi
+  if [ "$age" -lt %d ]; then printf '%%.1000s\\n' "$id $told"; exit %d; fi
 esac
-printf '%%s\\n' "$4" >"$1"
+printf '%%s\\n' "$4" >"$1" || cannot "$1 cannot be written: make room"
 """ % (STALE, HELD)
 RENEWED = '[ "$id" = "$2" ] || exit %d; touch "$1"' % HELD
 # Of a node from which all is removed the directory goes too.
 RELEASED = '[ "$id" != "$2" ] || { rm -f "$1"; rmdir "${1%/*}" 2>/dev/null || true; }'
-# What a step does where there is no lock.
-MISSING = {TAKE: MAKE, RENEWED: "exit %d" % HELD, RELEASED: "exit 0"}
+# What a step does where there is no lock, as after all was removed from a node.
+MISSING = {TAKE: MAKE, RENEWED: "exit 0", RELEASED: "exit 0"}
 
 
 class Run(NamedTuple):
@@ -67,7 +74,7 @@ class Run(NamedTuple):
     @property
     def id(self) -> str:
         """The same in every process of the run."""
-        words = "%s %s %s" % (self.machine, self.pid, self.start)
+        words = "%s %s %s %s" % (self.host, self.machine, self.pid, self.start)
         return hashlib.sha256(words.encode()).hexdigest()[:32]
 
     def line(self) -> str:
@@ -81,12 +88,11 @@ def this_run(pid: int, playbooks: Sequence[str], now: str) -> Run:
 
 
 def _machine() -> str:
-    """A container has processes of its own."""
+    """This boot of it, the same in every process; a container has processes of its own."""
     try:
-        space = os.readlink("/proc/self/ns/pid")
+        return "%s %s" % (Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid"))
     except OSError:
-        space = ""
-    return "%x %s" % (uuid.getnode(), space)
+        return ""
 
 
 def _state(pid: int) -> list[str]:
@@ -114,7 +120,7 @@ def lives(pid: int) -> bool:
 
 def script(step: str, path: str, run: Run, ended: str = "") -> str:
     """A command line of sh for TAKE, RENEWED or RELEASED. ended: the id of a run whose lock is taken over."""
-    text = GUARDED.replace("MISSING", MISSING[step]).replace("STEP", step)
+    text = GUARDED.replace("MISSING", MISSING[step]).replace("STEP", step).replace("CANNOT", str(CANNOT))
     words = ["sh", "-c", text, "sh", path, run.id, ended or "-", run.line()]
     return " ".join(shlex.quote(word) for word in words)
 
@@ -132,7 +138,9 @@ def holder(said: str) -> tuple[str, Mapping[str, Any]]:
 def has_ended(told: Mapping[str, Any], own: Run) -> bool:
     """Whether the holder ran on this machine and does not any more."""
     pid = told.get("pid")
-    if (told.get("host"), told.get("machine")) != (own.host, own.machine) or not isinstance(pid, int):
+    if (told.get("host"), told.get("machine")) != (own.host, own.machine):
+        return False
+    if type(pid) is not int or not 0 < pid < 1 << 22:
         return False
     return not lives(pid) or _started(pid) != told.get("start")
 
@@ -146,5 +154,16 @@ def words(told: Mapping[str, Any]) -> str:
 def refusal(node: str, told: Mapping[str, Any]) -> str:
     return (
         "%s: cannot change anything while another run does (%s): wait until it has ended, or run with -e wait=true, "
-        "which waits for it" % (node, words(told))
+        "which waits for it up to %d hours" % (node, words(told), WAIT // 3600)
+    )
+
+
+def unlockable(node: str, reason: str) -> str:
+    return "%s: cannot keep other runs from changing anything because %s" % (node, printable(reason, 500))
+
+
+def lost(node: str) -> str:
+    return (
+        "%s: cannot go on because another run took the lock while this one did not reach the node for %d s: see what "
+        "the other does, and run again after it" % (node, STALE)
     )

@@ -11,8 +11,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible_collections.thefermisea.llama_cluster.plugins.action import run_lock
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _run_lock
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
@@ -148,7 +152,7 @@ def test_nothing_is_left_of_a_lock_and_its_keeper_makes_nothing(tmp_path):
     assert sh(_run_lock.TAKE, lock, own) == (0, "")
     assert [path.name for path in lock.parent.iterdir()] == ["run.lock"]
     assert sh(_run_lock.RELEASED, lock, own) == (0, "")
-    assert sh(_run_lock.RENEWED, lock, own)[0] == _run_lock.HELD
+    assert sh(_run_lock.RENEWED, lock, own) == (0, "")
     assert sh(_run_lock.RELEASED, lock, own) == (0, "")
     assert list(tmp_path.iterdir()) == []
 
@@ -196,6 +200,119 @@ def test_a_run_of_this_machine_that_has_ended_is_known():
     # Its number may be another process' by now, and of another machine nobody knows.
     assert _run_lock.has_ended(dict(own._asdict(), start="1"), own)
     assert not _run_lock.has_ended(dict(there._asdict(), host="laptop"), own)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "link", "dangling"])
+def test_what_is_no_regular_file_is_refused(tmp_path, kind):
+    lock, other = tmp_path / "run.lock", tmp_path / "other"
+    {
+        "fifo": lambda: os.mkfifo(lock),
+        "directory": lock.mkdir,
+        "link": lambda: (other.touch(), lock.symlink_to(other)),
+        "dangling": lambda: lock.symlink_to(other),
+    }[kind]()
+    assert sh(_run_lock.TAKE, lock, run_of())[0] == _run_lock.CANNOT
+    assert kind != "dangling" or not other.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_lock_of_another_user_is_refused(tmp_path):
+    lock = tmp_path / "run.lock"
+    lock.touch()
+    os.chown(lock, 12345, 12345)
+    assert sh(_run_lock.TAKE, lock, run_of())[0] == _run_lock.CANNOT
+
+
+def test_a_lock_that_others_could_open_is_closed_to_them(tmp_path):
+    lock = tmp_path / "run.lock"
+    lock.touch()
+    lock.chmod(0o644)
+    assert sh(_run_lock.TAKE, lock, run_of())[0] == 0
+    assert lock.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_from_the_future_is_held_and_runs_out_from_now_on(tmp_path):
+    lock = tmp_path / "run.lock"
+    assert sh(_run_lock.TAKE, lock, run_of(1))[0] == 0
+    os.utime(lock, (0, time.time() + 10**8))
+    assert sh(_run_lock.TAKE, lock, run_of(2))[0] == _run_lock.HELD
+    assert abs(lock.stat().st_mtime - time.time()) < 30
+
+
+@pytest.mark.parametrize("pid", [True, 0, -1, 1 << 22, 10**30, "1", 1.5, None])
+def test_a_number_that_no_process_has_is_no_run_that_has_ended(pid):
+    own = _run_lock.this_run(os.getpid(), [], "now")
+    assert not _run_lock.has_ended(dict(own._asdict(), pid=pid, start="1"), own)
+
+
+def test_every_process_of_a_controller_without_a_network_card_has_one_name(monkeypatch):
+    monkeypatch.setattr("uuid._node", None)
+    monkeypatch.setattr("uuid._GETTERS", [])
+    monkeypatch.setattr("uuid._generate_time_safe", None, raising=False)
+    first = _run_lock.this_run(os.getpid(), [], "now")
+    monkeypatch.setattr("uuid._node", None)
+    assert first.machine and first.id == _run_lock.this_run(os.getpid(), [], "now").id
+    assert first.id != first._replace(host="laptop").id
+
+
+class Task(run_lock.ActionModule):
+    """The action on a node that gives these answers."""
+
+    def __init__(self, *answers, **arguments):
+        task = SimpleNamespace(
+            args=arguments,
+            delegate_to=None,
+            async_val=0,
+            check_mode=False,
+            diff=False,
+            action="run_lock",
+            environment=[],
+        )
+        super().__init__(task, mock.MagicMock(), mock.MagicMock(), None, None, None)
+        self.answers, self.kept = list(answers), []
+
+    def _asked(self, step, ended=""):
+        answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {"rc": answer[0], "stdout": answer[1], "stderr": ""}
+
+    def _keep(self, node):
+        self.kept.append(node)
+
+    def result(self, hosts=("n1",)):
+        return self.run(None, {"inventory_hostname": "n1", "ansible_play_hosts": list(hosts)})
+
+
+def test_a_node_that_answers_and_cannot_be_locked_is_refused():
+    found = Task((_run_lock.CANNOT, "it is full")).result()
+    assert found["failed"] and found["msg"].endswith("anything because it is full")
+    # Root is refused: of a node of the play preflight says why, of another nobody would.
+    assert Task((1, "sudo: no")).result()["taken"] is False
+    assert Task((1, "sudo: no")).result(["n2"])["failed"]
+    assert Task(AnsibleError("Incorrect sudo password")).result(["n2"])["failed"]
+    assert Task(AnsibleConnectionFailure("away")).result(["n2"])["taken"] is False
+
+
+def test_a_wait_has_an_end(monkeypatch):
+    clock = iter(range(0, 10**6, 3600))
+    monkeypatch.setattr(run_lock.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(run_lock.time, "sleep", lambda _seconds: None)
+    found = Task((_run_lock.HELD, run_of(host="elsewhere").line()), wait=True).result()
+    assert found["failed"] and "waits for it up to 12 hours" in found["msg"] and next(clock) == 13 * 3600
+
+
+def test_a_run_that_has_lost_its_lock_is_told_and_ended(nodes):
+    first = nodes.at_work()
+    try:
+        (nodes.folder / "n1" / "run.lock").write_text(run_of(host="laptop").line() + "\n")
+        output = first.communicate(timeout=45)[0]
+    finally:
+        if first.poll() is None:
+            os.killpg(first.pid, signal.SIGKILL)
+    assert first.returncode != 0
+    assert "n1: cannot go on because another run took the lock" in " ".join(output.split())
+    until(lambda: nodes.locks() == [nodes.folder / "n1" / "run.lock"])
 
 
 LOOKS = ["bundle", "clients", "decisions", "doctor", "logs", "plan", "status", "verify"]
