@@ -61,7 +61,8 @@ class ActionModule(ActionBase):
         if answer["rc"] == 0:
             self._keep(node)
             return dict(result, taken=True, reason="")
-        reason = (answer["stderr"] or answer["stdout"]).strip()
+        # Each try says the same.
+        reason = ", ".join(dict.fromkeys((answer["stderr"] or answer["stdout"]).strip().splitlines()))
         # Where root is refused to this run on a node of its own, preflight says why.
         if answer["rc"] != _run_lock.CANNOT and node in task_vars.get("ansible_play_hosts", []):
             return dict(result, taken=False, reason=reason)

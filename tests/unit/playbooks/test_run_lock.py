@@ -285,8 +285,8 @@ class Task(run_lock.ActionModule):
 
 
 def test_a_node_that_answers_and_cannot_be_locked_is_refused():
-    found = Task((_run_lock.CANNOT, "it is full")).result()
-    assert found["failed"] and found["msg"].endswith("anything because it is full")
+    found = Task((_run_lock.CANNOT, "no room\nno room\nit is full\n")).result()
+    assert found["failed"] and found["msg"].endswith("anything because no room, it is full")
     # Root is refused: of a node of the play preflight says why, of another nobody would.
     assert Task((1, "sudo: no")).result()["taken"] is False
     assert Task((1, "sudo: no")).result(["n2"])["failed"]
