@@ -9,8 +9,8 @@ import pkgutil
 import re
 import time
 
-import ansible_collections.thefermisea.llama_cluster.plugins as plugins
 import pytest
+from ansible_collections.thefermisea.llama_cluster import plugins
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
 
 # LineMax= of journald.conf.

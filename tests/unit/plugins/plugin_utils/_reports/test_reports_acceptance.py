@@ -121,8 +121,8 @@ def test_the_curl_line_survives_a_quote():
     assert '"content": "What\\u0027s up?"' in words[-1]
 
 
-def served(*heads, idle=False, behind=False, health=READY, **row):
-    judged = [accepted(head, health, LOAD, "Where?", 8)["row"] for head in heads]
+def served(*heads, idle=False, behind=False, health=None, **row):
+    judged = [accepted(head, health or READY, LOAD, "Where?", 8)["row"] for head in heads]
     shown = {"chat%d" % number: dict(one, **row) for number, one in enumerate(judged)}
     return acceptance.served_lines(shown, idle, behind)
 
