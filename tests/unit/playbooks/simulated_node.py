@@ -60,6 +60,7 @@ class Node:
     def look(self, name):
         kind, service = units_of_node.unit_kind(name)
         unit, process = self.unit(name), self.process(name)
+        service = service or (unit or process or {}).get("service")
         arguments = (unit or {}).get("arguments", [])
         return {
             **units_of_node.where(kind, arguments),
@@ -83,7 +84,7 @@ class Node:
 
 def worker_at(endpoint):
     """What listens at an endpoint, whichever node that is."""
-    for path in NODES.glob("*/run/llama-rpc-*"):
+    for path in NODES.glob("*/run/llama-rpc*"):
         process = json.loads(path.read_text())
         arguments = process["arguments"]
         if "%s:%s" % (arguments[arguments.index("--host") + 1], arguments[arguments.index("--port") + 1]) == endpoint:
@@ -154,7 +155,7 @@ class ActionModule(ActionBase):
             if arguments["only"] and one["service"] not in arguments["only"]:
                 continue
             build = self.node.build(one["build"])
-            name = "llama-%s-%s.service" % (arguments["kind"], one["service"])
+            name = units_of_node.unit_name(arguments["kind"], one["service"], bool(one.get("primary")))
             options = [
                 "/opt/llama.cpp/releases/%s/bin/server" % one["build"],
                 "--host",
@@ -169,6 +170,7 @@ class ActionModule(ActionBase):
             if one.get("cache"):
                 options += ["rpc_cache", one["cache"]]
             unit = {"release": build["current_build"], "arguments": options, "settings": one.get("memory_max", "")}
+            unit["service"] = one["service"]
             unit["digest"] = hashlib.sha256(json.dumps([unit, build["build_sha256"]]).encode()).hexdigest()[:16]
             link = self.node.units / "multi-user.target.wants" / name
             starts = one["state"] == "started" and not self.node.held.exists()

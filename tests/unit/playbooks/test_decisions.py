@@ -80,7 +80,7 @@ def test_every_node_of_a_head_has_it_and_it_is_told_once(cluster):
     services["coder"] = {"model": "m", "quant": "F16", "head": "node2", "port": 8001}
     output = decided(cluster)
     assert sorted(cluster.events) == sorted(WRITTEN + [one.replace("node1", "node2") for one in WRITTEN])
-    assert output.count("decisions: 5, their claims: ") == 1
+    assert output.count("decisions: %d, their claims: " % len(made.SHIPPED)) == 1
     assert "node1: /opt/docs/" in output and "node2: /opt/docs/" in output
 
 

@@ -627,8 +627,8 @@ def test_a_parked_model_that_does_not_come_back_is_named(deployed, cluster):
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X park=node2")
     assert status != 0
     assert (
-        "it has been loading for ever), the old one does not answer either (no space left): see journalctl -u "
-        "llama-head-chat.service on node1" in output
+        "it has been loading for ever), the old one does not answer either (no space left): see journalctl -t "
+        "llama-head-chat on node1" in output
     )
     # The next run, or rollback.yml, goes on with it.
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
