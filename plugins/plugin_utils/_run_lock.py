@@ -54,7 +54,7 @@ esac
 printf '%%s\\n' "$4" >"$1" || cannot "$1 cannot be written: make room"
 """ % (STALE, HELD)
 RENEWED = '[ "$id" = "$2" ] || exit %d; touch "$1"' % HELD
-# Of a node from which all is removed the directory goes too.
+# Without other files in it the directory goes too; with some, rmdir fails and it stays, which is no failure.
 RELEASED = '[ "$id" != "$2" ] || { rm -f "$1"; rmdir "${1%/*}" 2>/dev/null || true; }'
 # What a step does where there is no lock, as after all was removed from a node.
 MISSING = {TAKE: MAKE, RENEWED: "exit 0", RELEASED: "exit 0"}
