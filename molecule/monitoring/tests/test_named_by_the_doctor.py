@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import judge
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor.journal import BEFORE
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -116,7 +117,9 @@ def begun(doctor):
 
 def test_what_is_killed_comes_back_and_is_told(lab, begun):
     """What has repaired itself needs nobody."""
-    asks = 'curl -s --max-time 60 http://%s:8000/completion -d \'{"prompt": "A", "n_predict": 900}\''
+    # Without an end, so that the worker is killed in the middle of it.
+    asks = "curl -s --max-time 60 http://%s:8000/completion -d "
+    asks += '\'{"prompt": "A", "n_predict": 900, "ignore_eos": true}\''
     lab.node1.check_output(asks % lab.ethernet("node1") + " >/dev/null 2>&1 &")
     time.sleep(3)
     lab.node2.check_output("systemctl kill --signal=KILL %s", WORKER)
@@ -127,6 +130,8 @@ def test_what_is_killed_comes_back_and_is_told(lab, begun):
     )
     begun.names({"node1": {"head_lost_worker"}, "node3": {"crashed", "gateway_engine_killed"}})
     lab.eventually(begun.answers, 90, "an answer")
+    # What ends a head within seconds of the watchdog's restart is taken for that.
+    time.sleep(BEFORE + 1)
     lab.node1.check_output("systemctl kill --signal=KILL %s", HEAD)
     found = begun.names({"node1": {"head_killed"}})
     lab.eventually(begun.answers, 90, "an answer")
@@ -189,7 +194,8 @@ def test_starts_that_wait(lab, begun):
     found = begun.names({"node1": {"waits_firewall"}}, 60)
     begun.do(found["waits_firewall"])
     lab.node1.check_output("systemctl start llama-watchdog && systemctl stop %s", HEAD)
-    # Somebody holds a worker, which serves one client at a time.
+    # Somebody holds a worker, which serves one client at a time. Its watchdog would end that: no head is connected.
+    lab.node3.check_output("systemctl stop llama-watchdog")
     hold = "exec 3<>/dev/tcp/%s/50052; sleep 999" % lab.fabric("node3")
     lab.node1.check_output("systemd-run --quiet --collect --unit=holder --uid=llama bash -c %s", hold)
     time.sleep(1)
@@ -198,6 +204,7 @@ def test_starts_that_wait(lab, begun):
     shown = begun.do(dict(found["waits_handshake"], on="node3"))
     assert lab.fabric("node1") in shown
     lab.node1.check_output("systemctl stop holder %s", HEAD)
+    lab.node3.check_output("systemctl start llama-watchdog")
     lab.node1.check_output(taker(lab.ethernet("node1"), 8000))
     lab.node1.check_output("systemctl start --no-block %s", HEAD)
     found = begun.names({"node1": {"port_taken_head"}}, 60)

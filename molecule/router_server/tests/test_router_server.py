@@ -87,7 +87,7 @@ def site(lab, intent):
 
 @pytest.fixture(scope="module")
 def foretold(lab, site):
-    return site("--check"), lab.node1.file("/etc/systemd/system/" + UNIT).exists
+    return site("--check", "-v"), lab.node1.file("/etc/systemd/system/" + UNIT).exists
 
 
 @pytest.fixture(scope="module")
