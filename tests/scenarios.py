@@ -45,7 +45,7 @@ BUDGETS = {
     "enterprise_linux": 180,
     "model": 180,
     "rpc_worker": 180,
-    "router_server": 180,
+    "router_server": 210,
     "drill": 420,
 }
 # Runs beside the build.
