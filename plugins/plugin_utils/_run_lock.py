@@ -140,7 +140,7 @@ def has_ended(told: Mapping[str, Any], own: Run) -> bool:
     pid = told.get("pid")
     if (told.get("host"), told.get("machine")) != (own.host, own.machine):
         return False
-    if type(pid) is not int or not 0 < pid < 1 << 22:
+    if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 22:
         return False
     return not lives(pid) or _started(pid) != told.get("start")
 
