@@ -41,9 +41,20 @@ _value:
   type: dict
 """
 
+from ansible import context
+from ansible.module_utils.common.text.converters import to_text
+from ansible.parsing.splitter import parse_kv
+
 from ..plugin_utils._intent.variables import variable_mistakes
+
+
+def _typed():
+    """The names given with -e NAME=VALUE, which no variable of Ansible tells from others. A file of -e @FILE may hold
+    what is for somebody else."""
+    texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
+    return {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
 
 
 class FilterModule:
     def filters(self):
-        return {"variable_mistakes": variable_mistakes}
+        return {"variable_mistakes": lambda hostvars, nodes: variable_mistakes(hostvars, nodes, _typed())}

@@ -7,15 +7,12 @@ collection."""
 import difflib
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible import context
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.common.yaml import yaml_load
-from ansible.parsing.splitter import parse_kv
 
 from .stray_files import stray_files
 from .values import named
@@ -119,20 +116,20 @@ def known() -> frozenset[str]:
     return role_options() | set(INTENT)
 
 
-def variable_mistakes(hostvars: Any, nodes: Sequence[str]) -> dict[str, list[str]]:
-    """-> {unknown: of unknown_variables() and stray_files(), undefined: of undefined_variables()}"""
+def variable_mistakes(hostvars: Any, nodes: Sequence[str], typed: Collection[str] = ()) -> dict[str, list[str]]:
+    """typed: the names given with -e NAME=VALUE -> {unknown: of unknown_variables() and stray_files(), undefined: of
+    undefined_variables()}"""
     facts = [hostvars[node] for node in nodes]
     groups = {name: hosts for one in facts for name, hosts in (one.get("groups") or {}).items()}
     folders = [str(one["inventory_dir"]) for one in facts if one.get("inventory_dir")]
     stray = stray_files(folders, groups, groups.get("all", nodes), known()) if groups else []
-    unknown = unknown_variables(hostvars, nodes) + stray
+    unknown = unknown_variables(hostvars, nodes, typed) + stray
     return {"unknown": unknown, "undefined": undefined_variables(hostvars, nodes)}
 
 
-def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
+def unknown_variables(hostvars: Any, nodes: Sequence[str], typed: Collection[str] = ()) -> list[str]:
     """A sentence for each variable that looks like one of ours, or was typed behind -e, and that nothing reads, neither
     a role nor another variable; it names the nodes where not all have it."""
-    typed = _typed()
     of_nodes = {node: _raw(hostvars, node) for node in nodes}
     variables = {}
     for raw in of_nodes.values():
@@ -165,13 +162,6 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
                 )
             )
     return found
-
-
-def _typed() -> set[str]:
-    """The names given with -e NAME=VALUE, which no variable of Ansible tells from others. A file of -e @FILE may hold
-    what is for somebody else."""
-    texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
-    return {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
 
 
 def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
