@@ -5,7 +5,8 @@
 table of settings. Private to the collection."""
 
 import re
-from typing import Any, Dict, List, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from ._key import Key, Words
 
@@ -241,7 +242,7 @@ EXCLUDES = (
 )
 
 
-def inherited(model: Mapping[str, Any], service: Mapping[str, Any]) -> Dict[str, Any]:
+def inherited(model: Mapping[str, Any], service: Mapping[str, Any]) -> dict[str, Any]:
     """The family settings of a model's entry that hold for a service: it replaces them, and with a key those that
     cannot stand beside its value."""
     found = dict(model)
@@ -264,6 +265,6 @@ def is_template_file(template: str) -> bool:
     return "/" in template or template.endswith(".jinja")
 
 
-def built_in(build: int) -> List[str]:
+def built_in(build: int) -> list[str]:
     """The names of the templates that a build (a number) has."""
     return [name for first, names in BUILT_IN if first <= build for name in names.split()]

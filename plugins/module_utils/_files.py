@@ -9,13 +9,16 @@ may be on the way, not at the end. Links are followed only on the way, or to a p
 have made them; the last name of a file is never a link.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import hashlib
 import io
 import os
 import stat
-from typing import Any, Callable, ContextManager, Iterator, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, Callable, ContextManager
 
 from ._text import Refusal
 
@@ -25,7 +28,7 @@ FILE = os.O_NOFOLLOW | os.O_NONBLOCK
 MOST_LINKS = 40
 
 
-def owners() -> Tuple[int, int]:
+def owners() -> tuple[int, int]:
     """User ids whose files are believed."""
     return (0, os.geteuid())
 
@@ -49,7 +52,7 @@ def may_change(seen: os.stat_result) -> bool:
     return seen.st_uid not in owners() or not stat.S_ISLNK(seen.st_mode) and bool(seen.st_mode & 0o022)
 
 
-def open_directory(path: str, make: Optional[int] = None, others: bool = False) -> int:
+def open_directory(path: str, make: int | None = None, others: bool = False) -> int:
     """-> descriptor of a directory that nobody else can exchange or write. make: mode to make missing ones with.
     others: it may be somebody else's, and so may those on the way, but for links that somebody else could have made.
 
@@ -86,7 +89,7 @@ def open_directory(path: str, make: Optional[int] = None, others: bool = False) 
         raise
 
 
-def _look(name: str, here: int, full: str, make: Optional[int]) -> os.stat_result:
+def _look(name: str, here: int, full: str, make: int | None) -> os.stat_result:
     """lstat of a name in a directory, which is made where it is missing."""
     try:
         return os.stat(name, dir_fd=here, follow_symlinks=False)
@@ -111,7 +114,7 @@ def _closing(descriptor: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def directory(path: str, make: Optional[int] = None) -> ContextManager[int]:
+def directory(path: str, make: int | None = None) -> ContextManager[int]:
     """open_directory() for a with statement."""
     return _closing(open_directory(path, make))
 
@@ -159,8 +162,8 @@ def read(path: str) -> bytes:
 def write_atomically(
     path: str,
     data: bytes,
-    mode: Optional[int] = 0o600,
-    owner: Optional[Tuple[int, int]] = None,
+    mode: int | None = 0o600,
+    owner: tuple[int, int] | None = None,
     anywhere: bool = False,
     durable: bool = True,
     links: bool = True,
@@ -265,7 +268,7 @@ def read_ours(path: str, most: int) -> bytes:
 MOST_TEXT = 16 << 20
 
 
-def text_of(path: str) -> Optional[str]:
+def text_of(path: str) -> str | None:
     """The text of a regular file, None where there is anything else: no link is followed, and no FIFO waited for."""
     try:
         descriptor = os.open(path, FILE)
@@ -280,8 +283,8 @@ def text_of(path: str) -> Optional[str]:
 
 def sha256_stream(
     stream: io.RawIOBase,
-    size: Optional[int] = None,
-    advance: Optional[Callable[[int], Any]] = None,
+    size: int | None = None,
+    advance: Callable[[int], Any] | None = None,
 ) -> str:
     """Hex sha256 of a stream's next ``size`` bytes, None for all that follow; of fewer where it ends before.
 

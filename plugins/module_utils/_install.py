@@ -7,12 +7,15 @@ A program is a module of the room programs. It reaches the node the way every mo
 that runs there: so what is installed is what was imported, and nothing has to be listed twice.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os
 import stat
 import sys
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 from . import _files
 from ._files import text_of
@@ -34,7 +37,7 @@ cd / && PYTHONPATH=%s exec %s -S -B -m %s.programs."$name" "$@"
 """
 
 
-def loaded_sources(package: Optional[str] = None) -> Dict[str, str]:
+def loaded_sources(package: str | None = None) -> dict[str, str]:
     """{file name: text} of what is imported of the package, but for this module."""
     prefix = (package or __name__.rpartition(".")[0]) + "."
     sources = {"__init__.py": ""}
@@ -70,7 +73,7 @@ def choose_python(candidates: Iterable[str]) -> str:
     )
 
 
-def install(prefix: str, sources: Dict[str, str], python: str, check: bool = False) -> Tuple[List[Dict[str, str]], str]:
+def install(prefix: str, sources: dict[str, str], python: str, check: bool = False) -> tuple[list[dict[str, str]], str]:
     """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
 
     Returns (changes as [{before, after, before_header, after_header}], digest of it all). Refusal, or OSError when a
@@ -105,7 +108,7 @@ def install(prefix: str, sources: Dict[str, str], python: str, check: bool = Fal
     return changes, digest
 
 
-def _stale(folder: str, wanted: Iterable[str]) -> List[str]:
+def _stale(folder: str, wanted: Iterable[str]) -> list[str]:
     """Modules that we no longer have, of an older layout too; what has no such text, or lies in a directory of others,
     is somebody else's."""
     found = []
@@ -123,7 +126,7 @@ def _stale(folder: str, wanted: Iterable[str]) -> List[str]:
     ]
 
 
-def _seen(path: str) -> Optional[Tuple[str, int]]:
+def _seen(path: str) -> tuple[str, int] | None:
     """Text and mode of what is installed; None for what is not root's alone: it is written anew."""
     try:
         with os.fdopen(_files.open_file(path), "rb") as stream:
@@ -132,7 +135,7 @@ def _seen(path: str) -> Optional[Tuple[str, int]]:
         return None
 
 
-def _change(path: str, before: Optional[str], after: Optional[str]) -> Dict[str, str]:
+def _change(path: str, before: str | None, after: str | None) -> dict[str, str]:
     return {
         "before_header": path if before is not None else path + " (absent)",
         "after_header": path if after is not None else path + " (absent)",

@@ -10,13 +10,15 @@ file. A job whose lease nobody has renewed for LEASE seconds stops: an interrupt
 for long.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import glob
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from ._files import write_atomically
 from ._text import duration, human, printable
@@ -69,7 +71,7 @@ def _lock(path: str) -> int:
     return fd
 
 
-def running(kind: str, folder: str = FOLDER) -> List[Dict[str, Any]]:
+def running(kind: str, folder: str = FOLDER) -> list[dict[str, Any]]:
     """[{name, line}] of the jobs of this user whose state files begin with ``kind`` and that somebody follows."""
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(os.path.expanduser(folder)), kind + "-*.json"))):
@@ -82,7 +84,7 @@ def running(kind: str, folder: str = FOLDER) -> List[Dict[str, Any]]:
     return found
 
 
-def told(state: Dict[str, Any]) -> str:
+def told(state: dict[str, Any]) -> str:
     """What to say of a job's state: '34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left'."""
     text = "%d %% (%s of %s)" % (100 * state["done"] // state["total"], human(state["done"]), human(state["total"]))
     if state["phase"] == "hash":
@@ -101,26 +103,26 @@ class Job:
     def __init__(self, path: str) -> None:
         self._held = _lock(path)
         self.path = path
-        self._renewed: Optional[int] = None  # the lease's time when it was seen to change
+        self._renewed: int | None = None  # the lease's time when it was seen to change
         self._seen = 0.0
         self.write({"phase": "start"})
 
-    def write(self, state: Dict[str, Any]) -> None:
+    def write(self, state: dict[str, Any]) -> None:
         """Replace the state; readers see the old one or the new one."""
         # The folder is Ansible's, and a node that crashed has no job to follow.
         write_atomically(
             self.path, json.dumps(dict(state, pid=os.getpid())).encode("ascii"), anywhere=True, durable=False
         )
 
-    def finish(self, result: Dict[str, Any]) -> None:
+    def finish(self, result: dict[str, Any]) -> None:
         """Leave the final answer, the dictionary a module returns."""
         self.write({"phase": "end", "result": result})
 
-    def abandoned(self) -> Optional[str]:
+    def abandoned(self) -> str | None:
         """A reason to stop when nobody has renewed the lease for LEASE seconds, else None. Clock changes do not
         matter."""
         now = time.monotonic()
-        renewed: Optional[int] = None
+        renewed: int | None = None
         with contextlib.suppress(OSError):
             renewed = os.stat(lease_path(self.path)).st_mtime_ns
         if renewed != self._renewed or not self._seen:

@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A row of the table of settings. Private to the collection."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Tuple, Union
+from __future__ import annotations
+
+from re import Pattern
+from typing import Any, NamedTuple
 
 # Of each value, the words for it, from a build on.
-Words = Tuple[Tuple[int, Dict[Any, List[str]]], ...]
+Words = tuple[tuple[int, dict[Any, list[str]]], ...]
 
 
 class Key(NamedTuple):
@@ -18,13 +21,13 @@ class Key(NamedTuple):
     default: Any = None  # what holds without the key, None for llama-server's own
     own: Any = None  # that one, where something is computed from it
     required: bool = False
-    choices: Tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     # Lowest and highest of a number, None for the largest of llama-server's.
-    bounds: Tuple[float, Optional[float]] = (1, None)
+    bounds: tuple[float, float | None] = (1, None)
     # What a text, or each text of a list, has to match, how that is said, and the next step.
-    form: Optional[Tuple[Pattern[str], str, str]] = None
+    form: tuple[Pattern[str], str, str] | None = None
     empty: bool = False  # whether an empty list says something
-    flag: Union[None, str, Words] = None  # llama-server's
+    flag: None | str | Words = None  # llama-server's
     memory: bool = False  # whether a memory plan depends on it
-    kinds: Tuple[str, ...] = ("server",)  # the kinds of service that know it
+    kinds: tuple[str, ...] = ("server",)  # the kinds of service that know it
     family: bool = False  # whether it may stand in the model's entry too, for all services of that model

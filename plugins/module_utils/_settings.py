@@ -4,8 +4,11 @@
 """The keys of a service: one table, of which the intent check, the command line, the plan and docs/settings.md are
 made. Private to the collection."""
 
+from __future__ import annotations
+
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from ._family import FAMILY, inherited
 from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, QUOTA, SIZE, SLURM_NAME, SPELLED_OUT, SPLIT, WORD
@@ -292,7 +295,7 @@ KEYS = (
 )
 # What each model of a router may have for itself, beside the keys of its family, and what all of them may have from
 # their router.
-MODEL_KEYS: Tuple[str, ...] = ("ctx_size", "slot_ctx_size", "parallel", "threads", "threads_batch", "batch_size")
+MODEL_KEYS: tuple[str, ...] = ("ctx_size", "slot_ctx_size", "parallel", "threads", "threads_batch", "batch_size")
 MODEL_KEYS += ("ubatch_size", "cache", "cache_type_k", "cache_type_v", "cache_reuse", "cache_ram", "flash_attn")
 MODEL_KEYS += ("load_mode", "mmap")
 ROUTER_KEYS = MODEL_KEYS + ("state", "head", "cards", "timeout", "memory_max")
@@ -319,7 +322,7 @@ def is_stopped(service: Mapping[str, Any]) -> bool:
     return value(service, "state") == "stopped"
 
 
-def resolved(service: Mapping[str, Any], model: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+def resolved(service: Mapping[str, Any], model: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The one entry that plan, command line and checks see: what the model's entry says for its family, what the
     service says in its place, and what stands for other keys as those."""
     entry = inherited({name: model[name] for name in FAMILY_KEYS if model and model.get(name) is not None}, service)
@@ -333,7 +336,7 @@ def resolved(service: Mapping[str, Any], model: Optional[Mapping[str, Any]] = No
     return entry
 
 
-def context(service: Mapping[str, Any]) -> Optional[int]:
+def context(service: Mapping[str, Any]) -> int | None:
     """The tokens of --ctx-size: ctx_size, or slot_ctx_size for each of the slots; None where the service gives
     neither."""
     if "slot_ctx_size" in service:
@@ -357,7 +360,7 @@ def reads_whole_texts(service: Mapping[str, Any]) -> bool:
     return bool(service.get("embeddings") or service.get("reranking")) and service.get("pooling") != "last"
 
 
-def _whole_texts(service: Mapping[str, Any]) -> Optional[int]:
+def _whole_texts(service: Mapping[str, Any]) -> int | None:
     """Tokens of a micro-batch that holds the text of a whole slot; None where nobody says how long a slot is."""
     if not reads_whole_texts(service) or "ubatch_size" in service:
         return service.get("ubatch_size") if reads_whole_texts(service) else None
@@ -366,7 +369,7 @@ def _whole_texts(service: Mapping[str, Any]) -> Optional[int]:
     return min((tokens for tokens in known if tokens), default=None)
 
 
-def text_tokens(service: Mapping[str, Any], slot: Optional[int]) -> Optional[int]:
+def text_tokens(service: Mapping[str, Any], slot: int | None) -> int | None:
     """Tokens that a request may have in a slot of this size: where texts are read as a whole no more than a
     micro-batch."""
     if not reads_whole_texts(service):
@@ -381,7 +384,7 @@ def effective(service: Mapping[str, Any], name: str) -> Any:
     return OWN[name] if found is None else found
 
 
-def memory_settings(service: Mapping[str, Any]) -> Dict[str, Any]:
+def memory_settings(service: Mapping[str, Any]) -> dict[str, Any]:
     """{name: value} of what a memory plan depends on, without what is left to llama-server."""
     found = {key.name: value(service, key.name) for key in KEYS if key.memory and key.flag}
     return {name: given for name, given in found.items() if given is not None}

@@ -6,7 +6,9 @@
 Private to the collection. Byte counts have decimal units, as disks and model hubs state them.
 """
 
-from typing import Any, Optional
+from __future__ import annotations
+
+from typing import Any
 
 
 class Refusal(Exception):
@@ -44,7 +46,7 @@ def duration(seconds: float) -> str:
     return "%d h %02d min" % (seconds // 3600, seconds % 3600 // 60)
 
 
-def printable(text: Any, most: Optional[int] = 200) -> str:
+def printable(text: Any, most: int | None = 200) -> str:
     """One line of a report: what a terminal would act on, and a line feed, is a question mark. most: characters that
     are shown, None for all."""
     text = str(text)

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whole lines of progress from long work on a node, for action plugins. Private to the collection."""
 
+from __future__ import annotations
+
 import time
 from typing import Any
 

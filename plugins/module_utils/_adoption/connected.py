@@ -6,7 +6,7 @@
 import ipaddress
 import os
 import struct
-from typing import Collection, Dict, List, Set, Tuple
+from collections.abc import Collection
 
 ESTABLISHED = "01"
 TABLES = ("tcp", "tcp6")
@@ -23,9 +23,9 @@ def address(text: str) -> str:
     return str(mapped or found)
 
 
-def clients_of(ports: Collection[int], proc: str = "/proc") -> List[Dict[str, object]]:
+def clients_of(ports: Collection[int], proc: str = "/proc") -> list[dict[str, object]]:
     """-> [{port, address}] of the established connections of others, sorted."""
-    seen: Set[Tuple[int, str]] = set()
+    seen: set[tuple[int, str]] = set()
     for table in TABLES:
         try:
             with open(os.path.join(proc, "net", table), encoding="ascii", errors="replace") as stream:

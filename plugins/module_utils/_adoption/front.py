@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .. import _files
 from .._node import paths
@@ -31,12 +32,12 @@ STARTERS = (".timer", ".path", ".service")
 class Places(NamedTuple):
     """Where its parts lie."""
 
-    sites: Tuple[str, ...] = ("/etc/nginx/sites-enabled/*", "/etc/nginx/conf.d/*.conf")
+    sites: tuple[str, ...] = ("/etc/nginx/sites-enabled/*", "/etc/nginx/conf.d/*.conf")
     main: str = "/etc/nginx/nginx.conf"
     upstreams: str = "/etc/nginx/ai-inference"
-    programs: Tuple[str, ...] = ("/usr/local/bin/*", "/usr/local/sbin/*")
+    programs: tuple[str, ...] = ("/usr/local/bin/*", "/usr/local/sbin/*")
     units: str = paths.UNITS
-    cron: Tuple[str, ...] = ("/etc/crontab", "/etc/cron.d/*")
+    cron: tuple[str, ...] = ("/etc/crontab", "/etc/cron.d/*")
     proc: str = "/proc"
     our_site: str = paths.NGINX_SITE
 
@@ -50,12 +51,12 @@ class Front(NamedTuple):
     with a line that starts the updater; crontab: whether root's own has one; keyless: whether no site asks for a
     key."""
 
-    sites: List[str]
-    files: List[str]
-    written: List[str]
-    updaters: List[str]
-    units: List[Dict[str, Any]]
-    cron: List[str]
+    sites: list[str]
+    files: list[str]
+    written: list[str]
+    updaters: list[str]
+    units: list[dict[str, Any]]
+    cron: list[str]
     crontab: bool
     keyless: bool
 
@@ -91,7 +92,7 @@ def find_front(ports: Sequence[int], places: Places = HERE, show: Show = systemc
     )
 
 
-def shown_units(names: Sequence[str], show: Show) -> List[Dict[str, Any]]:
+def shown_units(names: Sequence[str], show: Show) -> list[dict[str, Any]]:
     """[{name, path, active, unit_file_state}]."""
     text = show(names, ("Id", "FragmentPath", "UnitFileState", "ActiveState")) if names else ""
     return [
@@ -105,7 +106,7 @@ def shown_units(names: Sequence[str], show: Show) -> List[Dict[str, Any]]:
     ]
 
 
-def found(patterns: Sequence[str]) -> List[str]:
+def found(patterns: Sequence[str]) -> list[str]:
     return sorted(path for pattern in patterns for path in glob.glob(pattern))
 
 
@@ -118,11 +119,11 @@ def link_target(path: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path))) if os.path.islink(path) else ""
 
 
-def listened(text: str) -> List[int]:
+def listened(text: str) -> list[int]:
     return sorted({int(port) for port in LISTEN.findall(text)})
 
 
-def find_sites(ports: Sequence[int], places: Places) -> List[str]:
+def find_sites(ports: Sequence[int], places: Places) -> list[str]:
     """What nginx loads of it. Errors: Refusal."""
     main = without_comments(places.main)
     taken = sorted(set(listened(main)) & set(ports))
@@ -158,7 +159,7 @@ def find_sites(ports: Sequence[int], places: Places) -> List[str]:
     return sites
 
 
-def find_units(updaters: Sequence[str], places: Places) -> List[str]:
+def find_units(updaters: Sequence[str], places: Places) -> list[str]:
     """Units that start an updater, and timers and paths that start these, in the order in which they stop."""
     texts = {
         os.path.basename(path): read_text(path) for kind in STARTERS for path in found((places.units + "/*" + kind,))
@@ -210,7 +211,7 @@ def write_crontab(text: str) -> None:
         )
 
 
-def running(updaters: Sequence[str], units: Sequence[str], proc: str = "/proc") -> List[Tuple[int, str]]:
+def running(updaters: Sequence[str], units: Sequence[str], proc: str = "/proc") -> list[tuple[int, str]]:
     """[(pid, updater)] of what runs an updater outside of these units, a loop that nohup left behind for example."""
     seen = []
     for entry in sorted((name for name in os.listdir(proc) if name.isdigit()), key=int):
@@ -231,7 +232,7 @@ def running(updaters: Sequence[str], units: Sequence[str], proc: str = "/proc") 
     return seen
 
 
-def front_lines(front: Front, directory: str) -> List[str]:
+def front_lines(front: Front, directory: str) -> list[str]:
     """What is found, as lines to print."""
     lines = ["%s: a site of nginx, ours takes its place" % path for path in front.sites]
     lines += [

@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Any, Callable, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from .. import _files
 from .._node.units import Show, parse_show, systemctl_show
@@ -44,7 +45,7 @@ class FrontAdoption(Adoption):
     def find(self) -> Front:
         return find_front(self.ports, self.places, self.show)
 
-    def look(self) -> Dict[str, Any]:
+    def look(self) -> dict[str, Any]:
         """What there is, and whether there is anything to take over or to go on with. Errors: Refusal."""
         record, front = self.read(), self.find()
         return {
@@ -151,7 +152,7 @@ class FrontAdoption(Adoption):
         if record is None:
             return
         present = self._everything(record)
-        gone: List[str] = []
+        gone: list[str] = []
         for path in present:
             if not os.path.lexists(path["path"]):
                 continue
@@ -165,10 +166,10 @@ class FrontAdoption(Adoption):
                 os.unlink(os.path.basename(name), dir_fd=folder)
         systemctl("daemon-reload")
 
-    def _everything(self, record: Record) -> List[Record]:
+    def _everything(self, record: Record) -> list[Record]:
         return record["paths"] + [path for unit in record["units"] for path in unit["paths"]]
 
-    def put_back(self) -> Dict[str, Any]:  # type: ignore[override]
+    def put_back(self) -> dict[str, Any]:  # type: ignore[override]
         """Every recorded file where it was, with content, owner, mode and time of then; nothing is loaded yet."""
         record = self.read()
         if record is None:
@@ -231,7 +232,7 @@ class FrontAdoption(Adoption):
                 os.rmdir(folder)
 
 
-def summary(record: Record) -> Dict[str, Any]:
+def summary(record: Record) -> dict[str, Any]:
     return {"created": record["created"], "finished": record["finished"]}
 
 

@@ -4,11 +4,14 @@
 """What serves llama.cpp on a node without being ours: units and processes made by hand, and what lies around them.
 Private to the collection."""
 
+from __future__ import annotations
+
 import glob
 import os
 import pwd
 import re
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .. import _files
 from .._llama.api import LlamaApi
@@ -18,9 +21,9 @@ from .._node.sockets import process_tree
 from .._node.units import DIGEST_VARIABLE, Show, number, parse_show, systemctl_show, unit_kind
 from .._text import Refusal, printable
 
-Process = Dict[str, Any]
-Settings = Dict[str, Any]
-Found = Dict[str, List[Dict[str, Any]]]
+Process = dict[str, Any]
+Settings = dict[str, Any]
+Found = dict[str, list[dict[str, Any]]]
 KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "worker"}
 # The program of an ExecStart line: its path may follow systemd's prefixes, or a wrapper such as numactl.
 EXEC_START = re.compile(
@@ -56,11 +59,11 @@ LEFT_BEHIND = re.compile(
 # Of a namespace of its own, the names of files and users are others than root's.
 NAMESPACES = ("mnt", "pid", "user")
 # Of one name, what argv gives last wins, as in llama.cpp.
-OPTIONS: Dict[str, Dict[str, Tuple[str, ...]]] = {
+OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "head": {"port": ("--port",), "host": ("--host",), "model": ("-m", "--model"), "rpc": ("--rpc",)},
     "worker": {"port": ("-p", "--port"), "host": ("-H", "--host")},
 }
-DEFAULTS: Dict[str, Dict[str, str]] = {
+DEFAULTS: dict[str, dict[str, str]] = {
     "head": {"port": "8080", "host": "127.0.0.1"},
     "worker": {"port": "50052", "host": "127.0.0.1"},
 }
@@ -69,7 +72,7 @@ DEFAULTS: Dict[str, Dict[str, str]] = {
 def arguments(kind: str, argv: Sequence[str]) -> Settings:
     """The settings of a command line that matter here: {host, port, model, rpc}; None where a value is neither given
     nor a default."""
-    found: Dict[str, Optional[str]] = dict({"model": None, "rpc": None}, **DEFAULTS[kind])
+    found: dict[str, str | None] = dict({"model": None, "rpc": None}, **DEFAULTS[kind])
     for name, spellings in OPTIONS[kind].items():
         for place, word in enumerate(argv):
             option, equals, value = word.partition("=")
@@ -95,7 +98,7 @@ def read_text(path: str) -> str:
     return "" if b"\0" in data else data.decode("utf-8", "replace")
 
 
-def read_process(pid: int, proc: str = "/proc") -> Optional[Process]:
+def read_process(pid: int, proc: str = "/proc") -> Process | None:
     """A llama.cpp server process -> what the kernel says of it, enough to tell whether it is left alone; None for any
     other process."""
     base = os.path.join(proc, str(pid))
@@ -144,7 +147,7 @@ def sees_our_files(pid: int, proc: str = "/proc") -> bool:
         return False
 
 
-def with_words(process: Process, proc: str = "/proc") -> Optional[Process]:
+def with_words(process: Process, proc: str = "/proc") -> Process | None:
     """A process with the arguments, environment and output files that it says it has, None when it has gone.
 
     Not asked of one that is left alone: whoever owns it could hold up, or fill the memory of, who reads its.
@@ -168,7 +171,7 @@ def with_words(process: Process, proc: str = "/proc") -> Optional[Process]:
     )
 
 
-def group_owner(cgroup: str, root: str) -> Tuple[Optional[str], Optional[str]]:
+def group_owner(cgroup: str, root: str) -> tuple[str | None, str | None]:
     """-> (service unit that a process runs in or None, who starts and ends it or None where nobody does). root: the
     control group of process 1."""
     unit, parts = unit_of_group(cgroup, root), below_root(cgroup, root)
@@ -178,7 +181,7 @@ def group_owner(cgroup: str, root: str) -> Tuple[Optional[str], Optional[str]]:
     return unit, first if first.endswith((".service", ".scope")) else "/" + "/".join(parts)
 
 
-def left_alone(process: Process) -> Tuple[Optional[str], Optional[str]]:
+def left_alone(process: Process) -> tuple[str | None, str | None]:
     """(whose a process is, why it is neither ended nor started again), (None, None) for one that was left behind and is
     root's in all that it runs."""
     if process["foreign"]:
@@ -214,7 +217,7 @@ def user_name(uid: int) -> str:
         return "user id %d" % uid
 
 
-def read_processes(proc: str = "/proc") -> List[Process]:
+def read_processes(proc: str = "/proc") -> list[Process]:
     """All llama.cpp server processes, children of others of them (a router's) left out."""
     names = sorted((name for name in os.listdir(proc) if name.isdigit()), key=int)
     found = [process for process in (read_process(int(name), proc) for name in names) if process]
@@ -222,7 +225,7 @@ def read_processes(proc: str = "/proc") -> List[Process]:
     return [process for process in found if process["parent"] not in pids]
 
 
-def unit_files(unit_dir: str = paths.UNITS) -> Dict[str, str]:
+def unit_files(unit_dir: str = paths.UNITS) -> dict[str, str]:
     """Names of the service units in unit_dir, and of drop-ins there, that start a llama.cpp server and are not ours."""
     names = {}
     for path in sorted(
@@ -236,7 +239,7 @@ def unit_files(unit_dir: str = paths.UNITS) -> Dict[str, str]:
     return names
 
 
-def user_id(user: str) -> Optional[int]:
+def user_id(user: str) -> int | None:
     """The id of a unit's User=, root's where it has none; None of one that does not exist."""
     try:
         return int(user) if user.isdigit() else pwd.getpwnam(user or "root").pw_uid
@@ -253,7 +256,7 @@ def find(unit_dir: str = paths.UNITS, proc: str = "/proc", show: Show = systemct
     """
     running = read_processes(proc)
     names = unit_files(unit_dir)
-    inside: Dict[str, List[Process]] = {}
+    inside: dict[str, list[Process]] = {}
     for process in running:
         if process["unit"]:
             inside.setdefault(process["unit"], []).append(process)
@@ -302,7 +305,7 @@ def find(unit_dir: str = paths.UNITS, proc: str = "/proc", show: Show = systemct
     return {"units": units, "processes": [process for process in loose if process], "foreign": foreign}
 
 
-def around(found: Found, places: Iterable[str] = AROUND) -> List[str]:
+def around(found: Found, places: Iterable[str] = AROUND) -> list[str]:
     """Files beside the deployment that speak of it and are neither ours nor part of what was found, sorted."""
     known = {path for unit in found["units"] for path in [unit["path"]] + unit["drop_ins"]}
     result = set()
@@ -320,7 +323,7 @@ def url(settings: Settings) -> str:
     return "http://%s:%d" % (host, settings["port"])
 
 
-def build_of(kind: str, settings: Settings) -> Optional[str]:
+def build_of(kind: str, settings: Settings) -> str | None:
     """The build that a running head says it is, None where it does not say."""
     if kind != "head" or settings["port"] is None:
         return None
@@ -338,7 +341,7 @@ def describe(process: Process) -> Settings:
     return dict(settings, program=process["executable"], build=build_of(process["kind"], settings))
 
 
-def words(kind: str, serves: Optional[Settings]) -> str:
+def words(kind: str, serves: Settings | None) -> str:
     """One line's worth of what describe() says. A process may call its model anything: what a terminal would act on is
     shown as a question mark."""
     if serves is None:
@@ -350,7 +353,7 @@ def words(kind: str, serves: Optional[Settings]) -> str:
     return printable(", ".join(parts), None)
 
 
-def pids(found: Found, proc: str = "/proc") -> List[int]:
+def pids(found: Found, proc: str = "/proc") -> list[int]:
     """Every process that will have ended when what was found is stopped."""
     roots = [
         unit["main_pid"] or unit["process"]["pid"] for unit in found["units"] if unit["main_pid"] or unit["process"]

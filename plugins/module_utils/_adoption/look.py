@@ -4,7 +4,8 @@
 """What made by hand serves here, and what of it is adopted already. Private to the collection."""
 
 import os
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .._node import paths
 from .connected import clients_of
@@ -12,7 +13,7 @@ from .handmade import around, describe, find, pids, url, words
 from .steps import ASIDE, Adoption, Record
 
 
-def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS) -> Dict[str, Any]:
+def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS) -> dict[str, Any]:
     """What serves by hand, what would be done with it, and what is recorded -> result of adoption_info, see there.
     Errors: Refusal."""
     adoption = Adoption(directory, moved, unit_dir=unit_dir)
@@ -63,7 +64,7 @@ def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS)
     }
 
 
-def recorded_heads(record: Record) -> List[Dict[str, Any]]:
+def recorded_heads(record: Record) -> list[dict[str, Any]]:
     """The recorded heads that ran: where they answer and over which workers."""
     served = [(unit["name"], unit["kind"], unit["serves"]) for unit in record["units"]]
     served += [("process %d" % process["pid"], process["kind"], process["serves"]) for process in record["processes"]]

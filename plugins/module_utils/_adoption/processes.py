@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import time
-from typing import Any, Dict, List
+from typing import Any
 
 from .. import _files
 from .._text import Refusal
@@ -31,7 +31,7 @@ def process_record(process: Process) -> Process:
     return dict({name: process[name] for name in names}, environment=kept, left_out=left_out, serves=describe(process))
 
 
-def safe_environment(process: Process) -> Dict[str, str]:
+def safe_environment(process: Process) -> dict[str, str]:
     """The variables of a process without those that name code; of LD_LIBRARY_PATH the directories that nobody else can
     exchange or write."""
     kept = {name: value for name, value in process["environment"].items() if not LOADER.match(name)}
@@ -45,7 +45,7 @@ def safe_environment(process: Process) -> Dict[str, str]:
     return dict(kept, LD_LIBRARY_PATH=":".join(folders)) if folders else kept
 
 
-def identity(process: Process) -> List[Any]:
+def identity(process: Process) -> list[Any]:
     """Two processes of one identity are the same server, started twice."""
     return [process["argv"], process["cwd"]]
 

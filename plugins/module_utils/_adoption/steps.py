@@ -9,11 +9,14 @@ copies of every file. What is too large to copy is renamed where it is. Each ste
 that died is finished, or undone, by the next one.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .. import _files
 from .._node import paths
@@ -21,8 +24,8 @@ from .._text import Refusal
 from .handmade import around, describe, find
 from .processes import command_name, end, identity, process_record, start_detached
 
-Record = Dict[str, Any]
-PathRecord = Dict[str, Any]
+Record = dict[str, Any]
+PathRecord = dict[str, Any]
 FORMAT = 1
 ASIDE = ".by-hand"
 # Seconds after which a server that somebody restarts would be back.
@@ -44,7 +47,7 @@ class Adoption:
         self.moved = list(moved)
         self.check = check
         self.unit_dir = unit_dir
-        self.actions: List[str] = []
+        self.actions: list[str] = []
 
     def _act(self, action: str) -> bool:
         """Notes what is done -> whether to do it."""
@@ -53,7 +56,7 @@ class Adoption:
 
     # The record.
 
-    def read(self) -> Optional[Record]:
+    def read(self) -> Record | None:
         """The record, None where there is none. Errors: Refusal, also when somebody else could have written it: root
         runs what it says."""
         path = os.path.join(self.directory, "record.json")

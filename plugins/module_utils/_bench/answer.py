@@ -4,9 +4,12 @@
 """What an answer's pieces say: when its first text came, its tokens, what the server measured itself, or why it is an
 error. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import math
-from typing import Any, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._llama.api import count, error_text, plain, rows, table
 from .exchange import Exchange, response
@@ -21,18 +24,18 @@ class Answer(NamedTuple):
 
     began: float
     ended: float
-    error: Optional[str] = None
+    error: str | None = None
     stamps: Sequence[float] = ()
-    first_text: Optional[float] = None
-    first_reasoning: Optional[float] = None
-    prompt_tokens: Optional[int] = None
-    cached_tokens: Optional[int] = None
-    tokens: Optional[int] = None
-    prompt_seconds: Optional[float] = None
-    prompt_rate: Optional[float] = None
-    rate: Optional[float] = None
-    drafted: Optional[int] = None
-    accepted: Optional[int] = None
+    first_text: float | None = None
+    first_reasoning: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    tokens: int | None = None
+    prompt_seconds: float | None = None
+    prompt_rate: float | None = None
+    rate: float | None = None
+    drafted: int | None = None
+    accepted: int | None = None
     text: str = ""
 
 
@@ -59,14 +62,14 @@ def answer(exchange: Exchange) -> Answer:
 
 class _Reader:
     def __init__(self) -> None:
-        self.stamps: List[float] = []
-        self.first_text: Optional[float] = None
-        self.first_reasoning: Optional[float] = None
-        self.text: List[str] = []
+        self.stamps: list[float] = []
+        self.first_text: float | None = None
+        self.first_reasoning: float | None = None
+        self.text: list[str] = []
         self.timings: Any = {}
         self.usage: Any = {}
         self.finished = False
-        self.error: Optional[str] = None
+        self.error: str | None = None
 
     def event(self, moment: float, data: str) -> None:
         if data == "[DONE]":
@@ -98,7 +101,7 @@ class _Reader:
         if choice.get("finish_reason"):
             self.finished = True
 
-    def answer(self, began: float, ended: float, error: Optional[str]) -> Answer:
+    def answer(self, began: float, ended: float, error: str | None) -> Answer:
         details = table(self.usage.get("prompt_tokens_details"))
         timed = self.timings
         prompt_ms = _number(timed.get("prompt_ms"))
@@ -129,11 +132,11 @@ def _json(text: str) -> Any:
         return text
 
 
-def _count(value: Any) -> Optional[int]:
+def _count(value: Any) -> int | None:
     return count(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _number(value: Any) -> Optional[float]:
+def _number(value: Any) -> float | None:
     """A positive finite number; None for anything else."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
     return float(min(value, 1e9)) if good else None

@@ -7,12 +7,14 @@ Private to the collection.
 Nothing is parsed while requests run: what one answer costs to read would be late in the stamps of the others.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import socket
 import ssl
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from .._node.sock_diag import Listener
@@ -35,12 +37,12 @@ class Target(NamedTuple):
     has to listen there; whoever else does is sent nothing."""
 
     family: int
-    address: Tuple[Any, ...]
+    address: tuple[Any, ...]
     host: str
     path: str
-    tls: Optional[ssl.SSLContext]
-    key: Optional[str]
-    own: Optional[Listener] = None
+    tls: ssl.SSLContext | None
+    key: str | None
+    own: Listener | None = None
 
     def post(self, path: str, body: bytes) -> bytes:
         """The bytes of a request, whose connection ends with its answer."""
@@ -51,7 +53,7 @@ class Target(NamedTuple):
         return "\r\n".join(lines + ["", ""]).encode() + body
 
 
-def target(url: str, key: Optional[str] = None, pid: Optional[int] = None) -> Target:
+def target(url: str, key: str | None = None, pid: int | None = None) -> Target:
     """Of http://HOST:PORT[/PATH]. pid: of a unit of this node, the process that a key is for. Errors: Refusal for
     another URL, for a name that is unknown, and where somebody else listens."""
     try:
@@ -70,7 +72,7 @@ def target(url: str, key: Optional[str] = None, pid: Optional[int] = None) -> Ta
     return Target(found[0], found[4], parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), tls, key, own)
 
 
-def _owner(end: Tuple[str, int], url: str, pid: int) -> Listener:
+def _owner(end: tuple[str, int], url: str, pid: int) -> Listener:
     """The listener of a process; where nobody listens, one that nobody is."""
     try:
         seen = listener(end)
@@ -90,11 +92,11 @@ class Exchange:
     """
 
     def __init__(self, to: Target, request: bytes, timeout: float) -> None:
-        self.pieces: List[Tuple[float, bytes]] = []
+        self.pieces: list[tuple[float, bytes]] = []
         self.began = time.monotonic()
         self.deadline = self.began + timeout
-        self.ended: Optional[float] = None
-        self.failed: Optional[str] = None
+        self.ended: float | None = None
+        self.failed: str | None = None
         self.interest = WRITE
         self._timeout = timeout
         self._left = memoryview(request)
@@ -112,7 +114,7 @@ class Exchange:
     def fileno(self) -> int:
         return self.socket.fileno()
 
-    def give_up(self, why: Optional[str] = None) -> None:
+    def give_up(self, why: str | None = None) -> None:
         """Ends it, as failed where a reason is given."""
         self.ended = time.monotonic()
         self.failed = why
@@ -200,12 +202,12 @@ class Response(NamedTuple):
     an unfinished one. whole: whether the body ended as its head promised."""
 
     status: int
-    headers: Dict[str, str]
-    lines: List[Tuple[float, bytes]]
+    headers: dict[str, str]
+    lines: list[tuple[float, bytes]]
     whole: bool
 
 
-def response(pieces: List[Tuple[float, bytes]]) -> Optional[Response]:
+def response(pieces: list[tuple[float, bytes]]) -> Response | None:
     """None where no HTTP head came."""
     buffered, used, found, head, body = b"", 0, b"", b"", b""
     while not found and used < len(pieces) and len(buffered) <= PIECE:
@@ -222,8 +224,8 @@ def response(pieces: List[Tuple[float, bytes]]) -> Optional[Response]:
     headers = {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
     length = headers.get("content-length", "")
     reader: Any = _Chunks() if headers.get("transfer-encoding", "").lower() == "chunked" else _Plain(length)
-    found_lines: List[Tuple[float, bytes]] = []
-    unfinished: List[bytes] = []
+    found_lines: list[tuple[float, bytes]] = []
+    unfinished: list[bytes] = []
     for moment, data in [(pieces[used - 1][0], body)] + pieces[used:]:
         parts = reader.read(data).split(b"\n")
         for part in parts[:-1]:

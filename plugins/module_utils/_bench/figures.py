@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Percentiles and rates of many answers. Private to the collection. docs/measuring.md says what each one means."""
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .answer import Answer
 
 PERCENTILES = (50, 90, 95, 99)
-Figures = Dict[str, Any]
+Figures = dict[str, Any]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -19,12 +22,12 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def percentiles(values: Iterable[Optional[float]]) -> Optional[Dict[str, Any]]:
+def percentiles(values: Iterable[float | None]) -> dict[str, Any] | None:
     """{p50, p90, p95, p99, n}, six digits; None where there is no value."""
     ordered = sorted(value for value in values if value is not None)
     if not ordered:
         return None
-    found: Dict[str, Any] = {"p%d" % share: _digits(percentile(ordered, share)) for share in PERCENTILES}
+    found: dict[str, Any] = {"p%d" % share: _digits(percentile(ordered, share)) for share in PERCENTILES}
     return dict(found, n=len(ordered))
 
 
@@ -32,7 +35,7 @@ def figures(answers: Sequence[Answer]) -> Figures:
     """Of the answers of one cell, see llama_bench. Errors count in requests, errors and reasons alone."""
     good = [one for one in answers if not one.error]
     seconds = max(one.ended for one in answers) - min(one.began for one in answers) if answers else 0.0
-    reasons: Dict[str, int] = {}
+    reasons: dict[str, int] = {}
     for one in answers:
         if one.error:
             reasons[one.error] = reasons.get(one.error, 0) + 1
@@ -67,28 +70,28 @@ def tokens(one: Answer) -> int:
     return len(one.stamps) if one.tokens is None else one.tokens
 
 
-def _rate(one: Answer) -> Optional[float]:
+def _rate(one: Answer) -> float | None:
     """Tokens after the first one, by the time that they took."""
     taken = one.stamps[-1] - one.stamps[0] if len(one.stamps) > 1 else 0.0
     return (tokens(one) - 1) / taken if taken > 0 and tokens(one) > 1 else None
 
 
-def _queue(one: Answer) -> Optional[float]:
+def _queue(one: Answer) -> float | None:
     """What a request waited beside the reading of its prompt: in queues, and on the way."""
     if one.prompt_seconds is None or not one.stamps:
         return None
     return max(0.0, one.stamps[0] - one.began - one.prompt_seconds)
 
 
-def _since(one: Answer, moment: Optional[float]) -> Optional[float]:
+def _since(one: Answer, moment: float | None) -> float | None:
     return None if moment is None else moment - one.began
 
 
-def _gaps(stamps: Sequence[float]) -> List[float]:
+def _gaps(stamps: Sequence[float]) -> list[float]:
     return [after - before for before, after in zip(stamps, stamps[1:])]
 
 
-def _total(values: Sequence[Optional[int]]) -> Optional[int]:
+def _total(values: Sequence[int | None]) -> int | None:
     """None where one of them was not told."""
     known = [value for value in values if value is not None]
     return sum(known) if values and len(known) == len(values) else None

@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from .._node.facts import environment, said
 from .._text import Refusal, printable
@@ -64,7 +65,7 @@ def serve(address: str, port: int, peer: str, seconds: int) -> None:
         )
 
 
-def measure(own: str, address: str, port: int, seconds: int, reverse: bool) -> Dict[str, Any]:
+def measure(own: str, address: str, port: int, seconds: int, reverse: bool) -> dict[str, Any]:
     """As parse(), of what is sent from `own` to the server at `address`, or the other way. Errors: Refusal."""
     command = _confined(seconds, ["--wait", "--pipe"]) + [_program(), "--client", address, "--port", str(port)]
     command += ["--bind", own, "--parallel", str(STREAMS), "--time", str(seconds), "--interval", "0", "--json"]
@@ -84,7 +85,7 @@ def end() -> None:
     said(["systemctl", "stop", UNIT])
 
 
-def parse(text: str) -> Dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
     """-> {gbit_per_second: what arrived, retransmits: None where the system does not tell, limited: percent of a
     processor where one was busy with all streams and so was the limit, else None}, by the JSON of iperf3's client.
     Errors: Refusal with what iperf3 says."""
@@ -110,7 +111,7 @@ def parse(text: str) -> Dict[str, Any]:
     }
 
 
-def _version(text: str) -> Tuple[int, ...]:
+def _version(text: str) -> tuple[int, ...]:
     """'iperf 3.12' -> (3, 12)."""
     return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
 
@@ -125,12 +126,12 @@ def _program() -> str:
     return found
 
 
-def _confined(seconds: int, options: Sequence[str]) -> List[str]:
+def _confined(seconds: int, options: Sequence[str]) -> list[str]:
     limit = "RuntimeMaxSec=%d" % (seconds + BESIDE)
     return ["systemd-run", "--quiet", "--collect", *options] + ["--property=" + one for one in CONFINED + (limit,)]
 
 
-def _ran(command: Sequence[str]) -> Tuple[int, str]:
+def _ran(command: Sequence[str]) -> tuple[int, str]:
     """(exit status, what it says, on one line)."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False)
     return done.returncode, printable(" ".join(done.stdout.decode("utf-8", "replace").split()))

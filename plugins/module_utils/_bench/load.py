@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many requests at a time from one thread, in a closed loop or at a fixed rate. Private to the collection."""
 
+from __future__ import annotations
+
 import gc
 import selectors
 import time
-from typing import Any, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .exchange import Exchange, Target
 
@@ -15,12 +18,12 @@ MOST = 512
 REFUSED = "not sent: %d requests are under way, the rate is more than the server answers" % MOST
 
 
-def closed_loop(to: Target, requests: Sequence[bytes], concurrency: int, timeout: float) -> List[Exchange]:
+def closed_loop(to: Target, requests: Sequence[bytes], concurrency: int, timeout: float) -> list[Exchange]:
     """Sends all of them, `concurrency` at a time: the next one when one has ended. timeout: seconds for each."""
     return _Load(to, timeout).run(requests, concurrency, None)
 
 
-def fixed_rate(to: Target, requests: Sequence[bytes], rate: float, timeout: float) -> List[Exchange]:
+def fixed_rate(to: Target, requests: Sequence[bytes], rate: float, timeout: float) -> list[Exchange]:
     """Sends `rate` requests a second, whether others have been answered or not."""
     return _Load(to, timeout).run(requests, MOST, rate)
 
@@ -29,10 +32,10 @@ class _Load:
     def __init__(self, to: Target, timeout: float) -> None:
         self._to, self._timeout = to, timeout
         self._selector = selectors.DefaultSelector()
-        self._open: List[Exchange] = []
+        self._open: list[Exchange] = []
 
-    def run(self, requests: Sequence[bytes], most: int, rate: Optional[float]) -> List[Exchange]:
-        done: List[Exchange] = []
+    def run(self, requests: Sequence[bytes], most: int, rate: float | None) -> list[Exchange]:
+        done: list[Exchange] = []
         waiting = list(reversed(requests))
         started = time.monotonic()
         sent = 0
@@ -57,14 +60,14 @@ class _Load:
                 gc.enable()
         return done
 
-    def _begin(self, exchange: Exchange, done: List[Exchange]) -> None:
+    def _begin(self, exchange: Exchange, done: list[Exchange]) -> None:
         if exchange.ended is not None:
             done.append(exchange)
             return
         self._open.append(exchange)
         self._selector.register(exchange.socket, exchange.interest, exchange)
 
-    def _turn(self, pause: float, done: List[Exchange]) -> None:
+    def _turn(self, pause: float, done: list[Exchange]) -> None:
         for key, _events in self._selector.select(pause):
             exchange: Any = key.data
             was, interest = key.fileobj, exchange.interest
@@ -82,7 +85,7 @@ class _Load:
             self._open.remove(exchange)
             done.append(exchange)
 
-    def _end(self, exchange: Exchange, was: Any, done: List[Exchange]) -> None:
+    def _end(self, exchange: Exchange, was: Any, done: list[Exchange]) -> None:
         # Closed already: the selector finds it by what it was registered as.
         self._selector.unregister(was)
         self._open.remove(exchange)

@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node does while it is measured, and what it is. Private to the collection."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import platform
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable
 
 from .._node import fabric, nvidia_smi
 from .._node.build import build_info
@@ -19,10 +21,10 @@ EVERY = 1.0  # seconds
 CARDS = 10.0
 # At most so many samples, an hour and a half.
 MOST = 5400
-Sample = Dict[str, Any]
+Sample = dict[str, Any]
 
 
-def watch(seconds: float, over: Callable[[], bool], address: str = "") -> List[Sample]:
+def watch(seconds: float, over: Callable[[], bool], address: str = "") -> list[Sample]:
     """Samples of the node until `over` says so or the seconds are up. address: whose interface is counted.
 
     A sample is {at: seconds since 1970, cpu: busy part of all processors since the one before, or None, rx_bytes and
@@ -31,7 +33,7 @@ def watch(seconds: float, over: Callable[[], bool], address: str = "") -> List[S
     interface = fabric.interface_of(address) if address else None
     cards = _Cards()
     cards.start()
-    samples: List[Sample] = []
+    samples: list[Sample] = []
     started, before = time.monotonic(), _processors()
     while len(samples) < MOST:
         time.sleep(EVERY)
@@ -59,9 +61,9 @@ class _Cards(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.over = threading.Event()
-        self._seen: Tuple[float, List[Sample]] = (0.0, [])
+        self._seen: tuple[float, list[Sample]] = (0.0, [])
 
-    def seen(self) -> List[Sample]:
+    def seen(self) -> list[Sample]:
         """What the last look showed; nothing of one that is long ago."""
         at, cards = self._seen
         return cards if time.monotonic() - at <= CARDS else []
@@ -84,31 +86,32 @@ class _Cards(threading.Thread):
             self.over.wait(EVERY)
 
 
-def _processors(path: str = "/proc/stat") -> Tuple[int, int]:
+def _processors(path: str = "/proc/stat") -> tuple[int, int]:
     """(idle, all) ticks of all processors since boot."""
     with open(path, encoding="ascii") as stream:
         ticks = [int(one) for one in stream.readline().split()[1:9]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
-def _busy(before: Tuple[int, int], now: Tuple[int, int]) -> Optional[float]:
+def _busy(before: tuple[int, int], now: tuple[int, int]) -> float | None:
     passed = now[1] - before[1]
     return round(1 - (now[0] - before[0]) / float(passed), 4) if passed > 0 else None
 
 
-def _bytes(interface: Optional[str], root: str = "/sys/class/net") -> Tuple[Optional[int], Optional[int]]:
-    found: List[Optional[int]] = []
+def _bytes(interface: str | None, root: str = "/sys/class/net") -> tuple[int | None, int | None]:
+    found: list[int | None] = []
     for name in ("rx_bytes", "tx_bytes"):
         count = None
-        with contextlib.suppress(OSError, ValueError), open(
-            os.path.join(root, interface or "none", "statistics", name), encoding="ascii"
-        ) as stream:
+        with (
+            contextlib.suppress(OSError, ValueError),
+            open(os.path.join(root, interface or "none", "statistics", name), encoding="ascii") as stream,
+        ):
             count = int(stream.read())
         found.append(count)
     return found[0], found[1]
 
 
-def fingerprint(address: str, prefix: str, release: Optional[str]) -> Sample:
+def fingerprint(address: str, prefix: str, release: str | None) -> Sample:
     """What figures depend on: {kernel, driver, cards: [names], cpu, cores, build: {release, commit, sha256}, link:
     {interface, link_layer, rate_gbps}}, None for what is not known. Errors: Refusal."""
     cards = nvidia_smi.collect(deadline=CARDS)

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One cell of a benchmark: a prompt at a depth, asked by so many at a time. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import time
 import uuid
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from .._llama.api import LlamaApi, NoAnswer, parse_metrics, table
 from .._text import Refusal
@@ -30,7 +32,7 @@ class Cell(NamedTuple):
     text: str
     depth: int
     concurrency: int
-    rate: Optional[float]
+    rate: float | None
     requests: int
     warmup: int
 
@@ -38,14 +40,14 @@ class Cell(NamedTuple):
 class Asked(NamedTuple):
     """How each request is put."""
 
-    model: Optional[str]
+    model: str | None
     max_tokens: int
     ignore_eos: bool
     cache_prompt: bool
     timeout: float
 
 
-def measure(url: str, key: Optional[str], cell: Cell, asked: Asked, pid: Optional[int] = None) -> Dict[str, Any]:
+def measure(url: str, key: str | None, cell: Cell, asked: Asked, pid: int | None = None) -> dict[str, Any]:
     """-> a cell's record, see llama_bench. pid: of a unit of this node, the process that the key is for.
 
     Errors: Refusal where no request can be put at all."""
@@ -78,7 +80,7 @@ def measure(url: str, key: Optional[str], cell: Cell, asked: Asked, pid: Optiona
     }
 
 
-def _first(to: Target, bodies: List[bytes], asked: Asked) -> None:
+def _first(to: Target, bodies: list[bytes], asked: Asked) -> None:
     """Requests that are not counted: a server that answers none of them is not measured."""
     send = [to.post("/v1/chat/completions", body) for body in bodies]
     errors = [one.error for one in map(answer, closed_loop(to, send, 1, asked.timeout)) if one.error]
@@ -91,7 +93,7 @@ def _first(to: Target, bodies: List[bytes], asked: Asked) -> None:
 def request_body(asked: Asked, text: str) -> bytes:
     # What differs comes first: no server has this prompt in its cache.
     own = text if asked.cache_prompt else "%s: %s" % (uuid.uuid4().hex[:8], text)
-    request: Dict[str, Any] = {
+    request: dict[str, Any] = {
         "messages": [{"role": "user", "content": own}],
         "max_tokens": asked.max_tokens,
         "temperature": 0,
@@ -106,7 +108,7 @@ def request_body(asked: Asked, text: str) -> bytes:
     return json.dumps(request).encode()
 
 
-def _filler(api: LlamaApi, depth: int) -> Tuple[str, bool]:
+def _filler(api: LlamaApi, depth: int) -> tuple[str, bool]:
     """Text of `depth` tokens, and whether the server has counted them."""
     if not depth:
         return "", True
@@ -122,7 +124,7 @@ def _filler(api: LlamaApi, depth: int) -> Tuple[str, bool]:
     return FILLER * (depth // of_one) + part + "\n", counted
 
 
-def _counters(api: LlamaApi) -> Optional[float]:
+def _counters(api: LlamaApi) -> float | None:
     """Tokens that the server has generated for anybody; None where it does not tell."""
     try:
         status, text = api.get("/metrics", LOOK, of_model=True)
@@ -131,6 +133,6 @@ def _counters(api: LlamaApi) -> Optional[float]:
     return parse_metrics(text).get("tokens_predicted_total") if status == 200 and isinstance(text, str) else None
 
 
-def _others(before: Optional[float], after: Optional[float], own: int) -> Optional[int]:
+def _others(before: float | None, after: float | None, own: int) -> int | None:
     """Tokens that were generated for others meanwhile."""
     return None if before is None or after is None else max(0, int(after - before) - own)

@@ -8,11 +8,14 @@ flags, listens on loopback alone, ends by itself and is gone with the next boot.
 too.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import socket
 import subprocess
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple
 
 from .. import _files
 from .._llama.args import rpc_args
@@ -67,15 +70,15 @@ class Layers(NamedTuple):
     loopback: bool
 
 
-def names(service: str) -> Tuple[str, str]:
+def names(service: str) -> tuple[str, str]:
     """The units of a variant: its server, and the RPC server on loopback."""
     return VARIANT % service, "llama-loopback-%s.service" % service
 
 
-def server_words(words: Sequence[str], layers: Layers) -> List[str]:
+def server_words(words: Sequence[str], layers: Layers) -> list[str]:
     """The command of a head, with other workers or none, on loopback."""
     left = iter(words)
-    kept: List[str] = []
+    kept: list[str] = []
     for word in left:
         if word in PLACES:
             next(left)
@@ -94,7 +97,7 @@ def server_words(words: Sequence[str], layers: Layers) -> List[str]:
     return kept
 
 
-def worker_words(words: Sequence[str], port: int) -> List[str]:
+def worker_words(words: Sequence[str], port: int) -> list[str]:
     """The command of an RPC server beside a head, of the same release and with its threads."""
     at = [number for number, word in enumerate(words) if word.endswith(SERVER)][0]
     threads = [value for flag, value in zip(words, words[1:]) if flag == "--threads"]
@@ -115,7 +118,7 @@ def unit_text(
     """A unit made of the head's, `text`: another command, lines of its own in [Unit] and [Service], and without those
     that begin with `drop`. It is started once, not at boot, and ends after that many seconds."""
     start = "ExecStart=" + " ".join(systemd_escape(word, command=True) for word in words)
-    kept: List[str] = []
+    kept: list[str] = []
     for line in text.partition("\n[Install]")[0].splitlines():
         steps = line.startswith("ExecStartPre=") and any(step in line for step in OWN_STEPS)
         if steps or line.startswith(OWN + tuple(drop)):
@@ -126,7 +129,7 @@ def unit_text(
     return UNIT.format(lines="\n".join(kept).strip(), start=START, seconds=seconds, own="\n".join(own))
 
 
-def run(command: Sequence[str], given: Optional[str] = None, needed: bool = True) -> int:
+def run(command: Sequence[str], given: str | None = None, needed: bool = True) -> int:
     """Status of a command. Errors: Refusal where it fails and is needed."""
     try:
         process = subprocess.Popen(
@@ -159,7 +162,7 @@ class Variant:
         self.root = root
         self.units = names(service)
 
-    def start(self, layers: Layers, seconds: int) -> Dict[str, Any]:
+    def start(self, layers: Layers, seconds: int) -> dict[str, Any]:
         """Starts it, without waiting until it serves; the head has to be stopped. -> {unit, rpc_endpoints}. Errors:
         Refusal, OSError."""
         self.end()

@@ -4,10 +4,13 @@
 """What the doctor sees of a node, as plain tables: read-only, in bounded time, and without a byte to an RPC port.
 Private to the collection."""
 
+from __future__ import annotations
+
 import os
 import re
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from . import journal, system, units
 from .probes import gather
@@ -17,12 +20,12 @@ WINDOW = 6 * 3600.0
 UNITS, JOURNAL, OTHERS, CARDS = 40.0, 25.0, 15.0, 15.0
 
 
-def collect(rules: Iterable[Mapping[str, Any]], since: Optional[float] = None, node: str = "") -> Dict[str, Any]:
+def collect(rules: Iterable[Mapping[str, Any]], since: float | None = None, node: str = "") -> dict[str, Any]:
     """Evidence: {node, at, since, units, lines, cards, ..., failed: {what could not be looked at: why}}. rules: whose
     patterns choose lines of the servers; since: seconds since 1970."""
     began = time.time()
     since = began - WINDOW if since is None else since
-    evidence: Dict[str, Any] = {"node": node or os.uname().nodename, "at": began, "since": since, "units": []}
+    evidence: dict[str, Any] = {"node": node or os.uname().nodename, "at": began, "since": since, "units": []}
     seen, failed = gather({"units": (UNITS, units.look)})
     evidence.update(seen.get("units") or {})
     evidence["is_held"] = bool(evidence.get("held"))
@@ -54,7 +57,7 @@ def collect(rules: Iterable[Mapping[str, Any]], since: Optional[float] = None, n
     return evidence
 
 
-def told(lines: List[Dict[str, Any]], evidence: Mapping[str, Any]) -> List[Dict[str, Any]]:
+def told(lines: list[dict[str, Any]], evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Lines with the service of their unit, with whether its present run says them (current), and with whether what
     they tell of is over: the unit is well, or has served since."""
     known = {unit["name"]: unit for unit in evidence["units"]}
@@ -80,7 +83,7 @@ def table_of(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def patterns(rules: Iterable[Mapping[str, Any]]) -> List[str]:
+def patterns(rules: Iterable[Mapping[str, Any]]) -> list[str]:
     """By which words rules choose lines, without the names of groups, which several rules share."""
     return [
         re.sub(r"\(\?P<\w+>", "(?:", condition["matches"])

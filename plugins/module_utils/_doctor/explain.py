@@ -5,7 +5,8 @@
 
 import re
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .._node import timeline
 from .._node.units import SERVICES, unit_info, unit_kind, unit_name
@@ -30,7 +31,7 @@ WORDS = {
 }
 
 
-def events_of(unit: str, since: float, node: str) -> List[Dict[str, Any]]:
+def events_of(unit: str, since: float, node: str) -> list[dict[str, Any]]:
     """What happened on this node to the head and worker of that unit's service, by whichever name it is asked for:
     head, worker or the service's own. Errors: Refusal."""
     name = unit if unit.endswith(".service") else unit + ".service"
@@ -45,10 +46,10 @@ def events_of(unit: str, since: float, node: str) -> List[Dict[str, Any]]:
     return [dict(event, node=node) for event in found if event["kind"] != "says" or not TABLE.match(event["text"])]
 
 
-def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> List[str]:
+def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> list[str]:
     """The last failure in order of time: {at, node, unit, kind, text} of all nodes -> lines."""
     ordered = sorted(events, key=lambda event: event["at"])
-    last: List[Mapping[str, Any]] = []
+    last: list[Mapping[str, Any]] = []
     for chapter in _chapters(ordered):
         # What is started, stopped and serves by itself is no failure, and comes before none.
         starts = [place for place, event in enumerate(chapter) if event["kind"] in FAILURES]
@@ -65,8 +66,8 @@ def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> List[
     return lines
 
 
-def _chapters(events: Sequence[Mapping[str, Any]]) -> List[List[Mapping[str, Any]]]:
-    found: List[List[Mapping[str, Any]]] = []
+def _chapters(events: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    found: list[list[Mapping[str, Any]]] = []
     for event in events:
         if not found or event["at"] - found[-1][-1]["at"] > PAUSE:
             found.append([])

@@ -3,14 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the journal says of our units, read once and no further back than asked. Private to the collection."""
 
+from __future__ import annotations
+
 import re
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from .._node.journal import SERVERS, WATCHDOG, ask, entries
 from .._node.timeline import KINDS
 from .._node.units import installed_name
 
-Line = Dict[str, Any]
+Line = dict[str, Any]
 # Lines of systemd, the watchdog and the kernel, and lines of the servers, each the newest of that many: a server that
 # writes a lot pushes nothing else out.
 EVENTS_MOST, SERVERS_MOST = 20000, 40000
@@ -46,17 +49,17 @@ BEFORE, AFTER = 6.0, 2.0
 STOP = 30.0
 
 
-def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> List[Line]:
+def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> list[Line]:
     """Lines in order since a time (seconds since 1970) by our units or about them, of the kernel and of its audit:
     {at, unit, by, text}; by: systemd, watchdog, kernel, server, or the program that says it. Errors: Refusal."""
     told = ["--output=json", "--reverse", "--output-fields=" + FIELDS, "--since=@%d" % since]
-    events: List[str] = []
+    events: list[str] = []
     for unit in units:
         events += ["+"] * bool(events) + ["_PID=1", "UNIT=" + unit]
     events += ["+"] * bool(events) + ["_SYSTEMD_UNIT=" + WATCHDOG, "+", "_TRANSPORT=kernel", "+", "_TRANSPORT=audit"]
     servers = ["_SYSTEMD_UNIT=" + unit for unit in units if unit != WATCHDOG]
     patterns = re.compile("|".join("(?:%s)" % one for one in wanted) or r"(?!)")
-    found: List[Line] = []
+    found: list[Line] = []
     for most, wants in ((EVENTS_MOST, events), (SERVERS_MOST, servers)):
         newest_first = parse(ask(told + ["--lines=%d" % most] + wants, seconds=deadline), units) if wants else iter(())
         # Of what servers and the kernel say, that alone which a rule or the reason of an end asks for.
@@ -79,7 +82,7 @@ def parse(lines: Iterable[str], units: Sequence[str]) -> Iterator[Line]:
             yield made
 
 
-def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:
+def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Line | None:
     message, own = entry.get("MESSAGE"), entry.get("_SYSTEMD_UNIT")
     if not isinstance(message, str):
         return None
@@ -87,7 +90,7 @@ def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:
         at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
     except (KeyError, TypeError, ValueError):
         return None
-    unit: Optional[str] = None
+    unit: str | None = None
     # Who says it is what journald saw, never what a sender says of itself.
     if entry.get("_TRANSPORT") in ("kernel", "audit"):
         # The kernel's own clock stands still while a machine sleeps.
@@ -106,10 +109,10 @@ def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:
     return {"at": at, "unit": unit, "by": by, "text": message[:TEXT_MOST]}
 
 
-def explained(lines: List[Line]) -> List[Line]:
+def explained(lines: list[Line]) -> list[Line]:
     """Each end of a process with `because`: a name of ENDINGS, or unknown; each line of a server with whether it was
     being stopped."""
-    stops: Dict[Optional[str], float] = {}
+    stops: dict[str | None, float] = {}
     for place, line in enumerate(lines):
         if line["by"] == "systemd" and line["text"].startswith("Stopping "):
             stops[line["unit"]] = line["at"]

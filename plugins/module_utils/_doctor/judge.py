@@ -8,16 +8,19 @@ the evidence, of whose items all conditions of `when` must hold; without it they
 not known is no fault: a condition whose path is not there does not hold, whatever its operator.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
 
 from .._text import duration, human, printable
 
 Evidence = Mapping[str, Any]
 Rule = Mapping[str, Any]
-Finding = Dict[str, Any]
+Finding = dict[str, Any]
 # The worst first. A notice is of what is over.
 SEVERITIES = ("problem", "warning", "notice")
 FIELD = re.compile(r"\{([@/]?[\w.]+)(?:\|(\w+))?\}")
@@ -39,7 +42,7 @@ class _Item:
 
     def __init__(self, item: Any, evidence: Evidence) -> None:
         self._item, self._evidence = item, evidence
-        self.found: Dict[str, Any] = {}
+        self.found: dict[str, Any] = {}
 
     def look(self, path: str) -> Any:
         if path.startswith("/"):
@@ -79,7 +82,7 @@ class _Item:
         return FIELD.sub(field, text)
 
 
-def _number(value: Any) -> Optional[float]:
+def _number(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -106,7 +109,7 @@ OPERATORS = {
     "matches": lambda value, other: re.search(other, str(value)) is not None,
     "lacks": lambda value, other: re.search(other, str(value)) is None,
 }
-FORMS: Dict[str, Callable[[Any], str]] = {
+FORMS: dict[str, Callable[[Any], str]] = {
     "": str,
     "bytes": lambda value: human(_number(value) or 0),
     "percent": lambda value: "%d %%" % round(100 * (_number(value) or 0)),
@@ -117,14 +120,14 @@ FORMS: Dict[str, Callable[[Any], str]] = {
 }
 
 
-def judge(rules: Iterable[Rule], evidence: Evidence) -> List[Finding]:
+def judge(rules: Iterable[Rule], evidence: Evidence) -> list[Finding]:
     """Findings, the worst and latest first: {rule, severity, over, node, service, unit, at, count, sentence, cause,
     fix, command}; over: whether it has repaired itself."""
-    found: List[Finding] = []
+    found: list[Finding] = []
     for rule in rules:
         if rule.get("scope") != evidence.get("scope"):
             continue
-        kept: Dict[Any, Finding] = {}
+        kept: dict[Any, Finding] = {}
         for place, item in enumerate(_items(rule, evidence)):
             look = _Item(item, evidence)
             if not all(look.holds(condition) for condition in rule["when"]):
@@ -182,7 +185,7 @@ def _finding(rule: Rule, look: _Item) -> Finding:
     }
 
 
-def needed(findings: Iterable[Finding]) -> List[Finding]:
+def needed(findings: Iterable[Finding]) -> list[Finding]:
     """Those for which somebody has to do something."""
     return [one for one in findings if not one["over"] and one["severity"] != "notice"]
 
@@ -197,7 +200,7 @@ def end_of(findings: Sequence[Finding], seconds: float) -> str:
     return "healthy" + ("; repaired in the last %s: %d" % (span, over) if over else "")
 
 
-def lines_of(findings: Iterable[Finding], failed: Mapping[str, str]) -> List[str]:
+def lines_of(findings: Iterable[Finding], failed: Mapping[str, str]) -> list[str]:
     """What a terminal shows, of what has repaired itself one line. failed: {what could not be looked at: why}."""
     lines = []
     for one in findings:

@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import threading
-from typing import Any, Callable, Dict, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from .._node.facts import environment
 from .._text import Refusal
@@ -18,7 +19,7 @@ class Slow(Refusal):
     """It took longer than it may."""
 
 
-def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> Tuple[int, str]:
+def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> tuple[int, str]:
     """(status, output) of a program; 127 where there is none. Errors: Slow."""
     try:
         process = subprocess.Popen(
@@ -41,13 +42,13 @@ def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> 
     return process.returncode, output[-most:].decode("utf-8", "replace")
 
 
-def gather(probes: Dict[str, Tuple[float, Callable[[], Any]]]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+def gather(probes: dict[str, tuple[float, Callable[[], Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
     """Runs {name: (seconds, function)} side by side -> ({name: what it saw}, {name: why it saw nothing}).
 
     A probe that hangs, as on a share that is gone, is left behind: its thread ends with the process.
     """
-    seen: Dict[str, Any] = {}
-    failed: Dict[str, str] = {}
+    seen: dict[str, Any] = {}
+    failed: dict[str, str] = {}
 
     def look(name: str, probe: Callable[[], Any]) -> None:
         try:

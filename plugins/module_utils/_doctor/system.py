@@ -4,6 +4,8 @@
 """The machine under the services: cards, fabric, disks, clock, firewall, and what others run on it. Private to the
 collection."""
 
+from __future__ import annotations
+
 import glob
 import http.client
 import json
@@ -11,7 +13,8 @@ import os
 import socket
 import stat
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .._exporter.cards import control_group, unit_of
 from .._exporter.config import read, watched
@@ -38,12 +41,12 @@ OLD = 60.0
 LARGEST = 1 << 20
 
 
-def cards(units: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """{cards, driver}: cards with what of our units is on each, driver: {available, reason, version}."""
     facts = nvidia_smi.collect()
     found = []
     for gpu in facts["gpus"]:
-        own: Dict[str, int] = {}
+        own: dict[str, int] = {}
         strangers = []
         for process in gpu["processes"]:
             unit = unit_of(control_group(process["pid"])) if process["pid"] else ""
@@ -86,11 +89,11 @@ def cards(units: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def disks(models: Iterable[str]) -> List[Dict[str, Any]]:
+def disks(models: Iterable[str]) -> list[dict[str, Any]]:
     """File systems under what the services read and write, each once."""
     places = ["/", paths.STATE, paths.BUILDS, paths.TENSORS, "/var/log", "/var/tmp"]
     places += sorted({os.path.dirname(one) for one in models})
-    found: Dict[Any, Dict[str, Any]] = {}
+    found: dict[Any, dict[str, Any]] = {}
     for path in places:
         try:
             device, seen = os.stat(path).st_dev, os.statvfs(path)
@@ -110,12 +113,12 @@ def disks(models: Iterable[str]) -> List[Dict[str, Any]]:
     return list(found.values())
 
 
-def models(served: Mapping[str, str]) -> List[Dict[str, Any]]:
+def models(served: Mapping[str, str]) -> list[dict[str, Any]]:
     """The files of models that heads serve: whether they are there and begin like a model, and how many of some blocks
     in them are zero."""
     found = []
     for path, service in sorted(served.items()):
-        one: Dict[str, Any] = {"path": path, "service": service, "exists": os.path.isfile(path)}
+        one: dict[str, Any] = {"path": path, "service": service, "exists": os.path.isfile(path)}
         if one["exists"]:
             # Others may write the directory: what is there now may be a pipe, at which nobody waits here.
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
@@ -133,7 +136,7 @@ def models(served: Mapping[str, str]) -> List[Dict[str, Any]]:
     return found
 
 
-def fabric_of(address: Optional[str], peers: Sequence[str], sysfs: str = "/sys") -> Dict[str, Any]:
+def fabric_of(address: str | None, peers: Sequence[str], sysfs: str = "/sys") -> dict[str, Any]:
     """The interface of the fabric address, and an InfiniBand one of the node that is up and not used. Errors:
     Refusal."""
     links = {}
@@ -141,7 +144,7 @@ def fabric_of(address: Optional[str], peers: Sequence[str], sysfs: str = "/sys")
         name = os.path.basename(folder)
         links[name] = fabric.describe(name, sysfs)
     spare = [name for name, one in sorted(links.items()) if one["link_layer"] == "InfiniBand" and one["state"] == "up"]
-    found: Dict[str, Any] = {"address": address, "infiniband": ", ".join(spare) or None}
+    found: dict[str, Any] = {"address": address, "infiniband": ", ".join(spare) or None}
     if address:
         facts = fabric.collect(address, peers, sysfs=sysfs)
         for name in ("interface", "link_layer", "state", "mtu", "ipoib_mode", "rate_gbps", "warnings"):
@@ -150,7 +153,7 @@ def fabric_of(address: Optional[str], peers: Sequence[str], sysfs: str = "/sys")
     return found
 
 
-def addresses_of(units: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+def addresses_of(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The node's fabric address as its worker has it, and those of the workers of its heads."""
     own = [str(unit["endpoint"]).rpartition(":")[0] for unit in units if unit.get("kind") == "rpc" and unit["endpoint"]]
     peers = {str(one).rpartition(":")[0] for unit in units for one in unit.get("rpc_endpoints") or ()}
@@ -158,10 +161,10 @@ def addresses_of(units: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
     return {"address": own[0] if own else told or None, "peers": sorted(peers)}
 
 
-def firewall() -> Dict[str, Any]:
+def firewall() -> dict[str, Any]:
     """{fences: of each worker whether the kernel's rules refuse everybody but its head; firewalld, lost: rules of ours
     that firewalld has no more, with the zone where they were}."""
-    found: Dict[str, Any] = {"fences": [], "lost": [], "firewalld": False}
+    found: dict[str, Any] = {"fences": [], "lost": [], "firewalld": False}
     workers = [one for one in watched() if one.kind == "rpc"]
     if workers:
         status, text = output_of(LIST, SHORT)
@@ -178,9 +181,9 @@ def firewall() -> Dict[str, Any]:
     return found
 
 
-def lost(recorded: str, listed: str, active: str) -> List[Dict[str, str]]:
+def lost(recorded: str, listed: str, active: str) -> list[dict[str, str]]:
     """Rules of the running firewalld that were added and are not there, or are in a zone that no interface has."""
-    zones: Dict[str, str] = {}
+    zones: dict[str, str] = {}
     for block in listed.split("\n\n"):
         lines = block.strip().splitlines()
         if lines:
@@ -201,7 +204,7 @@ def lost(recorded: str, listed: str, active: str) -> List[Dict[str, str]]:
     return found
 
 
-def machine() -> Dict[str, Any]:
+def machine() -> dict[str, Any]:
     """{clock, numa, selinux, slurm, certificate}."""
     balancing = read("/proc/sys/kernel/numa_balancing").strip()
     return {
@@ -215,7 +218,7 @@ def machine() -> Dict[str, Any]:
     }
 
 
-def slurm() -> Dict[str, Any]:
+def slurm() -> dict[str, Any]:
     """Jobs of ours that wait: [{job, name, reason}]; nothing where Slurm is not."""
     if not any(os.access(os.path.join(folder, "squeue"), os.X_OK) for folder in ("/usr/bin", "/usr/local/bin")):
         return {"there": False, "pending": []}
@@ -225,13 +228,13 @@ def slurm() -> Dict[str, Any]:
     return {"there": True, "pending": [dict(zip(("job", "name", "reason"), one)) for one in pending]}
 
 
-def _certificate() -> Dict[str, Any]:
+def _certificate() -> dict[str, Any]:
     path = str(table(_json(paths.SAMPLER)).get("certificate") or "")
     expires = certificate_ends(path) if path else None
     return {"path": path or None, "left": None if expires is None else expires - time.time()}
 
 
-def plans() -> List[Dict[str, Any]]:
+def plans() -> list[dict[str, Any]]:
     """By which plan each head was started: the cards that it counts with, and the layers of each."""
     found = []
     for path in sorted(glob.glob(paths.PLANS)):
@@ -245,7 +248,7 @@ def plans() -> List[Dict[str, Any]]:
     return found
 
 
-def samples() -> List[Dict[str, Any]]:
+def samples() -> list[dict[str, Any]]:
     """What the sampler has written, where one runs: {name, value, and its labels}."""
     found = list(parse(read(paths.SAMPLES)))[:METRICS_MOST]
     written = next((one.value for one in found if one.name == "llama_sampler_timestamp_seconds"), 0.0)
@@ -255,7 +258,7 @@ def samples() -> List[Dict[str, Any]]:
     return [dict(one.labels, name=one.name, value=one.value) for one in found]
 
 
-def gateway() -> Dict[str, Any]:
+def gateway() -> dict[str, Any]:
     """{there, asked: names that clients asked for and nobody serves, as the engine counts them since its start}."""
     told = table(_json(paths.GATEWAY_CONFIG))
     asked = []

@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Units of the node, what they were told, and what their servers say once. Private to the collection."""
 
+from __future__ import annotations
+
 import os
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from .._exporter.config import read, read_json, watched
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
@@ -29,7 +32,7 @@ DROP_IN_MOST = 16384
 JUDGED_TOKENS, JUDGED_BUSY = 500, 1.2
 
 
-def look() -> Dict[str, Any]:
+def look() -> dict[str, Any]:
     """{units, drop_ins, held}. Errors: Refusal."""
     known = unit_info(PATTERNS)
     if any(unit.name.startswith("llama-gateway") for unit in known):
@@ -39,8 +42,8 @@ def look() -> Dict[str, Any]:
     shown = {one["Id"]: one for one in parse_show(systemctl_show([unit.name for unit in known], MORE))} if known else {}
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
     keys = {one.unit: one.told for one in watched()}
-    units: List[Dict[str, Any]] = []
-    drop_ins: List[Dict[str, Any]] = []
+    units: list[dict[str, Any]] = []
+    drop_ins: list[dict[str, Any]] = []
     for unit in known:
         more = shown.get(unit.name, {})
         start = number(more, "ExecMainStartTimestampMonotonic") / 1e6
@@ -71,14 +74,14 @@ def settings_of(text: str) -> str:
     return ", ".join(line for line in lines if line and line[0] not in "[#;") or "nothing"
 
 
-def _record(unit: Unit) -> Dict[str, Any]:
+def _record(unit: Unit) -> dict[str, Any]:
     words = list(unit.arguments)
     line = told(words)
 
-    def value(*flags: str) -> Optional[str]:
+    def value(*flags: str) -> str | None:
         return ([None] + [given for flag, given in zip(words, words[1:]) if flag in flags])[-1]
 
-    def whole(*flags: str) -> Optional[int]:
+    def whole(*flags: str) -> int | None:
         text = value(*flags)
         return int(text) if text and text.isdigit() else None
 
@@ -120,7 +123,7 @@ def _record(unit: Unit) -> Dict[str, Any]:
     }
 
 
-def ask(record: Dict[str, Any], watch: Dict[str, Any]) -> Dict[str, Any]:
+def ask(record: dict[str, Any], watch: dict[str, Any]) -> dict[str, Any]:
     """What a server says of itself: {state, ...}. Each path once; one that sleeps is not asked what would wake it, and
     a router is asked for no model."""
     try:
@@ -150,7 +153,7 @@ def ask(record: Dict[str, Any], watch: Dict[str, Any]) -> Dict[str, Any]:
         return {"state": None, "state_reason": str(error)}
 
 
-def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> Dict[str, float]:
+def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> dict[str, float]:
     """{speed, baseline, speed_ratio}: tokens/s since the server was started beside what upgrade.yml has measured;
     nothing where few tokens or several requests at a time tell nothing of it."""
     tokens, seconds = (metrics.get("tokens_predicted" + one, 0.0) for one in ("_total", "_seconds_total"))
@@ -163,7 +166,7 @@ def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> Dict[str, fl
     return {"speed": round(now, 1), "baseline": round(baseline, 1), "speed_ratio": now / baseline}
 
 
-def _props(props: Dict[str, Any]) -> Dict[str, Any]:
+def _props(props: dict[str, Any]) -> dict[str, Any]:
     template = str(props.get("chat_template") or "")
     return {
         "slots": count(props.get("total_slots")) or None,
@@ -173,13 +176,13 @@ def _props(props: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def is_well(record: Dict[str, Any]) -> bool:
+def is_well(record: dict[str, Any]) -> bool:
     """Whether a unit does its work now."""
     if record.get("active_state") != "active":
         return False
     return record.get("kind") not in ("head", "router") or record.get("state") in ("ready", "sleeping", None)
 
 
-def models_of(units: List[Dict[str, Any]]) -> Dict[str, str]:
+def models_of(units: list[dict[str, Any]]) -> dict[str, str]:
     """{file: service} of the models that heads serve."""
     return {str(one["model"]): str(one["service"]) for one in units if one["kind"] == "head" and one["model"]}

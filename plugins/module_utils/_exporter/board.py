@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the parts of a sampler put what they have seen. Private to the collection."""
 
+from __future__ import annotations
+
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Callable
 
 from .._llama.api import plain
 from .._node.notify import say
@@ -20,7 +23,7 @@ class Board:
         self._clock = clock
         self._lock = threading.Lock()
         # By who puts it: one that hangs and was replaced by another of its name takes nothing of that away.
-        self._parts: Dict[object, Tuple[str, float, Sequence[Family]]] = {}
+        self._parts: dict[object, tuple[str, float, Sequence[Family]]] = {}
 
     def put(self, part: object, name: str, families: Sequence[Family], lasts: float) -> None:
         with self._lock:
@@ -50,9 +53,9 @@ class Part(threading.Thread):
     """What is looked at by itself, because it may hang or fail without the others. look() -> families."""
 
     def __init__(
-        self, board: Board, name: str, interval: float, look: Callable[[], List[Family]], lasts: Optional[float] = None
+        self, board: Board, name: str, interval: float, look: Callable[[], list[Family]], lasts: float | None = None
     ) -> None:
-        super(Part, self).__init__(daemon=True)
+        super().__init__(daemon=True)
         self._board, self.words, self._interval, self._look = board, name, interval, look
         self._lasts = lasts or 3 * interval + 10
         self._over = threading.Event()

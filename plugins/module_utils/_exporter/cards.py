@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The node's cards, as nvidia-smi tells of them. Private to the collection."""
 
+from __future__ import annotations
+
 import time
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable
 
 from .._node import nvidia_smi
 from .config import read
@@ -35,14 +37,14 @@ class Cards:
 
     def __init__(
         self,
-        collect: Callable[..., Dict[str, Any]] = nvidia_smi.collect,
+        collect: Callable[..., dict[str, Any]] = nvidia_smi.collect,
         groups: Callable[[int], str] = control_group,
     ) -> None:
         self._collect, self._groups = collect, groups
-        self._whole: Optional[float] = None  # when the last whole answer came, since 1970
-        self._last: List[Family] = []
+        self._whole: float | None = None  # when the last whole answer came, since 1970
+        self._last: list[Family] = []
 
-    def look(self) -> List[Family]:
+    def look(self) -> list[Family]:
         facts = self._collect()
         reason = facts["reason"] or ""
         # A node without a card has nothing to be silent about.
@@ -59,7 +61,7 @@ class Cards:
         fresh = self._whole is not None and time.time() - self._whole <= LASTS
         return [state, at] + (self._last if fresh else [])
 
-    def _families(self, facts: Dict[str, Any]) -> List[Family]:
+    def _families(self, facts: dict[str, Any]) -> list[Family]:
         info = Family("llama_gpu_info", "gauge", "The card.")
         busy = Family("llama_gpu_utilization_ratio", "gauge", "How much of the time a kernel ran on it.")
         used = Family("llama_gpu_memory_used_bytes", "gauge", "Memory in use.")
@@ -83,8 +85,8 @@ class Cards:
             for reason in gpu["throttle_reasons"] or []:
                 slow.add(1, gpu=card, reason=reason)
             errors.add(gpu["ecc"]["volatile_uncorrected"], gpu=card)
-            of_units: Dict[str, int] = {}
-            foreign: Set[int] = set()
+            of_units: dict[str, int] = {}
+            foreign: set[int] = set()
             foreign_bytes = 0
             for process in gpu["processes"]:
                 group = self._groups(process["pid"] or 0)
@@ -106,9 +108,9 @@ class Cards:
         return [info, busy, used, total, power, heat, slow, errors, xids, strangers, taken, own]
 
 
-def _part(percent: Optional[float]) -> Optional[float]:
+def _part(percent: float | None) -> float | None:
     return None if percent is None else percent / 100.0
 
 
-def _bytes(mib: Optional[float]) -> Optional[int]:
+def _bytes(mib: float | None) -> int | None:
     return None if mib is None else int(mib * MIB)

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the sampler is told of its node, and what others have noted there. Private to the collection."""
 
+from __future__ import annotations
+
 import glob
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from .. import _files
 from .._llama.api import count, table
@@ -21,7 +23,7 @@ class Http(NamedTuple):
 
     address: str
     port: int
-    allowed: List[str]
+    allowed: list[str]
 
 
 class Config(NamedTuple):
@@ -30,13 +32,13 @@ class Config(NamedTuple):
     in their names, for who writes the file next."""
 
     version: str = ""
-    http: Optional[Http] = None
-    textfile: Optional[str] = None
-    disks: List[str] = []
+    http: Http | None = None
+    textfile: str | None = None
+    disks: list[str] = []
     fabric_address: str = ""
-    planned: Dict[str, int] = {}
-    models: Dict[str, Dict[str, str]] = {}
-    stopped: List[str] = []
+    planned: dict[str, int] = {}
+    models: dict[str, dict[str, str]] = {}
+    stopped: list[str] = []
     primary: str = ""
     caches: str = paths.TENSORS
     certificate: str = ""
@@ -48,7 +50,7 @@ class Watched(NamedTuple):
     service: str
     kind: str
     unit: str
-    told: Dict[str, Any]
+    told: dict[str, Any]
 
 
 def load(path: str = paths.SAMPLER) -> Config:
@@ -61,7 +63,7 @@ def load(path: str = paths.SAMPLER) -> Config:
         raise Refusal("%s: cannot be used (%s): run site.yml with --tags monitoring again" % (path, error)) from None
 
 
-def written(path: str = paths.SAMPLER) -> Optional[Tuple[int, int]]:
+def written(path: str = paths.SAMPLER) -> tuple[int, int] | None:
     """Another value for each time that somebody has written sampler.json; None without one."""
     try:
         seen = os.stat(path)
@@ -70,7 +72,7 @@ def written(path: str = paths.SAMPLER) -> Optional[Tuple[int, int]]:
     return seen.st_mtime_ns, seen.st_ino
 
 
-def watched(folder: str = paths.WATCHED) -> List[Watched]:
+def watched(folder: str = paths.WATCHED) -> list[Watched]:
     """What role head_server, router_server and rpc_worker have written for the watchdog."""
     found = []
     for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
@@ -90,7 +92,7 @@ def read(path: str, most: int = LARGEST) -> str:
         return ""
 
 
-def read_json(path: str) -> Dict[str, Any]:
+def read_json(path: str) -> dict[str, Any]:
     """A table in a file, an empty one where there is none."""
     try:
         return table(json.loads(read(path)))
@@ -98,7 +100,7 @@ def read_json(path: str) -> Dict[str, Any]:
         return {}
 
 
-def repairs(unit: str) -> Dict[str, Any]:
+def repairs(unit: str) -> dict[str, Any]:
     """What the watchdog notes of its repairs of a unit: {count, at, reason}."""
     told = read_json(paths.REPAIRS_FILES.replace("*", unit[: -len(".service")]))
     at = told.get("at")

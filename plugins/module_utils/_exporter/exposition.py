@@ -5,9 +5,10 @@
 
 import math
 import re
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
-Labels = Dict[str, str]
+Labels = dict[str, str]
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 SAMPLE = re.compile(r"^(%s)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*$" % NAME)
 LABEL = re.compile(r'(?<!\w)([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -25,7 +26,7 @@ class Family:
 
     def __init__(self, name: str, kind: str, words: str) -> None:
         self.name, self.kind, self.words = name, kind, words
-        self.samples: List[Tuple[str, Labels, float]] = []
+        self.samples: list[tuple[str, Labels, float]] = []
 
     def add(self, value: Any, **labels: Any) -> None:
         """None is a value that nobody knows: no sample."""

@@ -4,8 +4,10 @@
 """What a head or router says of itself, asked rarely: each question is a line in its journal. Private to the
 collection."""
 
+from __future__ import annotations
+
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
 from .._node import paths
@@ -32,14 +34,14 @@ class Seen:
 
     def __init__(self) -> None:
         self.state = "down"
-        self.slots: Optional[int] = None
-        self.busy: Optional[int] = None
-        self.context: Optional[int] = None
-        self.used: Optional[int] = None
-        self.requests: Optional[float] = None
-        self.deferred: Optional[float] = None
-        self.counters: Dict[Tuple[Optional[str], str], float] = {}  # (model of a router, name): value
-        self.moving: List[Any] = []  # what changes while somebody is at work, beside the counters
+        self.slots: int | None = None
+        self.busy: int | None = None
+        self.context: int | None = None
+        self.used: int | None = None
+        self.requests: float | None = None
+        self.deferred: float | None = None
+        self.counters: dict[tuple[str | None, str], float] = {}  # (model of a router, name): value
+        self.moving: list[Any] = []  # what changes while somebody is at work, beside the counters
 
 
 class Asked:
@@ -49,16 +51,16 @@ class Asked:
         self._told, self._stopped = told, stopped
         self._unit = Unit(told.unit)
         self._links = Links([str(end) for end in told.told.get("rpc_endpoints") or []])
-        self._state: Optional[str] = None  # at the last look
+        self._state: str | None = None  # at the last look
         self._process: Any = None
-        self._moved: Tuple[Any, float] = (None, time.monotonic())  # what moves, and since when it is so
-        self._before: Dict[Tuple[Optional[str], str], float] = {}  # as the server counts
-        self._totals: Dict[str, float] = {}  # over all processes and models since this began
-        self._rate: Optional[float] = None
+        self._moved: tuple[Any, float] = (None, time.monotonic())  # what moves, and since when it is so
+        self._before: dict[tuple[str | None, str], float] = {}  # as the server counts
+        self._totals: dict[str, float] = {}  # over all processes and models since this began
+        self._rate: float | None = None
         self._asked = 0.0
         self._requested = time.monotonic()  # when somebody was last seen to ask
 
-    def look(self) -> List[Family]:
+    def look(self) -> list[Family]:
         self._asked = time.time()
         process = self._unit.look(time.monotonic())
         seen = Seen()
@@ -160,9 +162,9 @@ class Asked:
             self._rate = tokens / seconds
         return now - self._moved[1]
 
-    def _grown(self, seen: Seen) -> Dict[str, float]:
+    def _grown(self, seen: Seen) -> dict[str, float]:
         """By how much each counter has grown, over all models of a router: one that was unloaded takes nothing back."""
-        grown: Dict[str, float] = {}
+        grown: dict[str, float] = {}
         for key, value in seen.counters.items():
             before = self._before.get(key, 0.0)
             # One that has fallen is another process's.
@@ -172,11 +174,11 @@ class Asked:
             self._totals[name] = self._totals.get(name, 0.0) + more
         return grown
 
-    def idle(self) -> Optional[float]:
+    def idle(self) -> float | None:
         """Seconds for which a loaded server has had nothing to do; None for one that must not be asked for anything."""
         return time.monotonic() - self._requested if self._state == "ready" else None
 
-    def _families(self, seen: Seen, still: float) -> List[Family]:
+    def _families(self, seen: Seen, still: float) -> list[Family]:
         service = self._told.service
         found = []
 
@@ -215,14 +217,14 @@ class Asked:
         return found
 
 
-def _progress(slot: Dict[str, Any]) -> Tuple[int, int]:
+def _progress(slot: dict[str, Any]) -> tuple[int, int]:
     """Of a slot at work, tokens (of its prompt that were read, generated)."""
     step = slot.get("next_token")
     step = step[0] if isinstance(step, list) and step else step
     return count(slot.get("n_prompt_tokens_processed")), count(table(step).get("n_decoded"))
 
 
-def _used(slot: Dict[str, Any]) -> int:
+def _used(slot: dict[str, Any]) -> int:
     """Tokens that a slot at work holds, or is about to."""
     read, generated = _progress(slot)
     return max(count(slot.get("n_prompt_tokens")), read) + generated

@@ -4,13 +4,15 @@
 """The machine under the services: fabric, disks, clock, caches, the fence of the RPC ports. Private to the
 collection."""
 
+from __future__ import annotations
+
 import ctypes
 import itertools
 import os
 import re
 import ssl
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .._node import fabric
 from .._watchdog.firewall import LIST, run
@@ -27,7 +29,7 @@ FILES = 20000
 AGAIN = 15.0
 
 
-def clock_synchronized() -> Optional[int]:
+def clock_synchronized() -> int | None:
     """Whether something keeps the kernel's clock; None where nobody here may: a container has that of its machine."""
     if any(map(os.path.exists, CONTAINERS)):
         return None
@@ -47,10 +49,10 @@ def fenced(text: str, port: int) -> int:
 class Machine:
     def __init__(self, told: config.Config, sysfs: str = "/sys") -> None:
         self._told, self._sysfs = told, sysfs
-        self._interface: Optional[str] = None
-        self._found: Optional[float] = None  # when it was looked up
+        self._interface: str | None = None
+        self._found: float | None = None  # when it was looked up
 
-    def fabric(self) -> List[Family]:
+    def fabric(self) -> list[Family]:
         """Its counters: cheap, so often."""
         if not self._told.fabric_address:
             return []
@@ -77,7 +79,7 @@ class Machine:
             errors.add(sum(counts), **labels)
         return [up, speed, received, sent, errors]
 
-    def slow(self) -> List[Family]:
+    def slow(self) -> list[Family]:
         """What changes slowly."""
         clock = Family("llama_clock_synchronized", "gauge", "Whether something keeps the clock.")
         fence = Family("llama_rpc_fenced", "gauge", "Whether the kernel's rules refuse everybody but the head.")
@@ -96,7 +98,7 @@ class Machine:
         return [clock, fence, caches, ends]
 
 
-def disk(path: str) -> List[Family]:
+def disk(path: str) -> list[Family]:
     """The file system of a path, which may be a share that hangs. Errors: OSError."""
     free = Family("llama_disk_free_bytes", "gauge", "Bytes that anybody but root may still write.")
     size = Family("llama_disk_size_bytes", "gauge", "Size of the file system.")
@@ -106,16 +108,16 @@ def disk(path: str) -> List[Family]:
     return [free, size]
 
 
-def certificate_ends(path: str) -> Optional[float]:
+def certificate_ends(path: str) -> float | None:
     """notAfter of the first certificate of a file, seconds since 1970; None where it cannot be read."""
     try:
-        decoded: Dict[str, Any] = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
+        decoded: dict[str, Any] = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
         return float(ssl.cert_time_to_seconds(decoded["notAfter"]))
     except (OSError, ValueError, KeyError, AttributeError):
         return None
 
 
-def cache_size(folder: str) -> Optional[int]:
+def cache_size(folder: str) -> int | None:
     """Bytes of the tensors of a worker, see rpc_cache; None where it keeps none, or more files than a worker makes."""
     found = None
     for part in (os.path.join(folder, "rpc"), os.path.join(folder, "unproved")):
@@ -143,7 +145,7 @@ class Self:
     def __init__(self, version: str) -> None:
         self._version = version
 
-    def look(self) -> List[Family]:
+    def look(self) -> list[Family]:
         info = Family("llama_sampler_info", "gauge", "The collection that installed it.")
         info.add(1, version=self._version)
         at = Family("llama_sampler_timestamp_seconds", "gauge", "When this was written, since 1970.")

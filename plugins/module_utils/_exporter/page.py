@@ -7,7 +7,8 @@ import socket
 import socketserver
 import threading
 import time
-from typing import Any, Callable, Collection, Tuple
+from collections.abc import Collection
+from typing import Any, Callable
 
 # Seconds for a request and its answer, requests at one time, and bytes of a request: a monitoring host asks for one
 # page, in a few words.
@@ -26,22 +27,22 @@ class Page(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 16
 
-    def __init__(self, address: Tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> None:
+    def __init__(self, address: tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> None:
         self._allowed, self.content = frozenset(allowed), content
         self._room = threading.BoundedSemaphore(MOST)
-        super(Page, self).__init__(address, Handler)
+        super().__init__(address, Handler)
 
     def server_bind(self) -> None:
         # The address of a fabric may come after this program.
         self.socket.setsockopt(socket.SOL_IP, getattr(socket, "IP_FREEBIND", 15), 1)
-        super(Page, self).server_bind()
+        super().server_bind()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         return client_address[0] in self._allowed and self._room.acquire(False)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         try:
-            super(Page, self).process_request(request, client_address)
+            super().process_request(request, client_address)
         except BaseException:
             # No thread is left for it.
             self._room.release()
@@ -49,7 +50,7 @@ class Page(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
-            super(Page, self).process_request_thread(request, client_address)
+            super().process_request_thread(request, client_address)
         finally:
             self._room.release()
 
@@ -77,7 +78,7 @@ class Handler(socketserver.BaseRequestHandler):
         self.request.sendall((ANSWER % len(content)).encode("ascii") + content)
 
 
-def serve(address: Tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> Page:
+def serve(address: tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> Page:
     """Answers from now on. Errors: OSError, where the port is taken."""
     page = Page(address, allowed, content)
     threading.Thread(target=page.serve_forever, daemon=True).start()

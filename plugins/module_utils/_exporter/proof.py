@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a head that nobody asks can be talked with. Private to the collection."""
 
+from __future__ import annotations
+
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .._llama.args import told as told_by
 from .._node.units import unit_info
@@ -18,7 +20,7 @@ from .heads import Asked
 PROOF, IDLE, ANSWER = 3600.0, 60.0, 120.0
 # Seconds between two looks at whether it is time, and that one may last.
 LOOK, LASTS = 15.0, 600.0
-ASKED: Dict[str, Any] = {"prompt": "Hello. Answer with one word.", "max_tokens": 16, "timeout": ANSWER}
+ASKED: dict[str, Any] = {"prompt": "Hello. Answer with one word.", "max_tokens": 16, "timeout": ANSWER}
 
 
 class Proof:
@@ -28,10 +30,10 @@ class Proof:
     def __init__(self, told: Watched, asked: Asked) -> None:
         self._told, self._asked = told, asked
         self._due = time.monotonic() + IDLE
-        self._held: Optional[bool] = None
+        self._held: bool | None = None
         self._at = 0.0
 
-    def look(self) -> List[Family]:
+    def look(self) -> list[Family]:
         idle = self._asked.idle()
         if idle is not None and idle >= IDLE and time.monotonic() >= self._due:
             self._due = time.monotonic() + PROOF

@@ -4,11 +4,13 @@
 """Units of this node, the memory that they use, and the connections between heads and workers. Private to the
 collection."""
 
+from __future__ import annotations
+
 import glob
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .._node import paths, sockets
 from .._node.units import held_since, number, parse_show, service_of, systemctl_show, unit_kind
@@ -31,7 +33,7 @@ SERVING = ("head", "worker", "router")
 RELEASE = re.compile(re.escape(paths.BUILDS) + r"/releases/([\w.+-]+)/")
 
 
-def role_of(unit: str) -> Tuple[Optional[str], str]:
+def role_of(unit: str) -> tuple[str | None, str]:
     """(role, service) of a unit; None for one that is of no interest."""
     kind = unit_kind(unit)[0]
     if kind:
@@ -44,10 +46,10 @@ class Units:
 
     def __init__(self, told: config.Config) -> None:
         self._told = told
-        self._links: Dict[str, samples.Links] = {}
-        self._began: Dict[str, Tuple[int, float]] = {}  # when, since the boot in microseconds and since 1970
+        self._links: dict[str, samples.Links] = {}
+        self._began: dict[str, tuple[int, float]] = {}  # when, since the boot in microseconds and since 1970
 
-    def look(self) -> List[Family]:
+    def look(self) -> list[Family]:
         names = sorted(os.path.basename(path) for path in glob.glob(paths.UNIT_FILES) if not os.path.islink(path))
         names = [name for name in names if role_of(name)[0]]
         shown = parse_show(systemctl_show(names, PROPERTIES)) if names else []
@@ -74,7 +76,7 @@ class Units:
         for one in shown:
             unit = one.get("Id", "")
             role, service = role_of(unit)
-            labels: Dict[str, Any] = {"unit": unit, "service": service, "role": role}
+            labels: dict[str, Any] = {"unit": unit, "service": service, "role": role}
             runs = one.get("ActiveState") == "active" and one.get("SubState") in ("running", "exited")
             active.add(int(runs), **labels)
             enabled = one.get("UnitFileState") in ("enabled", "enabled-runtime")
@@ -117,14 +119,14 @@ class Units:
             alive,
         ] + ([holds] + self._sockets())
 
-    def _start(self, unit: str, since: int) -> Optional[float]:
+    def _start(self, unit: str, since: int) -> float | None:
         """Seconds since 1970: the same number as long as it is the same process, however the clock is set."""
         if self._began.get(unit, (None, 0.0))[0] != since:
             boot = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
             self._began[unit] = (since, round(boot + since / 1e6, 3))
         return self._began[unit][1] if since else None
 
-    def _sockets(self) -> List[Family]:
+    def _sockets(self) -> list[Family]:
         up = Family("llama_rpc_link_up", "gauge", "Whether the head's connection to a worker stands.")
         received = Family("llama_rpc_link_received_bytes_total", "counter", "Bytes from the worker.")
         sent = Family("llama_rpc_link_sent_bytes_total", "counter", "Bytes to the worker that it has confirmed.")
@@ -151,7 +153,7 @@ class Units:
         return self._links[key]
 
 
-def _clients(told: Dict[str, Any]) -> Optional[int]:
+def _clients(told: dict[str, Any]) -> int | None:
     """How many connections a worker serves: read from the table, since its listener says who waits alone."""
     address, port = told.get("address"), told.get("port")
     if not isinstance(address, str) or not isinstance(port, int):
@@ -160,7 +162,7 @@ def _clients(told: Dict[str, Any]) -> Optional[int]:
     return sum(1 for one in here if one.state == sockets.ESTABLISHED and one.inode)
 
 
-def _memory(group: Optional[str]) -> Optional[int]:
+def _memory(group: str | None) -> int | None:
     if not group:
         return None
     text = config.read("/sys/fs/cgroup%s/memory.current" % group) or config.read(
@@ -169,7 +171,7 @@ def _memory(group: Optional[str]) -> Optional[int]:
     return int(text) if text.strip().isdigit() else None
 
 
-def _build(command: str) -> Optional[str]:
+def _build(command: str) -> str | None:
     """The release whose program the unit starts."""
     found = RELEASE.search(command)
     return found.group(1) if found else None

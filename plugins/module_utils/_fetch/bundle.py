@@ -13,10 +13,13 @@ what it is proved by on arrival; their sha256 are never null. The records that g
 inodes and times of the disk they are on, so they are no part of it.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 from .._files import sha256_file, write_atomically
 from .._text import Refusal, human, printable
@@ -24,14 +27,14 @@ from .manifest import MOST, are_files, is_digest, is_file_name, is_size
 from .urls import content_url
 
 # {name, size, sha256}, of a model with its pieces; size and digest are None of one that is not there yet.
-File = Dict[str, Any]
+File = dict[str, Any]
 
 VERSION = 1
 RECORD = "bundle.json"
 SUMS = "SHA256SUMS"
 
 
-def read(folder: str) -> Dict[str, Any]:
+def read(folder: str) -> dict[str, Any]:
     """bundle.json of a bundle. Raises Refusal."""
     path = os.path.join(folder, RECORD)
     try:
@@ -57,7 +60,7 @@ def read(folder: str) -> Dict[str, Any]:
     return record
 
 
-def _problem(record: Dict[str, Any]) -> Optional[str]:
+def _problem(record: dict[str, Any]) -> str | None:
     """What of bundle.json cannot be what playbooks/bundle.yml writes, or None. Its names become paths of root's on
     every node."""
     try:
@@ -88,7 +91,7 @@ def _names(files: Iterable[File]) -> str:
     return printable(", ".join(json.dumps(one["name"]) for one in files))
 
 
-def find(record: Dict[str, Any], wanted: Dict[str, Any], folder: str) -> Dict[str, Any]:
+def find(record: dict[str, Any], wanted: dict[str, Any], folder: str) -> dict[str, Any]:
     """The model of a bundle whose (first) file is ``wanted``: {name, urls, repo, revision, files, sha256}. Raises
     Refusal.
 
@@ -114,26 +117,26 @@ def find(record: Dict[str, Any], wanted: Dict[str, Any], folder: str) -> Dict[st
     return entry
 
 
-def _is(entry: Dict[str, Any], wanted: Dict[str, Any]) -> bool:
+def _is(entry: dict[str, Any], wanted: dict[str, Any]) -> bool:
     if not wanted.get("sha256"):
         return _origin(wanted) == _told_origin(entry["wanted"])
     pieces = [piece["sha256"] for one in entry["files"] for piece in one["pieces"]]
     return [digest.lower() for digest in wanted["sha256"]] in (pieces, [one["sha256"] for one in entry["files"]])
 
 
-def _origin(wanted: Dict[str, Any]) -> List[Any]:
+def _origin(wanted: dict[str, Any]) -> list[Any]:
     """What decides the content where no sha256 does."""
     return _told_origin(dict(wanted, urls=[content_url(url) for url in wanted.get("urls") or []]))
 
 
-def _told_origin(wanted: Dict[str, Any]) -> List[Any]:
+def _told_origin(wanted: dict[str, Any]) -> list[Any]:
     """The same for an entry of bundle.json, whose URLs have lost their secrets."""
     if wanted.get("repo"):
         return [wanted["repo"], wanted.get("revision") or "main", wanted.get("files") or []]
     return wanted["urls"]
 
 
-def _told(wanted: Dict[str, Any]) -> str:
+def _told(wanted: dict[str, Any]) -> str:
     """What is wanted, in a few words."""
     if wanted.get("sha256"):
         return "sha256 %s" % ", ".join(wanted["sha256"])
@@ -144,11 +147,11 @@ def _told(wanted: Dict[str, Any]) -> str:
 
 def seal(
     folder: str,
-    models: Iterable[Dict[str, Any]],
+    models: Iterable[dict[str, Any]],
     builds: Iterable[str],
     source: Iterable[str],
     check: bool = False,
-) -> Tuple[Dict[str, Any], bool]:
+) -> tuple[dict[str, Any], bool]:
     """Have bundle.json and SHA256SUMS say what is in the bundle -> (record, whether they said something else before).
 
     models: what gguf_fetch returned in a loop over model_items, each with its item; builds and source: file names.
@@ -159,7 +162,7 @@ def seal(
     except Refusal:
         before = {"models": [], "builds": [], "source": []}
     known = {one["name"]: one for entry in before["models"] for one in entry["files"]}
-    record: Dict[str, Any] = {
+    record: dict[str, Any] = {
         "version": VERSION,
         "models": [_model(done, known, check) for done in models],
         "builds": [_file(os.path.join(folder, "builds", name), check) for name in sorted(builds)],
@@ -180,7 +183,7 @@ def seal(
     return record, changed
 
 
-def _content(path: str) -> Optional[bytes]:
+def _content(path: str) -> bytes | None:
     try:
         with open(path, "rb") as stream:
             return stream.read()
@@ -188,8 +191,8 @@ def _content(path: str) -> Optional[bytes]:
         return None
 
 
-def _model(done: Dict[str, Any], known: Dict[str, File], check: bool) -> Dict[str, Any]:
-    files: List[File] = []
+def _model(done: dict[str, Any], known: dict[str, File], check: bool) -> dict[str, Any]:
+    files: list[File] = []
     for one in done["files"]:
         name = os.path.basename(one["path"])
         pieces = one["pieces"]
@@ -231,23 +234,23 @@ def _file(path: str, check: bool) -> File:
     }
 
 
-def _digest(path: str, check: bool) -> Optional[str]:
+def _digest(path: str, check: bool) -> str | None:
     return None if check and not os.path.exists(path) else sha256_file(path)
 
 
-def contents(record: Dict[str, Any]) -> List[Tuple[str, File]]:
+def contents(record: dict[str, Any]) -> list[tuple[str, File]]:
     """[(path in the bundle, its file entry)]"""
     found = [("models/" + one["name"], one) for entry in record["models"] for one in entry["files"]]
     return found + [("%s/%s" % (kind, one["name"]), one) for kind in ("builds", "source") for one in record[kind]]
 
 
-def sums(record: Dict[str, Any], text: str) -> str:
+def sums(record: dict[str, Any], text: str) -> str:
     """SHA256SUMS for a bundle whose bundle.json is ``text``."""
     lines = ["%s  %s" % (one["sha256"], path) for path, one in contents(record)]
     return "\n".join(lines + ["%s  %s" % (hashlib.sha256(text.encode("utf-8")).hexdigest(), RECORD)]) + "\n"
 
 
-def lines(folder: str, record: Dict[str, Any]) -> List[str]:
+def lines(folder: str, record: dict[str, Any]) -> list[str]:
     """What an operator should know of a bundle, line by line."""
     said = ["bundle: %s" % folder]
     said += ["  %s (%s)" % (path, human(one["size"])) if one["size"] else "  " + path for path, one in contents(record)]

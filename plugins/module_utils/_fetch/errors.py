@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why a model does not arrive: one sentence for the operator. Private to the collection."""
 
-from typing import Any, Dict, Optional
+from __future__ import annotations
+
+from typing import Any
 
 from .._text import Refusal
 
@@ -11,7 +13,7 @@ from .._text import Refusal
 class Transient(Exception):
     """A failure that a later attempt may not meet. wait: seconds the server asked for, or None."""
 
-    def __init__(self, text: str, wait: Optional[float] = None) -> None:
+    def __init__(self, text: str, wait: float | None = None) -> None:
         super().__init__(text)
         self.wait = wait
 
@@ -21,7 +23,7 @@ class DiskTooSmall(Refusal):
 
     def __init__(self, message: str, folder: str, free: int, missing: int) -> None:
         super().__init__(message)
-        self.disk: Dict[str, Any] = {"folder": folder, "free": free, "missing": missing}
+        self.disk: dict[str, Any] = {"folder": folder, "free": free, "missing": missing}
 
 
 class Stopped(Exception):

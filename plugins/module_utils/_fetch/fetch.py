@@ -7,10 +7,13 @@ Nothing stands under the model's name before it is whole: a complete size and he
 file passes both), a digest does. Whatever interrupts a run, the next one goes on from its journal.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from .._files import sync_folder
 from .._model.describe import size_problem
@@ -30,7 +33,7 @@ from .target import MARGIN, Piece, Target, check_disk, disk_failure, free_disk
 from .transfer import Transfer
 
 
-def acquire(request: Request, check: bool = False, watch: Optional[Watch] = None) -> Dict[str, Any]:
+def acquire(request: Request, check: bool = False, watch: Watch | None = None) -> dict[str, Any]:
     """Have the model at its place. check: find out everything, change nothing.
 
     -> the dictionary of result(); raises Refusal, Stopped.
@@ -41,7 +44,7 @@ def acquire(request: Request, check: bool = False, watch: Optional[Watch] = None
         raise disk_failure(error.filename or request.dest, error) from None
 
 
-def _acquire(request: Request, check: bool, watch: Watch) -> Dict[str, Any]:
+def _acquire(request: Request, check: bool, watch: Watch) -> dict[str, Any]:
     started = time.monotonic()
     done = unchanged(request, watch, check)
     if done:
@@ -61,11 +64,11 @@ def _acquire(request: Request, check: bool, watch: Watch) -> Dict[str, Any]:
 
 def _missing(
     request: Request, plan: Plan, watch: Watch, check: bool = False
-) -> Tuple[Dict[str, Entry], List[Target], bool]:
+) -> tuple[dict[str, Entry], list[Target], bool]:
     """-> ({target path: manifest entry} of files that are there and good, [targets to fetch], whether anything is to be
     recorded)"""
-    entries: Dict[str, Entry] = {}
-    missing: List[Target] = []
+    entries: dict[str, Entry] = {}
+    missing: list[Target] = []
     news = False
     manifest = read_manifest(manifest_path(plan.path))
     for target, header in zip(plan.targets, plan.headers):
@@ -110,12 +113,12 @@ def _reserve(request: Request, missing: Sequence[Target], pieces: Sequence[Loose
         raise DiskTooSmall(text, error.disk["folder"], error.disk["free"], error.disk["missing"]) from None
 
 
-def _kept(pieces: Sequence[Loose]) -> List[str]:
+def _kept(pieces: Sequence[Loose]) -> list[str]:
     """Paths of pieces that are copied and stay: they are not root's alone."""
     return [loose.path for loose in pieces if not loose.ours]
 
 
-def _foretell(request: Request, plan: Plan, watch: Watch) -> Dict[str, Any]:
+def _foretell(request: Request, plan: Plan, watch: Watch) -> dict[str, Any]:
     """What a run would do, for check mode."""
     entries, missing, news = _missing(request, plan, watch, check=True)
     with loose_pieces(request.adopt, missing) as pieces:
@@ -162,7 +165,7 @@ def _copied_on_node(plan: Plan, missing: Sequence[Target], watch: Watch) -> Iter
         yield copied
 
 
-def _perform(request: Request, plan: Plan, started: float, watch: Watch) -> Dict[str, Any]:
+def _perform(request: Request, plan: Plan, started: float, watch: Watch) -> dict[str, Any]:
     entries, missing, news = _missing(request, plan, watch)
     resumed = sum(target.ranges.total() for target in missing)
     moved = copied = 0
@@ -212,7 +215,7 @@ def _verify(targets: Sequence[Target]) -> None:
             raise Refusal(problem)
 
 
-def _publish(request: Request, plan: Plan, entries: Dict[str, Entry], targets: Sequence[Target]) -> None:
+def _publish(request: Request, plan: Plan, entries: dict[str, Entry], targets: Sequence[Target]) -> None:
     """Give the files their names. The manifest comes first: a model without one would have to be hashed again."""
     for target in targets:
         target.flush()
@@ -228,6 +231,6 @@ def _publish(request: Request, plan: Plan, entries: Dict[str, Entry], targets: S
         target.journal.delete()
 
 
-def _manifest(request: Request, plan: Plan, entries: Dict[str, Entry]) -> Manifest:
+def _manifest(request: Request, plan: Plan, entries: dict[str, Entry]) -> Manifest:
     files = [entries[target.path] for target in plan.targets]
     return Manifest(request.identity(), plan.commit, plan.verified, plan.facts, files)

@@ -11,6 +11,8 @@ leak) and none over plain http, a signed URL that has expired is resolved again,
 up like one that is silent.
 """
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import http.client
@@ -23,7 +25,7 @@ import threading
 import time
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import Any, Callable, Dict, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -55,7 +57,7 @@ def worthwhile(count: int, seconds: float) -> bool:
     return count >= max(1, _LOWEST * seconds)
 
 
-def _retry_after(headers: Message, limited: bool = True) -> Optional[float]:
+def _retry_after(headers: Message, limited: bool = True) -> float | None:
     """Seconds that an answer asks to wait, at most _MAX_WAIT, or None: by Retry-After, else, of a request beyond a
     limit, by what that says of its window (RateLimit of the IETF's drafts, X-RateLimit-Reset), else by the length of
     that window. limited: other answers of the hub have these header fields, too."""
@@ -67,7 +69,7 @@ def _retry_after(headers: Message, limited: bool = True) -> Optional[float]:
     return None
 
 
-def _date_or_seconds(headers: Message) -> Optional[float]:
+def _date_or_seconds(headers: Message) -> float | None:
     value = headers.get("Retry-After", "")
     try:
         return float(value)
@@ -78,7 +80,7 @@ def _date_or_seconds(headers: Message) -> Optional[float]:
             return None
 
 
-def _window_left(headers: Message) -> Optional[float]:
+def _window_left(headers: Message) -> float | None:
     wait = _named(headers, "RateLimit", "t|reset")
     for name in ("RateLimit-Reset", "X-RateLimit-Reset"):
         match = re.match(r" *([0-9]{1,12})", headers.get(name, ""))
@@ -88,7 +90,7 @@ def _window_left(headers: Message) -> Optional[float]:
     return wait - time.time() if wait is not None and wait > 1e9 else wait
 
 
-def _named(headers: Message, field: str, parameter: str) -> Optional[float]:
+def _named(headers: Message, field: str, parameter: str) -> float | None:
     """The largest value of a parameter among the limits that a header field lists; of those that are used up, if it
     says which."""
     limits = ",".join(headers.get_all(field) or [])[:2000].split(",")
@@ -105,7 +107,7 @@ class _Pace(io.RawIOBase):
         super().__init__()
         self._raw = raw
         self._received, self._waited = 0, 0.0
-        self.head: Optional[int] = _MAX_HEAD  # bytes that may come before the header fields have ended; None after that
+        self.head: int | None = _MAX_HEAD  # bytes that may come before the header fields have ended; None after that
 
     def readable(self) -> bool:
         return True
@@ -143,15 +145,15 @@ class Client:
     """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy (with user and
     password) and no_proxy."""
 
-    _tls: Optional[ssl.SSLContext] = None  # loading the CA bundle takes 10 ms or more: once per process
+    _tls: ssl.SSLContext | None = None  # loading the CA bundle takes 10 ms or more: once per process
     _tls_lock = threading.Lock()
 
     def __init__(self, timeout: float = 30.0) -> None:
         self.timeout = timeout
-        self._open: Dict[Origin, _Connection] = {}
+        self._open: dict[Origin, _Connection] = {}
         self._aborts = 0
 
-    def get(self, url: str, headers: Dict[str, str]) -> http.client.HTTPResponse:
+    def get(self, url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         """One GET of a clean URL, redirects not followed. -> http.client.HTTPResponse; raises Transient, Refusal."""
         parts = urlsplit(url)
         origin = origin_of(url)
@@ -224,7 +226,7 @@ class Client:
         self._open.clear()
 
 
-def _proxy(scheme: str, proxy: str) -> Tuple[str, int, Dict[str, str]]:
+def _proxy(scheme: str, proxy: str) -> tuple[str, int, dict[str, str]]:
     """-> (host, port, header fields with user and password where the setting has them). Raises Refusal."""
     try:
         via = urlsplit(proxy if "//" in proxy else "//" + proxy)
@@ -246,7 +248,7 @@ def _proxy(scheme: str, proxy: str) -> Tuple[str, int, Dict[str, str]]:
     )
 
 
-def network_failure(url: str, error: Exception) -> Union[Refusal, Transient]:
+def network_failure(url: str, error: Exception) -> Refusal | Transient:
     """A socket or protocol error as Transient, a certificate that does not verify as Refusal."""
     if (
         isinstance(error, ssl.SSLError)
@@ -264,9 +266,9 @@ def network_failure(url: str, error: Exception) -> Union[Refusal, Transient]:
 def get_following(
     client: Client,
     url: str,
-    headers: Dict[str, str],
-    token: Optional[str] = None,
-) -> Tuple[http.client.HTTPResponse, str]:
+    headers: dict[str, str],
+    token: str | None = None,
+) -> tuple[http.client.HTTPResponse, str]:
     """GET and follow redirects. The token goes to the origin of ``url`` and nowhere else.
 
     -> (response, final URL). Raises Transient, Refusal; any final status is returned.
@@ -298,9 +300,7 @@ def may_pass(status: int) -> bool:
     return status in (408, 425, 429) or status >= 500 and status not in (501, 505)
 
 
-def status_failure(
-    url: str, response: http.client.HTTPResponse, hint: str = "", said: str = ""
-) -> Union[Refusal, Transient]:
+def status_failure(url: str, response: http.client.HTTPResponse, hint: str = "", said: str = "") -> Refusal | Transient:
     """What a status other than the wanted one means: Transient or Refusal. said: by the server, in its own words."""
     text = "%s: answered %d %s" % (public_url(url), response.status, printable(response.reason, 60))
     said = said or printable(response.headers.get("X-Error-Message", "")).strip()
@@ -314,7 +314,7 @@ def status_failure(
     return Refusal(text + (": " + hint if hint else ""))
 
 
-def hint(response: http.client.HTTPResponse, size: Optional[int] = None) -> str:
+def hint(response: http.client.HTTPResponse, size: int | None = None) -> str:
     """What to do about a file of ``size`` bytes, None where nobody says how many, that is not given."""
     if response.headers.get("X-Error-Code") == "GatedRepo":
         return "the repository is gated, accept its terms there and set model_token_file"

@@ -4,6 +4,8 @@
 """What a Hugging Face hub (or a mirror of it) holds: files with size and sha256, pinned to a commit, and which of them
 make one model."""
 
+from __future__ import annotations
+
 import difflib
 import errno
 import http.client
@@ -11,7 +13,8 @@ import json
 import os
 import re
 import stat
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from .._model.describe import shard_name
@@ -50,11 +53,11 @@ class HubFile(NamedTuple):
     """A file of a repository."""
 
     path: str
-    size: Optional[int]  # None where a mirror does not say it
-    sha256: Optional[str]  # None for a file outside large-file storage
+    size: int | None  # None where a mirror does not say it
+    sha256: str | None  # None for a file outside large-file storage
 
 
-def _hub_file(entry: Dict[str, Any]) -> HubFile:
+def _hub_file(entry: dict[str, Any]) -> HubFile:
     """HubFile of an entry of a listing, of /tree/ or of the siblings of /revision/. Raises ValueError for one that is
     no hub's."""
     path, large = entry.get("path") or entry["rfilename"], entry.get("lfs") or {}
@@ -101,14 +104,14 @@ class Hub:
         client: Client,
         repo: str,
         endpoint: str = DEFAULT_ENDPOINT,
-        token: Optional[str] = None,
+        token: str | None = None,
     ) -> None:
         self.client, self.repo, self.token = client, repo, token
         self.endpoint = clean_url(endpoint).rstrip("/")
 
     def _get_json(self, url: str) -> _Answer:
 
-        def once() -> Tuple[http.client.HTTPResponse, bytes]:
+        def once() -> tuple[http.client.HTTPResponse, bytes]:
             # The next page of a mirror's listing may be at the original hub, which is not the mirror's token's
             # business.
             token = self.token if same_origin(url, self.endpoint) else None
@@ -154,10 +157,10 @@ class Hub:
             raise self._no_hub(url)
         return answer.parsed["sha"]
 
-    def files(self, commit: str) -> List[HubFile]:
+    def files(self, commit: str) -> list[HubFile]:
         """[HubFile] of the repository at ``commit``, all folders, all pages."""
         url = self._api("%s/tree/%s?recursive=true" % (self.repo, commit))
-        found: List[HubFile] = []
+        found: list[HubFile] = []
         for page in range(_MAX_PAGES):
             answer = self._get_json(url)
             if answer.status in _NOT_THERE and not answer.code and not page:
@@ -178,7 +181,7 @@ class Hub:
             "%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES)
         )
 
-    def _siblings(self, commit: str, tree: _Answer) -> List[HubFile]:
+    def _siblings(self, commit: str, tree: _Answer) -> list[HubFile]:
         """The same by the revision itself: artifact managers in the place of the hub often have no /tree/."""
         answer = self._get_json(self._api("%s/revision/%s?blobs=true" % (self.repo, commit)))
         if answer.status != 200:
@@ -199,7 +202,7 @@ class Hub:
         url = "%s/%s/resolve/%s/%s" % (self.endpoint, self.repo, commit, quote(hub_file.path))
         return HttpSource(url, self.token, hub_file.size, pinned=True)
 
-    def _refusal(self, answer: _Answer, revision: str) -> Union[Refusal, Transient]:
+    def _refusal(self, answer: _Answer, revision: str) -> Refusal | Transient:
         code, status = answer.code, answer.status
         if code == "GatedRepo":
             step = (
@@ -266,9 +269,9 @@ class Hub:
 def select(
     hub_files: Sequence[HubFile],
     repo: str,
-    files: Optional[Sequence[str]] = None,
-    quant: Optional[str] = None,
-) -> List[HubFile]:
+    files: Sequence[str] | None = None,
+    quant: str | None = None,
+) -> list[HubFile]:
     """The [HubFile] of one model, in order.
 
     files: paths in the repository (the first shard stands for all shards); quant: a quantization name such as Q8_0, in
@@ -287,7 +290,7 @@ def select(
         return [by_path[name] for name in order_files(files, by_path)]
     name = r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant or "")
     wanted, more = re.compile(name, re.IGNORECASE), re.compile(_MAKERS + name, re.IGNORECASE)
-    groups: Dict[Tuple[str, str], List[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for path in models:
         if wanted.search(path):
             shard = shard_name(path.rpartition("/")[2])
@@ -315,7 +318,7 @@ def _is_model(path: str) -> bool:
     return (base.endswith(".gguf") or piece_name(base) is not None) and "mmproj" not in path.lower()
 
 
-def _quants(paths: Iterable[str]) -> List[str]:
+def _quants(paths: Iterable[str]) -> list[str]:
     return sorted(
         {
             match.group(1)
@@ -326,7 +329,7 @@ def _quants(paths: Iterable[str]) -> List[str]:
     )
 
 
-def read_token(path: Optional[str]) -> Optional[str]:
+def read_token(path: str | None) -> str | None:
     """The access token in a file of this node, or None without a path. Raises Refusal for one that others may read."""
     if not path:
         return None

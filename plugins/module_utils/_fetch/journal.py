@@ -14,7 +14,8 @@ import contextlib
 import errno
 import json
 import os
-from typing import Any, Iterable, Iterator, List, Tuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from .._files import open_regular, read_ours, write_atomically
 
@@ -31,13 +32,13 @@ def boot_id() -> str:
 class Ranges:
     """A set of byte positions, kept as sorted, disjoint, non-touching [start, end) intervals."""
 
-    def __init__(self, intervals: Iterable[Tuple[int, int]] = ()) -> None:
-        self._starts: List[int] = []
-        self._ends: List[int] = []
+    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
         for start, end in intervals:
             self.add(start, end)
 
-    def __iter__(self) -> Iterator[Tuple[int, int]]:
+    def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(zip(self._starts, self._ends))
 
     def total(self) -> int:
@@ -68,7 +69,7 @@ class Ranges:
         index = bisect.bisect_right(self._starts, start) - 1
         return max(start, self._ends[index]) if index >= 0 else start
 
-    def gaps(self, start: int, end: int) -> List[Tuple[int, int]]:
+    def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
         """[(start, end)] missing within [start, end)."""
         missing = []
         for first, last in self:
@@ -106,7 +107,7 @@ class Journal:
             same_boot = header["boot_id"] == boot_id()
         except (LookupError, TypeError, ValueError, RecursionError):
             return Ranges()
-        records: List[Tuple[int, int]] = []
+        records: list[tuple[int, int]] = []
         flushed = 0
         for line in lines[1:]:
             fields = line.split()

@@ -4,8 +4,10 @@
 """What several connections share out among them: chunks of the spans that are hashed side by side. Private to the
 collection."""
 
+from __future__ import annotations
+
 import time
-from typing import Iterable, List, Optional, Tuple
+from collections.abc import Iterable
 
 from .errors import Transient
 from .http import Client
@@ -24,7 +26,7 @@ class Segment:
         self.target, self.piece = target, piece
         self.gaps = target.ranges.gaps(start, end)
 
-    def take(self, size: int) -> Optional[Tuple[int, int]]:
+    def take(self, size: int) -> tuple[int, int] | None:
         """(start, end) of the next at most ``size`` bytes, or None."""
         if not self.gaps:
             return None
@@ -41,17 +43,17 @@ class Chunk:
     def __init__(self, segment: Segment, start: int, end: int, taken: int = 0) -> None:
         self.segment, self.start, self.end, self.taken = segment, start, end, taken
         self.position, self.begun = start, time.monotonic()
-        self.client: Optional[Client] = None
+        self.client: Client | None = None
 
 
-def held_up(chunks: Iterable[Chunk], now: float, usual: float) -> Optional[Chunk]:
+def held_up(chunks: Iterable[Chunk], now: float, usual: float) -> Chunk | None:
     """The chunk that holds the transfer up longest, None when none does. usual: bytes per second that a connection has
     got so far.
 
     That is one whose connection is four times slower than usual, had its time to begin, and needs longer than that for
     the rest.
     """
-    found: Optional[Chunk] = None
+    found: Chunk | None = None
     longest = 0.0
     for chunk in chunks:
         went, left = now - chunk.begun, chunk.end - chunk.position
@@ -70,7 +72,7 @@ class Lane:
 
     def __init__(self, target: Target, number: int) -> None:
         self.target, self.number, self.span = target, number, target.spans[number]
-        self.segments: List[Segment] = []
+        self.segments: list[Segment] = []
         for piece in target.pieces:
             start, end = max(self.span.start, piece.offset), min(self.span.end, piece.offset + piece.size)
             if not piece.source.ranges and self.span.start <= piece.offset < self.span.end:
@@ -87,7 +89,7 @@ class Lane:
     def waiting(self) -> int:
         return sum(end - start for segment in self.segments for start, end in segment.gaps)
 
-    def take(self, size: int) -> Optional[Tuple[Segment, Tuple[int, int]]]:
+    def take(self, size: int) -> tuple[Segment, tuple[int, int]] | None:
         for segment in self.segments:
             chunk = segment.take(size)
             if chunk:
@@ -95,7 +97,7 @@ class Lane:
         return None
 
 
-def fill(body: Body, buffer: memoryview) -> Tuple[int, Optional[Transient]]:
+def fill(body: Body, buffer: memoryview) -> tuple[int, Transient | None]:
     """Receive a bufferful, less when a second has passed or the body ends. -> (bytes received, the Transient that ended
     it or None)"""
     filled, deadline = 0, time.monotonic() + 1.0

@@ -6,7 +6,7 @@
 import contextlib
 import fcntl
 import os
-from typing import Iterator
+from collections.abc import Iterator
 
 from .._files import open_regular
 from .._text import Refusal

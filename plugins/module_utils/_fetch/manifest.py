@@ -9,11 +9,14 @@ and inode of its files are those of the record: one lstat() instead of reading 7
 this. A file with found: true was there before it was asked for.
 """
 
+from __future__ import annotations
+
 import glob
 import json
 import os
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple
 
 from .._files import is_ours, read_ours, sha256_stream, write_atomically
 
@@ -27,7 +30,7 @@ class Part(NamedTuple):
     """A stretch of a file that is hashed by itself."""
 
     size: int
-    sha256: Optional[str]  # None where nobody has hashed it
+    sha256: str | None  # None where nobody has hashed it
 
 
 class Entry(NamedTuple):
@@ -35,17 +38,17 @@ class Entry(NamedTuple):
 
     name: str
     size: int
-    pieces: List[Part]
-    mtime_ns: Optional[int] = None
-    inode: Optional[int] = None
+    pieces: list[Part]
+    mtime_ns: int | None = None
+    inode: int | None = None
     found: bool = False  # it was there before it was asked for
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         facts = dict(self._asdict(), pieces=[dict(piece._asdict()) for piece in self.pieces])
         return {key: value for key, value in facts.items() if value is not None and value is not False}
 
     @classmethod
-    def of(cls, facts: Dict[str, Any]) -> "Entry":
+    def of(cls, facts: dict[str, Any]) -> Entry:
         """Of one that are_files() has let pass."""
         pieces = [Part(piece["size"], piece["sha256"]) for piece in facts["pieces"]]
         return cls(
@@ -56,13 +59,13 @@ class Entry(NamedTuple):
 class Manifest(NamedTuple):
     """The record of a model."""
 
-    request: Dict[str, Any]
-    commit: Optional[str]
+    request: dict[str, Any]
+    commit: str | None
     verified: str
-    gguf: Dict[str, Any]
-    files: List[Entry]
+    gguf: dict[str, Any]
+    files: list[Entry]
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return dict(self._asdict(), version=VERSION, files=[entry.as_dict() for entry in self.files])
 
 
@@ -116,7 +119,7 @@ def are_files(files: Any, hashed: bool = True) -> bool:
         return False
 
 
-def read_manifest(path: str) -> Optional[Manifest]:
+def read_manifest(path: str) -> Manifest | None:
     """The record at ``path`` (of the manifest), or None when there is none that can be used."""
     try:
         manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
@@ -136,7 +139,7 @@ def read_manifest(path: str) -> Optional[Manifest]:
     return Manifest(manifest["request"], manifest["commit"], manifest["verified"], manifest["gguf"], files)
 
 
-def find_manifests(folder: str, request: Dict[str, Any]) -> List[Tuple[str, Manifest]]:
+def find_manifests(folder: str, request: dict[str, Any]) -> list[tuple[str, Manifest]]:
     """[(model path, record)] of the models in ``folder`` that were published for this very request."""
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX))):
@@ -152,7 +155,7 @@ def write_manifest(path: str, manifest: Manifest) -> None:
     write_atomically(path, text.encode("utf-8"), mode=None, anywhere=True)
 
 
-def file_entry(name: str, status: os.stat_result, pieces: List[Part]) -> Entry:
+def file_entry(name: str, status: os.stat_result, pieces: list[Part]) -> Entry:
     """The record of one file; pieces: in order."""
     return Entry(name, status.st_size, pieces, status.st_mtime_ns, status.st_ino)
 
@@ -177,9 +180,9 @@ def untouched(entry: Entry, status: os.stat_result) -> bool:
 def hash_pieces(
     path: str,
     sizes: Sequence[int],
-    advance: Optional[Callable[[int], None]] = None,
-    fd: Optional[int] = None,
-) -> List[str]:
+    advance: Callable[[int], None] | None = None,
+    fd: int | None = None,
+) -> list[str]:
     """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open
     file that ``path`` named."""
     with open(path if fd is None else os.dup(fd), "rb", buffering=0) as stream:
@@ -190,7 +193,7 @@ def hash_pieces(
     return digests
 
 
-def result(manifest: Manifest, folder: str, changed: bool, message: str) -> Dict[str, Any]:
+def result(manifest: Manifest, folder: str, changed: bool, message: str) -> dict[str, Any]:
     """What the module returns, from the record of a model."""
     records = [entry.as_dict() for entry in manifest.files]
     files = [

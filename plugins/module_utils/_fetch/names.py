@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Names of raw pieces and shards, and which of them make one model. Private to the collection."""
 
+from __future__ import annotations
+
 import re
-from typing import Collection, Iterable, List, Optional, Sequence, Tuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Optional
 
 from .._model.describe import shard_name, shard_names
 from .._text import Refusal
@@ -14,10 +17,10 @@ _PIECE = re.compile(
     r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z"
 )
 # The name of the model, the number of the piece, and how many there are where the name says it.
-PieceName = Tuple[str, int, Optional[int]]
+PieceName = tuple[str, int, Optional[int]]
 
 
-def piece_name(name: str) -> Optional[PieceName]:
+def piece_name(name: str) -> PieceName | None:
     """'m.gguf.part1of2' -> ('m.gguf', 1, 2); the count is None where the name does not say it; None for no piece's
     name."""
     match = _PIECE.match(name)
@@ -27,7 +30,7 @@ def piece_name(name: str) -> Optional[PieceName]:
     return match.group("stem"), number, int(match.group("count")) if match.group("count") else None
 
 
-def order_files(names: Iterable[str], known: Optional[Collection[str]] = None) -> List[str]:
+def order_files(names: Iterable[str], known: Collection[str] | None = None) -> list[str]:
     """The files of one model in order: one file, all raw pieces of one file, or all gguf-split shards.
 
     names: paths; known: all paths there are, so that the first shard stands for all of them. Raises Refusal naming what
@@ -61,7 +64,7 @@ def order_files(names: Iterable[str], known: Optional[Collection[str]] = None) -
     )
 
 
-def _order_pieces(pieces: List[Tuple[PieceName, str]]) -> List[str]:
+def _order_pieces(pieces: list[tuple[PieceName, str]]) -> list[str]:
     pieces.sort(key=lambda entry: entry[0][:2])
     stem, first, count = pieces[0][0]
     count = count or len(pieces)

@@ -11,13 +11,15 @@ write, is copied and stays where it is.
 What was adopted is therefore safe at any moment, either as the piece itself or as a recorded range of the partial file.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import fcntl
 import hashlib
 import os
 import stat
-from typing import Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
 
 from .._files import is_ours, open_ours, open_regular
 from .._model.gguf import Header, read_header, reading
@@ -106,7 +108,7 @@ def _writes(pid: str, number: str) -> bool:
     return any(int(one, 8) & os.O_ACCMODE != os.O_RDONLY for one in flags)
 
 
-def open_same(path: str, target: Target, header: Optional[Header], advance: Advance) -> Optional[int]:
+def open_same(path: str, target: Target, header: Header | None, advance: Advance) -> int | None:
     """A descriptor of a file of root's that is what a target is to be, by its header and every digest; None of any
     other. advance(bytes): as it is hashed."""
     try:
@@ -163,14 +165,14 @@ def _has_no_writer(fd: int) -> bool:
 
 
 @contextlib.contextmanager
-def loose_pieces(paths: Sequence[str], targets: Sequence[Target]) -> Iterator[List[Loose]]:
+def loose_pieces(paths: Sequence[str], targets: Sequence[Target]) -> Iterator[list[Loose]]:
     """[Loose] of every path that exists, open meanwhile; paths consumed by an earlier run are passed over.
 
     A path fits the piece of its size, preferably the one of its name. Raises Refusal for a file that fits none, or one
     that no digest is known of.
     """
     with contextlib.ExitStack() as stack:
-        found: List[Loose] = []
+        found: list[Loose] = []
         for path in paths if targets else ():
             try:
                 fd = open_model(path)
@@ -183,7 +185,7 @@ def loose_pieces(paths: Sequence[str], targets: Sequence[Target]) -> Iterator[Li
         yield found
 
 
-def _match(loose: Loose, targets: Sequence[Target], taken: Sequence[Piece]) -> Tuple[Target, Piece]:
+def _match(loose: Loose, targets: Sequence[Target], taken: Sequence[Piece]) -> tuple[Target, Piece]:
     path, size = loose.path, loose.size
     fitting = [
         (target, piece) for target in targets for piece in target.pieces if piece.size == size and piece not in taken
@@ -208,7 +210,7 @@ def extra_disk(pieces: Sequence[Loose]) -> int:
     return max([loose.piece.size for loose in pieces if loose.ours and not loose.becomes_partial()] or [0])
 
 
-def needed_digest(target: Target, piece: Piece) -> Optional[Tuple[int, str]]:
+def needed_digest(target: Target, piece: Piece) -> tuple[int, str] | None:
     """(span number, needed sha256) of the span that is exactly this piece, or None."""
     for number, span in enumerate(target.spans):
         if (span.start, span.end) == (piece.offset, piece.offset + piece.size) and span.sha256:

@@ -4,9 +4,11 @@
 """What is there already: a published model that is untouched, a file under the wanted name, one beside it. Private to
 the collection."""
 
+from __future__ import annotations
+
 import os
 import stat
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .._files import is_ours
 from .._model.describe import shard_name
@@ -31,7 +33,7 @@ from .request import Advance, Request, Watch
 from .target import Target
 
 
-def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool = True) -> Optional[Dict[str, Any]]:
+def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool = True) -> dict[str, Any] | None:
     """The result for a model that was published for this request and is untouched since; None when there is none.
 
     A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing``
@@ -61,7 +63,7 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
             at for entry, at in entries if is_published(entry, at) and os.lstat(at).st_size != entry.size
         )
         return None
-    files: List[Entry] = []
+    files: list[Entry] = []
     for entry, at in entries:
         if entry not in touched:
             files.append(entry)
@@ -102,7 +104,7 @@ def is_published(entry: Entry, path: str) -> bool:
     return is_ours(status) and status.st_ino == entry.inode and not entry.found
 
 
-def _compared(path: str, pieces: List[Part], advance: Advance, fd: int) -> List[Part]:
+def _compared(path: str, pieces: list[Part], advance: Advance, fd: int) -> list[Part]:
     """The pieces of a file, once it was hashed, with the digests that nobody knew."""
     digests = hash_pieces(path, [piece.size for piece in pieces], advance, fd)
     for piece, digest in zip(pieces, digests):
@@ -117,11 +119,11 @@ def _compared(path: str, pieces: List[Part], advance: Advance, fd: int) -> List[
 def existing_entry(
     request: Request,
     target: Target,
-    header: Optional[Header],
-    manifest: Optional[Manifest],
+    header: Header | None,
+    manifest: Manifest | None,
     watch: Watch,
     check: bool = False,
-) -> Optional[Tuple[Entry, bool]]:
+) -> tuple[Entry, bool] | None:
     """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when
     there is none, or a damaged one of ours. manifest: of the model that the target belongs to.
 
@@ -147,12 +149,12 @@ def existing_entry(
 
 def _existing_entry(
     target: Target,
-    header: Optional[Header],
-    records: List[Entry],
+    header: Header | None,
+    records: list[Entry],
     same: bool,
     watch: Watch,
     fd: int,
-) -> Tuple[Entry, bool]:
+) -> tuple[Entry, bool]:
     """records: of this file in the manifest beside it; same: whether that is of the same request."""
     status = os.fstat(fd)
     size = status.st_size
@@ -191,7 +193,7 @@ def _existing_entry(
     return file_entry(os.path.basename(target.path), status, wanted)._replace(found=True), False
 
 
-def alike(target: Target) -> List[str]:
+def alike(target: Target) -> list[str]:
     """Models beside a target that have its size: one of them may be it, under another name. Models of one family have
     one size, too."""
     folder = os.path.dirname(target.path)
@@ -204,7 +206,7 @@ def alike(target: Target) -> List[str]:
     ]
 
 
-def _file_size(folder: str, name: str) -> Optional[int]:
+def _file_size(folder: str, name: str) -> int | None:
     """Bytes of a regular file, None of anything else."""
     try:
         status = os.lstat(os.path.join(folder, name))

@@ -11,10 +11,12 @@ bundled: an entry of bundle.json (module_utils/_fetch/bundle.py): {files: [{name
 commit, gguf}.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .._files import is_ours, sync_folder
 from .._text import Refusal, duration, exact, human
@@ -40,7 +42,7 @@ from .target import check_disk, disk_failure
 SUFFIX = ".sent"
 
 
-def _places(request: Request, bundled: Dict[str, Any]) -> List[Tuple[str, Entry]]:
+def _places(request: Request, bundled: dict[str, Any]) -> list[tuple[str, Entry]]:
     """[(path, file of the bundle)]; the first is the one that is loaded."""
     if not are_files(bundled["files"]):
         raise Refusal(
@@ -70,12 +72,12 @@ def _sent(path: str, check: bool) -> int:
     return 0
 
 
-def awaited(request: Request, bundled: Dict[str, Any], check: bool = False) -> List[Dict[str, Any]]:
+def awaited(request: Request, bundled: dict[str, Any], check: bool = False) -> list[dict[str, Any]]:
     """What the controller has to send: [{name, path, size, there: bytes that an earlier run has sent}].
 
     Raises Refusal when the disk is too small for it.
     """
-    wanted: List[Dict[str, Any]] = []
+    wanted: list[dict[str, Any]] = []
     for path, one in _places(request, bundled):
         if not os.path.exists(path) or path in request.damaged:
             there = _sent(path + SUFFIX, check)
@@ -90,10 +92,10 @@ def awaited(request: Request, bundled: Dict[str, Any], check: bool = False) -> L
 
 def receive(
     request: Request,
-    bundled: Dict[str, Any],
+    bundled: dict[str, Any],
     check: bool = False,
-    watch: Optional[Watch] = None,
-) -> Dict[str, Any]:
+    watch: Watch | None = None,
+) -> dict[str, Any]:
     """Have the model at its place, from what was sent. check: find out everything, change nothing.
 
     -> the dictionary of manifest.result(); raises Refusal, Stopped.
@@ -104,7 +106,7 @@ def receive(
         raise disk_failure(error.filename or request.dest, error) from None
 
 
-def _receive(request: Request, bundled: Dict[str, Any], check: bool, watch: Watch) -> Dict[str, Any]:
+def _receive(request: Request, bundled: dict[str, Any], check: bool, watch: Watch) -> dict[str, Any]:
     done = unchanged(request, watch, check)
     if done:
         return done
@@ -116,7 +118,7 @@ def _receive(request: Request, bundled: Dict[str, Any], check: bool, watch: Watc
         return _perform(request, bundled, watch)
 
 
-def _foretell(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[str, Any]:
+def _foretell(request: Request, bundled: dict[str, Any], watch: Watch) -> dict[str, Any]:
     entries, news = _there(request, bundled, watch, check=True)
     missing = awaited(request, bundled, check=True)
     first = _places(request, bundled)[0][0]
@@ -127,7 +129,7 @@ def _foretell(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[s
     return result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), message)
 
 
-def _perform(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[str, Any]:
+def _perform(request: Request, bundled: dict[str, Any], watch: Watch) -> dict[str, Any]:
     started = time.monotonic()
     entries, news = _there(request, bundled, watch)
     missing = [(path, one) for path, one in _places(request, bundled) if path not in entries]
@@ -160,15 +162,15 @@ def _perform(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[st
 
 def _there(
     request: Request,
-    bundled: Dict[str, Any],
+    bundled: dict[str, Any],
     watch: Watch,
     check: bool = False,
-) -> Tuple[Dict[str, Entry], bool]:
+) -> tuple[dict[str, Entry], bool]:
     """-> ({path: record of a file that stands under its name and is the bundle's}, whether one of them had no record).
 
     Raises Refusal for one that is another file.
     """
-    entries: Dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     news = False
     for path, one in _places(request, bundled):
         if not os.path.lexists(path) or path in request.damaged:
@@ -190,7 +192,7 @@ def _there(
     return entries, news
 
 
-def _differs(path: str, one: Entry, fd: int, watch: Watch) -> Optional[Tuple[str, Optional[str]]]:
+def _differs(path: str, one: Entry, fd: int, watch: Watch) -> tuple[str, str | None] | None:
     """(found, needed) of the first piece whose sha256 is not the bundle's, or None."""
     found = hash_pieces(path, [piece.size for piece in one.pieces], watch.meter(path, one.size), fd)
     for digest, piece in zip(found, one.pieces):
@@ -228,6 +230,6 @@ def _proved(path: str, one: Entry, fd: int, watch: Watch) -> Entry:
     return file_entry(os.path.basename(path), os.fstat(fd), one.pieces)
 
 
-def _manifest(request: Request, bundled: Dict[str, Any], entries: Dict[str, Entry]) -> Manifest:
+def _manifest(request: Request, bundled: dict[str, Any], entries: dict[str, Entry]) -> Manifest:
     files = [entries[path] for path, _one in _places(request, bundled)]
     return Manifest(request.identity(), bundled["commit"], "sha256", bundled["gguf"], files)

@@ -3,11 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is wanted, what that comes to, and who looks on. Private to the collection."""
 
+from __future__ import annotations
+
 import functools
 import os
 import re
 import time
-from typing import Any, Callable, Dict, List, Optional, Pattern, Sequence, Set, TypeVar
+from collections.abc import Sequence
+from re import Pattern
+from typing import Any, Callable, Optional, TypeVar
 
 from .._files import open_directory
 from .._model.describe import describe
@@ -21,7 +25,7 @@ from .urls import content_url
 
 # progress(state), state: {phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}; a watch adds the
 # name of the file.
-Progress = Callable[[Dict[str, Any]], None]
+Progress = Callable[[dict[str, Any]], None]
 # A reason to stop, None to go on.
 Stopping = Callable[[], Optional[str]]
 # Called with bytes as a file is read.
@@ -46,20 +50,20 @@ class Request:
     def __init__(
         self,
         dest: str,
-        urls: Optional[List[str]] = None,
-        repo: Optional[str] = None,
-        files: Optional[List[str]] = None,
-        quant: Optional[str] = None,
+        urls: list[str] | None = None,
+        repo: str | None = None,
+        files: list[str] | None = None,
+        quant: str | None = None,
         revision: str = "main",
         endpoint: str = DEFAULT_ENDPOINT,
-        token: Optional[str] = None,
-        sha256: Optional[List[str]] = None,
-        pieces: Optional[List[Dict[str, Any]]] = None,
-        adopt: Optional[List[str]] = None,
+        token: str | None = None,
+        sha256: list[str] | None = None,
+        pieces: list[dict[str, Any]] | None = None,
+        adopt: list[str] | None = None,
         connections: int = 8,
         full: bool = False,
-        copy_of: Optional[Dict[str, Any]] = None,
-        owner: Optional[str] = None,
+        copy_of: dict[str, Any] | None = None,
+        owner: str | None = None,
     ) -> None:
         self.urls, self.repo, self.files, self.quant = urls or [], repo, files or [], quant
         self.revision, self.endpoint, self.token = revision, endpoint, token
@@ -83,9 +87,9 @@ class Request:
         self.into_folder = dest.endswith("/") or os.path.isdir(dest)
         self.dest = os.path.abspath(dest)
         # Paths of files that were published for this very request and are damaged: they are fetched again.
-        self.damaged: Set[str] = set()
+        self.damaged: set[str] = set()
 
-    def identity(self) -> Dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """What decides the content: two requests with the same identity want the same bytes. No secret is in it.
 
         A copy is known by what its original was fetched from, so that it is found again whichever node it came from.
@@ -146,7 +150,7 @@ class Plan:
     """A resolved request. targets and headers: in the order of the model's files, None where nobody was asked; facts:
     what they say (describe())."""
 
-    def __init__(self, targets: List[Target], headers: Sequence[Optional[Header]], commit: Optional[str]) -> None:
+    def __init__(self, targets: list[Target], headers: Sequence[Header | None], commit: str | None) -> None:
         self.targets, self.headers, self.commit = targets, headers, commit
         known = [header for header in headers if header]
         self.facts = describe(known) if known else {}
@@ -160,12 +164,12 @@ class Plan:
 class Watch:
     """The caller's hooks: progress(state) receives updates, stopping() returns a reason to stop."""
 
-    def __init__(self, progress: Optional[Progress] = None, stopping: Optional[Stopping] = None) -> None:
+    def __init__(self, progress: Progress | None = None, stopping: Stopping | None = None) -> None:
         self._progress: Progress = progress or (lambda state: None)
         self.stopping: Stopping = stopping or (lambda: None)
-        self.name: Optional[str] = None
+        self.name: str | None = None
 
-    def progress(self, state: Dict[str, Any]) -> None:
+    def progress(self, state: dict[str, Any]) -> None:
         self._progress(dict(state, name=self.name))
 
     def meter(self, path: str, total: int) -> Advance:

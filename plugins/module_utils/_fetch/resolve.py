@@ -7,7 +7,8 @@ collection."""
 import functools
 import os
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 from urllib.parse import quote
 
 from .._model.describe import check_shards, shard_name, size_problem
@@ -25,7 +26,7 @@ from .urls import clean_url, same_origin
 ANOTHER_SOURCE = "it is not whole at its source, name all of its pieces or use another source"
 Digests = Sequence[Optional[str]]
 # Sources, needed digests, names, commit.
-Found = Tuple[List[Source], Digests, List[str], Optional[str]]
+Found = tuple[list[Source], Digests, list[str], Optional[str]]
 
 
 def resolve(request: Request, client: Client, check: bool = False) -> Plan:
@@ -93,9 +94,9 @@ def _resolve_urls(request: Request) -> Found:
 
 def _resolve_copy(
     request: Request,
-    copied: Dict[str, Any],
+    copied: dict[str, Any],
     check: bool,
-) -> Tuple[List[Source], Digests, List[str], List[Dict[str, Any]]]:
+) -> tuple[list[Source], Digests, list[str], list[dict[str, Any]]]:
     """As the others, with the pieces of the one file instead of a commit. Every byte must be provable, in check mode it
     may become so."""
     files = copied["files"]
@@ -122,15 +123,15 @@ def _targets(
     request: Request,
     sources: Sequence[Source],
     digests: Digests,
-    names: List[str],
-    known: List[Dict[str, Any]],
-) -> List[Target]:
+    names: list[str],
+    known: list[dict[str, Any]],
+) -> list[Target]:
     base = model_name(names)
     if shard_name(base):
         if known or len(digests) > 1 and len(request.sha256) == 1:
             raise Refusal("%s: shards stay separate files: give one sha256 per shard" % base)
         folder = request.folder()
-        groups: List[Tuple[str, Sequence[Source], Digests]] = []
+        groups: list[tuple[str, Sequence[Source], Digests]] = []
         groups += [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
     else:
         path = os.path.join(request.dest, base) if request.into_folder else request.dest
@@ -151,12 +152,12 @@ def _targets(
 
 def _target(
     request: Request,
-    known: List[Dict[str, Any]],
+    known: list[dict[str, Any]],
     path: str,
     sources: Sequence[Source],
     digests: Digests,
 ) -> Target:
-    pieces: List[Piece] = []
+    pieces: list[Piece] = []
     offset = 0
     for source in sources:
         pieces.append(Piece(source, offset, size_of(source)))

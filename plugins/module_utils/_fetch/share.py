@@ -10,6 +10,8 @@ stale. Any user of the node may take the name first:
 then nothing is lent, and the error names the user.
 """
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import errno
@@ -23,8 +25,10 @@ import socketserver
 import struct
 import threading
 import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from io import FileIO
-from typing import Any, Collection, Counter, Dict, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import Any
 from urllib.parse import unquote
 
 from .._files import open_directory, open_ours
@@ -52,9 +56,9 @@ def _open(path: str) -> int:
         os.close(folder)
 
 
-def names(files: Iterable[str]) -> Dict[str, str]:
+def names(files: Iterable[str]) -> dict[str, str]:
     """{name: path} of the paths ``files``; raises Refusal for one that cannot be served."""
-    found: Dict[str, str] = {}
+    found: dict[str, str] = {}
     for path in files:
         name = os.path.basename(path)
         if found.setdefault(name, path) != path:
@@ -72,7 +76,7 @@ def names(files: Iterable[str]) -> Dict[str, str]:
     return found
 
 
-def byte_range(header: Optional[str], size: int) -> Optional[Tuple[int, int]]:
+def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     """The (first, end) of a Range header's only range, end not included; None to send everything.
 
     Raises ValueError when nothing of it is there (status 416).
@@ -93,7 +97,7 @@ def byte_range(header: Optional[str], size: int) -> Optional[Tuple[int, int]]:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    server: "Server"
+    server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "gguf_share", ""
     timeout = _STALLED
@@ -118,7 +122,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with stream:
             self._send(stream)
 
-    def _refuse(self, status: int, headers: Sequence[Tuple[str, str]] = ()) -> None:
+    def _refuse(self, status: int, headers: Sequence[tuple[str, str]] = ()) -> None:
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -171,7 +175,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self,
         address: str,
         port: int,
-        files: Dict[str, str],
+        files: dict[str, str],
         peers: Iterable[str],
         idle: float = IDLE,
     ) -> None:
@@ -267,7 +271,7 @@ def _user(connection: socket.socket) -> int:
     return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
 
 
-def _find(port: int) -> Optional[socket.socket]:
+def _find(port: int) -> socket.socket | None:
     """A connection to the server of ``port``, None when there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_STOPPING)

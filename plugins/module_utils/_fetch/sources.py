@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where bytes come from: an HTTP server or a file of this node. Private to the collection."""
 
+from __future__ import annotations
+
 import contextlib
 import http.client
 import os
@@ -11,7 +13,7 @@ import threading
 import time
 from email.message import Message
 from io import FileIO
-from typing import Optional, Union
+from typing import Union
 from urllib.parse import unquote, urlsplit
 
 from .._text import Refusal, exact, printable
@@ -35,7 +37,7 @@ _CONTENT_RANGE = re.compile(r"^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z
 _LENGTH = re.compile(r"^[0-9]{1,18}\Z")
 
 
-def _validator(headers: Message) -> Optional[str]:
+def _validator(headers: Message) -> str | None:
     """What If-Range accepts: a strong ETag, else the date of the last change, else None."""
     etag = headers.get("ETag")
     found = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
@@ -47,7 +49,7 @@ class _Body:
 
     def __init__(self, client: Client, url: str, response: http.client.HTTPResponse, length: int) -> None:
         self.client, self.url, self.length = client, url, length
-        self.response: Optional[http.client.HTTPResponse] = response
+        self.response: http.client.HTTPResponse | None = response
 
     def readinto(self, view: memoryview) -> int:
         view = view[: self.length]
@@ -79,21 +81,21 @@ class HttpSource:
     changing ETag means nothing.
     """
 
-    def __init__(self, url: str, token: Optional[str] = None, size: Optional[int] = None, pinned: bool = False) -> None:
+    def __init__(self, url: str, token: str | None = None, size: int | None = None, pinned: bool = False) -> None:
         self.url, self.token, self.size, self.pinned = clean_url(url), token, size, pinned
         self.name = url_name(self.url)
         self.public = public_url(self.url)
         self.identity = content_url(self.url)
         self.ranges = True
-        self.validator: Optional[str] = None
-        self._final: Optional[str] = None
+        self.validator: str | None = None
+        self._final: str | None = None
         self._generation = 0
         self._lock = threading.Lock()
 
     def resolve(self, client: Client) -> None:
         """Follow redirects, learn size, validator and whether ranges work, by a GET of the first byte."""
         response, final = get_following(client, self.url, {"Range": "bytes=0-0"}, self.token)
-        size: Optional[int] = self.size
+        size: int | None = self.size
         if response.status == 206:
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if not match:
@@ -130,7 +132,7 @@ class HttpSource:
             raise self._changed(validator)
         self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
 
-    def _changed(self, validator: Optional[str]) -> Refusal:
+    def _changed(self, validator: str | None) -> Refusal:
         seen = "%s, was %s" % (validator, self.validator)
         return Refusal(
             "%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen)
@@ -172,7 +174,7 @@ class HttpSource:
 
     def _body(self, client: Client, final: str, response: http.client.HTTPResponse, offset: int, length: int) -> _Body:
         validator = _validator(response.headers)
-        problem: Union[None, Refusal, Transient] = None
+        problem: None | Refusal | Transient = None
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             problem = Refusal(
@@ -203,7 +205,7 @@ class HttpSource:
 
 
 class _FileBody:
-    def __init__(self, source: "FileSource", offset: int, length: int) -> None:
+    def __init__(self, source: FileSource, offset: int, length: int) -> None:
         self.source, self.length = source, length
         self.stream = source.open_checked()
         self.stream.seek(offset)
@@ -232,13 +234,13 @@ class FileSource:
 
     ranges, pinned = True, False
 
-    def __init__(self, path: str, size: Optional[int] = None) -> None:
+    def __init__(self, path: str, size: int | None = None) -> None:
         self.path, self.size = path, size
-        self.validator: Optional[str] = None
+        self.validator: str | None = None
         self.name = os.path.basename(path)
         self.public = self.identity = path
 
-    def resolve(self, client: Optional[Client]) -> None:
+    def resolve(self, client: Client | None) -> None:
         try:
             status = os.stat(self.path)
         except OSError as error:
@@ -266,7 +268,7 @@ class FileSource:
             raise Refusal("%s: changed while it was fetched: run again to fetch the new file" % self.path)
         return stream
 
-    def open(self, client: Optional[Client], offset: int, length: int) -> _FileBody:
+    def open(self, client: Client | None, offset: int, length: int) -> _FileBody:
         return _FileBody(self, offset, length)
 
 
@@ -279,7 +281,7 @@ def size_of(source: Source) -> int:
     return source.size or 0
 
 
-def make_source(url: str, token: Optional[str] = None) -> Source:
+def make_source(url: str, token: str | None = None) -> Source:
     """HttpSource or FileSource for a URL; an absolute path is a file too. Raises Refusal for anything else."""
     if url.startswith("/"):
         return FileSource(url)

@@ -4,12 +4,15 @@
 """A file that is being fetched: its pieces, what of it is there, its room on the disk, its name at the end. Private to
 the collection."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import errno
 import os
 import threading
-from typing import Any, ContextManager, List, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, ContextManager, NamedTuple
 
 from .._files import is_ours, open_regular
 from .._text import Refusal, human
@@ -35,14 +38,14 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    sha256: Optional[str]  # the needed hex digest
+    sha256: str | None  # the needed hex digest
     name: str  # for errors
 
 
 class Target:
     """One file to make. identity: JSON-able; a half-fetched file is resumed only under the same identity."""
 
-    def __init__(self, path: str, pieces: List[Piece], spans: Sequence[Span], identity: Any) -> None:
+    def __init__(self, path: str, pieces: list[Piece], spans: Sequence[Span], identity: Any) -> None:
         self.path, self.pieces, self.spans, self.identity = path, pieces, spans, identity
         self.size = pieces[-1].offset + pieces[-1].size
         self.partial = path + ".partial"
@@ -50,7 +53,7 @@ class Target:
         self.ranges = Ranges()
         self.flushed = Ranges()  # of these, what is on disk for certain
         self.lost = False  # a flush has failed: this run records nothing more
-        self.digests: List[Optional[str]] = [None] * len(spans)  # hex, once hashed
+        self.digests: list[str | None] = [None] * len(spans)  # hex, once hashed
         self.fd = CLOSED
 
     def load(self) -> None:
@@ -78,7 +81,7 @@ class Target:
         self.flush()
         self.journal.start(self.identity, self.ranges)
 
-    def flush(self, lock: Optional[ContextManager[Any]] = None) -> int:
+    def flush(self, lock: ContextManager[Any] | None = None) -> int:
         """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this
         covers; raises Refusal.
 

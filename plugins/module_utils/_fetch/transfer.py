@@ -11,12 +11,15 @@ seconds, so that little is left to flush at the end. run() returns when every by
 agrees; nothing has been published by then: that is the caller's last step.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os
 import threading
 import time
-from typing import Callable, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Callable
 
 from .._text import Refusal
 from .errors import Stopped, Transient
@@ -46,8 +49,8 @@ class Transfer:
         self,
         targets: Sequence[Target],
         connections: int,
-        progress: Optional[Progress] = None,
-        stopping: Optional[Stopping] = None,
+        progress: Progress | None = None,
+        stopping: Stopping | None = None,
     ) -> None:
         self.targets, self.connections = targets, connections
         self.progress: Progress = progress or (lambda state: None)
@@ -61,18 +64,16 @@ class Transfer:
         self._unfinished = 0  # of those, bytes of a piece without ranges, which count only once it is whole
         self._turn = 0
         # An adopted piece has been hashed already.
-        self._hash_queue: Optional[List[Lane]] = [
-            lane for lane in self.lanes if lane.target.digests[lane.number] is None
-        ]
+        self._hash_queue: list[Lane] | None = [lane for lane in self.lanes if lane.target.digests[lane.number] is None]
         self._not_before = 0.0  # a server has asked everybody to wait
-        self._clients: List[Client] = []
-        self._failure: Optional[BaseException] = None
-        self._running: List[Chunk] = []
+        self._clients: list[Client] = []
+        self._failure: BaseException | None = None
+        self._running: list[Chunk] = []
         self._got, self._got_over = 0, 0.0  # bytes of finished chunks, and the seconds that their connections took
         lock = threading.RLock()
         self._state = threading.Condition(lock)
         self._idle = threading.Condition(lock)  # of workers without a chunk: nobody wakes them for every block
-        self._samples: List[Tuple[float, int]] = []
+        self._samples: list[tuple[float, int]] = []
 
     def run(self) -> None:
         """Raises Refusal (the first failure of any thread) or Stopped; the partial files keep what came."""
@@ -170,7 +171,7 @@ class Transfer:
         finally:
             client.close()
 
-    def _take(self, client: Client) -> Optional[Chunk]:
+    def _take(self, client: Client) -> Chunk | None:
         """The next chunk, from the lanes abreast in turn, smaller towards the end so that all connections finish
         together; None when all is fetched."""
         with self._state:
@@ -185,7 +186,7 @@ class Transfer:
                     return None
                 self._idle.wait(_TICK)
 
-    def _next(self) -> Optional[Chunk]:
+    def _next(self) -> Chunk | None:
         waiting = [lane for lane in self.lanes if any(segment.gaps for segment in lane.segments)]
         if not waiting:
             return None
@@ -195,7 +196,7 @@ class Transfer:
         taken = waiting[: self.abreast][self._turn % min(self.abreast, len(waiting))].take(size)
         return Chunk(taken[0], *taken[1]) if taken else None
 
-    def _take_over(self) -> Optional[Chunk]:
+    def _take_over(self) -> Chunk | None:
         """The rest of a chunk that holds all others up; its connection is closed."""
         slow = held_up(self._running, time.monotonic(), self._got / self._got_over) if self._got_over else None
         if slow is None:
@@ -216,7 +217,7 @@ class Transfer:
             if not self._running:
                 self._idle.notify_all()
 
-    def _claim(self, chunk: Chunk, filled: int) -> Tuple[int, int]:
+    def _claim(self, chunk: Chunk, filled: int) -> tuple[int, int]:
         """-> (where the bytes just received belong, how many of them): another connection may have taken the chunk over
         meanwhile."""
         with self._state:
@@ -291,7 +292,7 @@ class Transfer:
         with self._state:
             self._unfinished -= count
 
-    def _back_off(self, failures: int, wait: Optional[float]) -> None:
+    def _back_off(self, failures: int, wait: float | None) -> None:
         """Wait before the next attempt. A wait the server asked for holds for every connection."""
         if wait is None:
             wait = min(_FIRST_BACKOFF * 2 ** (failures - 1), _MAX_BACKOFF)

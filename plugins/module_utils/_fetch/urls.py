@@ -3,14 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """URLs of models: cleaned, compared, and shown without what grants access. Private to the collection."""
 
+from __future__ import annotations
+
 import hashlib
 import re
-from typing import Dict, Optional, Tuple
 from urllib.parse import parse_qsl, quote, unquote, urljoin, urlsplit, urlunsplit
 
 from .._text import Refusal, printable
 
-Origin = Tuple[str, str, int]  # scheme, host, port
+Origin = tuple[str, str, int]  # scheme, host, port
 
 _LOOPBACK = re.compile(r"^127(\.[0-9]{1,3}){3}\Z")
 _HOST = re.compile(r"^([A-Za-z0-9._-]*|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?)\Z")
@@ -132,7 +133,7 @@ def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or _LOOPBACK.match(host) is not None
 
 
-def authorization(url: str, token: Optional[str], home: str) -> Dict[str, str]:
+def authorization(url: str, token: str | None, home: str) -> dict[str, str]:
     """The header fields that prove access. The token goes to the origin of ``home`` alone, over plain http only within
     this machine."""
     if not token or not same_origin(url, home):

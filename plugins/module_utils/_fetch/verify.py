@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a model file, or one on a server, says about itself, and whether all of it is there."""
 
+from __future__ import annotations
+
 import os
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable
 
 from .._model.describe import check_shards, describe, shard_names, size_problem
 from .._model.gguf import MAX_REMOTE_HEADER, Header, read_header, read_path
@@ -20,11 +22,11 @@ from .urls import public_url
 
 def _answer(
     path: str,
-    headers: List[Header],
-    sizes: List[int],
-    digest: Optional[str],
-    problem: Optional[str],
-) -> Dict[str, Any]:
+    headers: list[Header],
+    sizes: list[int],
+    digest: str | None,
+    problem: str | None,
+) -> dict[str, Any]:
     facts = (
         describe(headers)
         if headers
@@ -48,7 +50,7 @@ def _answer(
     )
 
 
-def verify_path(path: str, sha256: Optional[str] = None, checksum: bool = False) -> Dict[str, Any]:
+def verify_path(path: str, sha256: str | None = None, checksum: bool = False) -> dict[str, Any]:
     """Verify a local model; any of its shards stands for all of them.
 
     sha256: needed hex digest, only for a model of one file; checksum: hash even without one. -> {path (first shard),
@@ -57,9 +59,9 @@ def verify_path(path: str, sha256: Optional[str] = None, checksum: bool = False)
     """
     folder, base = os.path.split(path)
     paths = [os.path.join(folder, name) for name in shard_names(base)]
-    headers: List[Header] = []
-    sizes: List[int] = []
-    digest: Optional[str] = None
+    headers: list[Header] = []
+    sizes: list[int] = []
+    digest: str | None = None
     try:
         for name in paths:
             headers.append(read_path(name))
@@ -83,13 +85,13 @@ def verify_path(path: str, sha256: Optional[str] = None, checksum: bool = False)
     return _answer(paths[0], headers, sizes, digest, None)
 
 
-def recorded(path: str) -> List[Entry]:
+def recorded(path: str) -> list[Entry]:
     """The files of the model ``path`` as they were published; none without a record."""
     manifest = read_manifest(manifest_path(path))
     return manifest.files if manifest else []
 
 
-def verify_recorded(path: str, advance: Callable[[int], None], check: bool = False) -> Dict[str, Any]:
+def verify_recorded(path: str, advance: Callable[[int], None], check: bool = False) -> dict[str, Any]:
     """Hash the model that was published as ``path`` and compare it with its record -> {hashed: whether every byte was
     compared, problem: None or the sentence, changed}.
 
@@ -105,7 +107,7 @@ def verify_recorded(path: str, advance: Callable[[int], None], check: bool = Fal
         return {"hashed": False, "problem": problem, "changed": False}
 
 
-def _verify_recorded(request: Request, advance: Callable[[int], None], check: bool) -> Dict[str, Any]:
+def _verify_recorded(request: Request, advance: Callable[[int], None], check: bool) -> dict[str, Any]:
     entries = recorded(request.dest)
     if not entries:
         raise Refusal("%s: no record is beside it: run site.yml --tags model" % request.dest)
@@ -121,7 +123,7 @@ def _verify_recorded(request: Request, advance: Callable[[int], None], check: bo
     return {"hashed": known, "problem": None, "changed": False}
 
 
-def _difference(path: str, entry: Entry, fd: int, advance: Callable[[int], None]) -> Optional[str]:
+def _difference(path: str, entry: Entry, fd: int, advance: Callable[[int], None]) -> str | None:
     """The sentence for the first bytes of a file that are not those of its record, or None."""
     size = os.fstat(fd).st_size
     if size != entry.size:
@@ -135,13 +137,13 @@ def _difference(path: str, entry: Entry, fd: int, advance: Callable[[int], None]
     return None
 
 
-def verify_url(url: str, token: Optional[str] = None) -> Dict[str, Any]:
+def verify_url(url: str, token: str | None = None) -> dict[str, Any]:
     """The same for a file on a server, by its header alone: at most 16 MiB are read, nothing is hashed. path is the URL
     without its secrets."""
     client = Client()
-    headers: List[Header] = []
-    sizes: List[int] = []
-    problem: Optional[str] = None
+    headers: list[Header] = []
+    sizes: list[int] = []
+    problem: str | None = None
     try:
         source = make_source(url, token)
         attempts(lambda: source.resolve(client))

@@ -4,9 +4,11 @@
 """Which replica has read the beginning of a conversation before: its slots hold what it computed of it. Private to the
 collection."""
 
+from __future__ import annotations
+
 import collections
 from itertools import islice
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 # Characters of a prompt without messages that count as one part.
 PART = 1024
@@ -20,10 +22,10 @@ class Conversation(NamedTuple):
     """parts: a hash of everything up to the end of each message; shared: how many of them are no user's, as a system
     prompt that all conversations of a program have."""
 
-    parts: Tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()
     shared: int = 0
 
-    def of(self, model: str) -> "Conversation":
+    def of(self, model: str) -> Conversation:
         """As that model has read it."""
         return self._replace(parts=tuple(hash((model, part)) for part in self.parts))
 
@@ -31,7 +33,7 @@ class Conversation(NamedTuple):
 NONE = Conversation()
 
 
-def conversation(path: str, body: Dict[str, Any]) -> Conversation:
+def conversation(path: str, body: dict[str, Any]) -> Conversation:
     """Of a request's body."""
     messages = body.get("messages")
     if path.endswith("/responses"):
@@ -50,7 +52,7 @@ def conversation(path: str, body: Dict[str, Any]) -> Conversation:
     return Conversation(tuple(parts), 0)
 
 
-def _of_messages(body: Dict[str, Any], messages: List[Any]) -> Conversation:
+def _of_messages(body: dict[str, Any], messages: list[Any]) -> Conversation:
     so_far = hash(tuple(_outline(body.get(key)) for key in ("system", "instructions", "tools")))
     parts, shared = [], 0
     for message in messages[:PARTS]:
@@ -63,9 +65,9 @@ def _of_messages(body: Dict[str, Any], messages: List[Any]) -> Conversation:
     return Conversation(tuple(parts), shared)
 
 
-def _outline(value: Any) -> Tuple[Any, ...]:
+def _outline(value: Any) -> tuple[Any, ...]:
     """The first values of a value, in their order; a text is the same with and without a block around it."""
-    found: List[Any] = []
+    found: list[Any] = []
     todo = [value]
     for _step in range(VALUES):
         if not todo:
@@ -85,7 +87,7 @@ class Memory:
     """What one replica has read, the oldest of it forgotten first."""
 
     def __init__(self) -> None:
-        self._parts: "collections.OrderedDict[int, None]" = collections.OrderedDict()
+        self._parts: collections.OrderedDict[int, None] = collections.OrderedDict()
 
     def add(self, one: Conversation) -> None:
         for part in one.parts:

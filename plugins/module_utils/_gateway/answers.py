@@ -4,9 +4,11 @@
 """What the gateway answers itself: errors in OpenAI's shape, the list of models, the nearest names. Private to the
 collection."""
 
+from __future__ import annotations
+
 import difflib
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from .config import Config
 
@@ -42,7 +44,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     type: str = "application/json"
-    headers: Tuple[Tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
 
     def head(self) -> bytes:
         lines = ["HTTP/1.1 %d %s" % (self.status, REASONS[self.status])]
@@ -58,9 +60,7 @@ def json_answer(value: Any, status: int = 200) -> Answer:
     return Answer(status, json.dumps(value).encode("ascii"))
 
 
-def error(
-    status: int, code: str, message: str, param: Optional[str] = None, retry_after: Optional[float] = None
-) -> Answer:
+def error(status: int, code: str, message: str, param: str | None = None, retry_after: float | None = None) -> Answer:
     """In OpenAI's shape."""
     kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error", 500: "server_error"}
     kind = kinds.get(status, "unavailable_error" if status == 503 else "invalid_request_error")
@@ -90,13 +90,13 @@ def shown(name: str) -> str:
     return "".join(one if " " <= one <= "~" else "?" for one in name[:80])
 
 
-def nearest(name: str, known: List[str]) -> List[str]:
+def nearest(name: str, known: list[str]) -> list[str]:
     """Up to three names, whatever the case of their letters."""
     lower = {one.lower(): one for one in known}
     return [lower[one] for one in difflib.get_close_matches(name[:200].lower(), list(lower), 3, 0.5)]
 
 
-def models(config: Config, answering: Dict[str, Tuple[int, Dict[str, Any]]]) -> List[Dict[str, Any]]:
+def models(config: Config, answering: dict[str, tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
     """/v1/models. answering: by service, since when, and what its servers told of slots and builds."""
     found = []
     for service in config.services.values():

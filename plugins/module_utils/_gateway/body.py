@@ -4,9 +4,11 @@
 """What is read of a request's body: the model that it names, and which conversation it goes on with. The body itself
 stays as it came, and of its values nothing is kept. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import re
-from typing import Any, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple
 
 from . import affinity, answers, paths
 from .affinity import Conversation
@@ -30,7 +32,7 @@ class Read(NamedTuple):
 
     asked: Any = None
     talk: Conversation = affinity.NONE
-    place: Optional[Tuple[int, int]] = None
+    place: tuple[int, int] | None = None
     before: bytes = b""
     after: bytes = b""
     json: bool = True
@@ -44,7 +46,7 @@ class Read(NamedTuple):
         return b"".join((view[:start], self.before, text.encode("utf-8"), self.after, view[end:]))
 
 
-def read(path: str, kind: str, body: bytes) -> Union[Answer, Read]:
+def read(path: str, kind: str, body: bytes) -> Answer | Read:
     """kind: its content type."""
     if kind.lower().startswith("multipart/form-data"):
         if not paths.takes_form(path):
@@ -81,7 +83,7 @@ def read(path: str, kind: str, body: bytes) -> Union[Answer, Read]:
     return Read(asked, affinity.conversation(path, parsed), (end, end), b',"model":' if parsed else b'"model":')
 
 
-def _form(kind: str, body: bytes) -> Union[Answer, Read]:
+def _form(kind: str, body: bytes) -> Answer | Read:
     """Of an upload: its field `model`."""
     boundary = BOUNDARY.search(kind)
     if not boundary:

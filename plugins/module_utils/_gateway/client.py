@@ -4,8 +4,10 @@
 """A client's connection: one request, one answer, and the end of it when the client leaves. Private to the
 collection."""
 
+from __future__ import annotations
+
 import asyncio
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable
 
 from . import request, upstream
 from .answers import Answer
@@ -18,11 +20,11 @@ READ, LINGER = 60.0, 2.0
 class Connection(asyncio.StreamReaderProtocol):
     """serve: a coroutine function, whose task ends when the client leaves."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, serve: Callable[["Connection"], Any]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, serve: Callable[[Connection], Any]) -> None:
         self.reader = asyncio.StreamReader(limit=request.HEAD, loop=loop)
         super().__init__(self.reader, loop=loop)
         self._running, self._serve = loop, serve
-        self._task: Optional["asyncio.Task[None]"] = None
+        self._task: asyncio.Task[None] | None = None
         self.started = False  # whether an answer has begun
         self.pinged = False  # whether comments of a stream were passed on, before its first event
         self.left = False
@@ -35,12 +37,12 @@ class Connection(asyncio.StreamReaderProtocol):
         self.writer = asyncio.StreamWriter(self.end, self, self.reader, self._running)
         self._task = self._running.create_task(self._serve(self))
 
-    def eof_received(self) -> Optional[bool]:
+    def eof_received(self) -> bool | None:
         keep = super().eof_received()
         self._leave()
         return keep
 
-    def connection_lost(self, exc: Optional[Exception]) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._leave()
 
@@ -49,7 +51,7 @@ class Connection(asyncio.StreamReaderProtocol):
         if self._task is not None:
             self._task.cancel()
 
-    async def read(self, refused: Callable[[request.Head], Optional[Answer]]) -> Tuple[request.Head, bytes]:
+    async def read(self, refused: Callable[[request.Head], Answer | None]) -> tuple[request.Head, bytes]:
         """Errors: request.Malformed, EOFError."""
         timer = self._running.call_later(READ, self._is_late)
         try:
@@ -61,7 +63,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self.late = True
         self._leave()
 
-    async def write(self, data: bytes, entry: Entry, status: Optional[int] = None) -> None:
+    async def write(self, data: bytes, entry: Entry, status: int | None = None) -> None:
         """status: of the answer that begins with this. Waits while the client reads slower."""
         if status is not None:
             self.started = True

@@ -8,10 +8,13 @@ them: they name the environment variable LLAMA_API_KEY. A JSON string without es
 and Python too.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import shlex
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, Callable
 
 from .._text import printable
 from .config import SILENCE
@@ -29,10 +32,10 @@ LONGEST = int(SILENCE) + GRACE
 class Entry:
     """One model as clients see it."""
 
-    def __init__(self, model: Mapping[str, Any], service: Mapping[str, Any], aliases: List[str]) -> None:
+    def __init__(self, model: Mapping[str, Any], service: Mapping[str, Any], aliases: list[str]) -> None:
         self.name: str = model["name"]
         self.aliases = aliases
-        self.context: Optional[int] = model.get("slot_ctx_size")
+        self.context: int | None = model.get("slot_ctx_size")
         self.embeddings: bool = bool(model.get("embeddings"))
         self.timeout = int(service.get("timeout") or SILENCE) + GRACE
         limit = model.get("max_tokens") or self.known_context // ANSWER_PART
@@ -51,11 +54,11 @@ class Entry:
         return told if self.embeddings else "%s, answers of %d" % (told, self.output)
 
 
-def entries(config: Mapping[str, Any]) -> List[Entry]:
+def entries(config: Mapping[str, Any]) -> list[Entry]:
     """The models of all services that are not stopped, each name once: the first service that has it."""
     services = [service for service in config["services"].values() if service.get("state") != "stopped"]
     taken = {model["name"] for service in services for model in service["models"]}
-    found: Dict[str, Entry] = {}
+    found: dict[str, Entry] = {}
     for service in services:
         for model in service["models"]:
             if model["name"] not in found:
@@ -65,7 +68,7 @@ def entries(config: Mapping[str, Any]) -> List[Entry]:
     return list(found.values())
 
 
-def default_of(config: Mapping[str, Any], models: List[Entry]) -> str:
+def default_of(config: Mapping[str, Any], models: list[Entry]) -> str:
     """The name that answers where a client chooses none."""
     wanted = (config.get("routes") or {}).get("default")
     for entry in models:
@@ -78,11 +81,11 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def comments(text: str) -> List[str]:
+def comments(text: str) -> list[str]:
     return ["# " + line if line else "#" for line in text.splitlines()]
 
 
-def table(models: List[Entry]) -> List[str]:
+def table(models: list[Entry]) -> list[str]:
     """A line for each model, for comments."""
     return [
         "%s: %s%s%s"
@@ -96,7 +99,7 @@ def table(models: List[Entry]) -> List[str]:
     ]
 
 
-def head(config: Mapping[str, Any], url: str, use: str) -> List[str]:
+def head(config: Mapping[str, Any], url: str, use: str) -> list[str]:
     """The comment at the top: where it is from, how to use it, which models there are."""
     key = (
         "%s is any text: this gateway takes requests without a key, and notes the key that it is sent." % KEY
@@ -198,7 +201,7 @@ def opencode(config: Mapping[str, Any], url: str) -> str:
         },
         "models": models,
     }
-    document: Dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "provider": {"llama": provider}}
+    document: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "provider": {"llama": provider}}
     if chat:
         document["model"] = "llama/" + default_of(config, chat)
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -322,7 +325,7 @@ def haproxy(config: Mapping[str, Any], url: str) -> str:
 
 
 # {client: (its file, what that is, how it is made)}
-CLIENTS: Dict[str, Tuple[str, str, Callable[[Mapping[str, Any], str], str]]] = {
+CLIENTS: dict[str, tuple[str, str, Callable[[Mapping[str, Any], str], str]]] = {
     "openai": ("llama_openai.py", "openai SDK for Python, and lines for curl", openai),
     "litellm": ("config.yaml", "LiteLLM proxy", litellm),
     "opencode": ("opencode.json", "OpenCode: in the project, or in ~/.config/opencode/", opencode),
@@ -333,7 +336,7 @@ CLIENTS: Dict[str, Tuple[str, str, Callable[[Mapping[str, Any], str], str]]] = {
 }
 
 
-def client_configuration(config: Mapping[str, Any], name: str, base_url: str) -> Optional[str]:
+def client_configuration(config: Mapping[str, Any], name: str, base_url: str) -> str | None:
     """The configuration of a client, None for one that is not known. base_url: of the gateway, without /v1."""
     known = CLIENTS.get(name)
     return known[2](config, base_url.rstrip("/")) if known else None

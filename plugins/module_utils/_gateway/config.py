@@ -4,10 +4,12 @@
 """What the gateway is configured to do: gateway.json and keys.json, read once and held as records. Private to the
 collection."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from .._text import Refusal, printable
 
@@ -21,8 +23,8 @@ class Model(NamedTuple):
     """A name that a service answers to. told: its entry as gateway.json has it, for whoever reads status.json."""
 
     name: str
-    aliases: Tuple[str, ...]
-    told: Dict[str, Any]
+    aliases: tuple[str, ...]
+    told: dict[str, Any]
 
 
 class Address(NamedTuple):
@@ -38,16 +40,16 @@ class Address(NamedTuple):
 class Service(NamedTuple):
     name: str
     kind: str
-    tier: Optional[str]
-    models: Tuple[Model, ...]
-    endpoints: Tuple[Address, ...]
+    tier: str | None
+    models: tuple[Model, ...]
+    endpoints: tuple[Address, ...]
     started: bool
-    fallback: Optional[str]
+    fallback: str | None
     timeout: float
     queue: int
     patience: float
 
-    def model(self, name: Optional[str]) -> Optional[Model]:
+    def model(self, name: str | None) -> Model | None:
         for one in self.models:
             if name == one.name or name in one.aliases:
                 return one
@@ -55,23 +57,23 @@ class Service(NamedTuple):
 
 
 class Config(NamedTuple):
-    services: Dict[str, Service]
-    names: Dict[str, Tuple[str, str]]  # of a model or an alias: service, and the model's own name
-    tiers: Dict[str, str]  # service of each
-    unserved: Dict[str, str]
-    default: Optional[str]
-    tasks: Dict[str, str]
+    services: dict[str, Service]
+    names: dict[str, tuple[str, str]]  # of a model or an alias: service, and the model's own name
+    tiers: dict[str, str]  # service of each
+    unserved: dict[str, str]
+    default: str | None
+    tasks: dict[str, str]
     unknown_model: str
     required: bool
-    hosts: Dict[str, str]  # addresses that a registry may name
-    told: Dict[str, Any]  # gateway.json itself
+    hosts: dict[str, str]  # addresses that a registry may name
+    told: dict[str, Any]  # gateway.json itself
 
 
 class Keys(NamedTuple):
-    clients: Dict[bytes, str]  # by the digest of each key, its name
-    services: Dict[str, str]
+    clients: dict[bytes, str]  # by the digest of each key, its name
+    services: dict[str, str]
 
-    def name(self, key: Optional[str]) -> Optional[str]:
+    def name(self, key: str | None) -> str | None:
         """Whose key it is."""
         return self.clients.get(digest(key)) if key else None
 
@@ -88,12 +90,12 @@ class Reader:
         self.path, self.where = path, where
         if not isinstance(value, dict):
             raise self.wrong(where or "the file", value, "a map")
-        self.value: Dict[str, Any] = value
+        self.value: dict[str, Any] = value
 
     def wrong(self, key: str, seen: Any, needed: str) -> Refusal:
         return Refusal("%s: %s: %s seen, %s is needed: %s" % (self.path, key, printable(repr(seen), 60), needed, NEXT))
 
-    def get(self, key: str, types: Tuple[type, ...], default: Any = None) -> Any:
+    def get(self, key: str, types: tuple[type, ...], default: Any = None) -> Any:
         value = self.value.get(key)
         if value is None:
             if default is None and type(None) not in types:
@@ -103,20 +105,20 @@ class Reader:
             raise self.wrong(self.where + key, value, types[0].__name__)
         return value
 
-    def choice(self, key: str, allowed: Tuple[str, ...], default: str) -> str:
+    def choice(self, key: str, allowed: tuple[str, ...], default: str) -> str:
         value: str = self.get(key, (str,), default)
         if value not in allowed:
             raise self.wrong(self.where + key, value, " or ".join(allowed))
         return value
 
-    def texts(self, key: str) -> Dict[str, str]:
-        value: Dict[str, str] = self.get(key, (dict,), {})
+    def texts(self, key: str) -> dict[str, str]:
+        value: dict[str, str] = self.get(key, (dict,), {})
         for name, one in value.items():
             if not isinstance(one, str):
                 raise self.wrong("%s%s.%s" % (self.where, key, name), one, "text")
         return value
 
-    def each(self, key: str) -> List["Reader"]:
+    def each(self, key: str) -> list[Reader]:
         value = self.get(key, (list,), [])
         return [Reader(self.path, one, "%s%s[%d]." % (self.where, key, at)) for at, one in enumerate(value)]
 
@@ -130,8 +132,8 @@ def parse(data: Any, path: str) -> Config:
         name: _service(name, Reader(path, value, "services.%s." % name))
         for name, value in top.get("services", (dict,), {}).items()
     }
-    names: Dict[str, Tuple[str, str]] = {}
-    tiers: Dict[str, str] = {}
+    names: dict[str, tuple[str, str]] = {}
+    tiers: dict[str, str] = {}
     # A model's own name comes before an alias of another one, and what is started before what is stopped.
     started_first = sorted(services.values(), key=lambda one: not one.started)
     for service in started_first:
@@ -189,7 +191,7 @@ def _service(name: str, reader: Reader) -> Service:
 def parse_keys(data: Any, path: str) -> Keys:
     """Of the value of keys.json. Errors: Refusal."""
     reader = Reader(path, data)
-    clients: Dict[bytes, str] = {}
+    clients: dict[bytes, str] = {}
     for name, given in reader.get("clients", (dict,), {}).items():
         # Several of one name: one is exchanged for the other while both hold.
         for key in given if isinstance(given, list) else [given]:
@@ -199,7 +201,7 @@ def parse_keys(data: Any, path: str) -> Keys:
     return Keys(clients, reader.texts("services"))
 
 
-def load(folder: str) -> Tuple[Config, Keys]:
+def load(folder: str) -> tuple[Config, Keys]:
     """Both files of a folder. Errors: Refusal."""
     gateway, keys = (os.path.join(folder, name) for name in ("gateway.json", "keys.json"))
     return parse(read_json(gateway), gateway), parse_keys(read_json(keys), keys)

@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each port of the gateway gives out itself, what it passes on, and to whom. Private to the collection."""
 
+from __future__ import annotations
+
 import time
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple
 
 from . import answers, body, metrics, paths, replicas, routing
 from .answers import Answer
@@ -41,7 +43,7 @@ class State:
     counts: metrics.Counts
 
 
-def refused(state: State, head: Head, target: Target, known: bool) -> Optional[Answer]:
+def refused(state: State, head: Head, target: Target, known: bool) -> Answer | None:
     """By its head alone, before anybody reads a body. known: whether the client's key is one of ours."""
     _task, path = _task_of(head, target)
     if paths.is_closed(head.method, path):
@@ -74,15 +76,15 @@ def _unknown(method: str, path: str) -> Answer:
     return answers.error(404, "not_found", words)
 
 
-def _task_of(head: Head, target: Target) -> Tuple[Optional[str], str]:
+def _task_of(head: Head, target: Target) -> tuple[str | None, str]:
     return paths.task_of(target.path) if head.get("x-llama-tier") is None else (None, target.path)
 
 
-def judge(state: State, head: Head, target: Target, data: bytes) -> Union[Answer, Passed]:
+def judge(state: State, head: Head, target: Target, data: bytes) -> Answer | Passed:
     """What becomes of a request that was not refused by its head."""
     tier = head.get("x-llama-tier")
     task, path = _task_of(head, target)
-    read: Union[Answer, Read] = Read()
+    read: Answer | Read = Read()
     if head.method == "POST":
         read = body.read(path, head.get("content-type") or "", data)
     if isinstance(read, Answer):
@@ -102,7 +104,7 @@ def judge(state: State, head: Head, target: Target, data: bytes) -> Union[Answer
     return found if isinstance(found, Answer) else Passed(target._replace(path=path), read, found)
 
 
-def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[Answer]:
+def _own(state: State, head: Head, task: str | None, path: str) -> Answer | None:
     """What the gateway's own port answers itself; None for what a server answers."""
     if head.method == "POST":
         return None
@@ -117,7 +119,7 @@ def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[A
     return found or _unknown(head.method, path)
 
 
-def _preflight(head: Head) -> Tuple[Tuple[str, str], ...]:
+def _preflight(head: Head) -> tuple[tuple[str, str], ...]:
     """A browser asks before it sends."""
     return (
         ("Access-Control-Allow-Methods", METHODS),
@@ -125,7 +127,7 @@ def _preflight(head: Head) -> Tuple[Tuple[str, str], ...]:
     )
 
 
-def _models(state: State, name: str) -> Optional[Answer]:
+def _models(state: State, name: str) -> Answer | None:
     fleet = state.fleet
     answering = {
         pool.service.name: (int(min((one.since for one in pool.endpoints), default=0)), pool.told())
@@ -141,7 +143,7 @@ def _models(state: State, name: str) -> Optional[Answer]:
     return answers.unknown_model(name, state.config)
 
 
-def _page(state: State, path: str) -> Optional[Answer]:
+def _page(state: State, path: str) -> Answer | None:
     fleet = state.fleet
     if path in ("/health", "/v1/health"):
         ready = any(pool.state == replicas.READY for pool in fleet.pools.values())
@@ -163,7 +165,7 @@ def _page(state: State, path: str) -> Optional[Answer]:
     return None if text is None else Answer(200, text.encode("utf-8"), answers.TEXT)
 
 
-def status(state: State) -> Dict[str, Any]:
+def status(state: State) -> dict[str, Any]:
     """status.json."""
     told = state.config.told
     return {

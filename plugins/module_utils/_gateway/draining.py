@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Endpoints that get no new requests from the gateway, and what its engine says of them. Private to the collection."""
 
+from __future__ import annotations
+
 import http.client
 import json
 import os
 import socket
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable, NamedTuple
 
 from .. import _files
 from .._node import paths
@@ -21,7 +24,7 @@ MAINTENANCE = "maintenance"
 PATIENCE = 3.0
 POLL = 0.1
 
-Endpoint = Tuple[str, str]
+Endpoint = tuple[str, str]
 Status = Mapping[str, Any]
 
 
@@ -47,7 +50,7 @@ def label(endpoint: Endpoint) -> str:
     return "%s on %s" % endpoint
 
 
-def entries_of(text: Optional[str]) -> List[Entry]:
+def entries_of(text: str | None) -> list[Entry]:
     """What a file says; what nobody can read says nothing, and is written anew."""
     try:
         told = json.loads(text or "")["endpoints"]
@@ -65,7 +68,7 @@ def entries_of(text: Optional[str]) -> List[Entry]:
         return []
 
 
-def told_of(entries: Iterable[Entry]) -> List[Dict[str, Any]]:
+def told_of(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """As the file and the module tell them."""
     return [
         {key: value for key, value in entry._asdict().items() if key != "held" or value} for entry in sorted(entries)
@@ -77,7 +80,7 @@ def text_of(entries: Iterable[Entry]) -> str:
     return json.dumps({"endpoints": told_of(entries)}, indent=2, sort_keys=True) + "\n"
 
 
-def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str, held: str, now: float) -> List[Entry]:
+def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str, held: str, now: float) -> list[Entry]:
     """With these endpoints among them. One that is there stays as it is, and under maintenance through a change."""
     known = {entry.endpoint: entry for entry in entries}
     for endpoint in endpoints:
@@ -87,7 +90,7 @@ def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str
     return sorted(known.values())
 
 
-def readied(entries: Iterable[Entry], endpoints: Optional[Iterable[Endpoint]], held: Iterable[str] = ()) -> List[Entry]:
+def readied(entries: Iterable[Entry], endpoints: Iterable[Endpoint] | None, held: Iterable[str] = ()) -> list[Entry]:
     """Without these endpoints, None for all. What waits for the return of a node of `held` stays."""
     named, still = None if endpoints is None else set(endpoints), set(held)
     return sorted(
@@ -110,7 +113,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def engine_status(path: str = paths.GATEWAY_SOCKET, timeout: float = PATIENCE) -> Dict[str, Any]:
+def engine_status(path: str = paths.GATEWAY_SOCKET, timeout: float = PATIENCE) -> dict[str, Any]:
     """What the engine says of its endpoints. Errors: OSError, ValueError, http.client.HTTPException."""
     connection = _Connection(path, timeout)
     try:
@@ -119,7 +122,7 @@ def engine_status(path: str = paths.GATEWAY_SOCKET, timeout: float = PATIENCE) -
         text = answer.read()
         if answer.status != 200:
             raise ValueError("it answers %d" % answer.status)
-        told: Dict[str, Any] = json.loads(text.decode())
+        told: dict[str, Any] = json.loads(text.decode())
         if not isinstance(told.get("services"), dict):
             raise ValueError("it names no services")
         return told
@@ -127,7 +130,7 @@ def engine_status(path: str = paths.GATEWAY_SOCKET, timeout: float = PATIENCE) -
         connection.close()
 
 
-def unsettled(status: Status, endpoints: Iterable[Endpoint], draining: bool) -> List[str]:
+def unsettled(status: Status, endpoints: Iterable[Endpoint], draining: bool) -> list[str]:
     """Why endpoints are not yet as wanted, one sentence for each. An endpoint that the engine does not know gets no
     requests, and one of a stopped service gets none either."""
     said = {
@@ -148,7 +151,7 @@ def unsettled(status: Status, endpoints: Iterable[Endpoint], draining: bool) -> 
 class Outcome(NamedTuple):
     """What the engine said last. reason: why it said nothing; waiting: as unsettled() returns it."""
 
-    waiting: List[str]
+    waiting: list[str]
     reason: str
     seconds: float
 
@@ -164,7 +167,7 @@ def wait(
     """Waits until the engine has these endpoints as wanted, timeout seconds at most; for one that does not answer
     PATIENCE seconds at most."""
     began = clock()
-    silent: Optional[float] = None
+    silent: float | None = None
     while True:
         try:
             waiting, reason = unsettled(ask(), endpoints, draining), ""
@@ -203,9 +206,9 @@ def apply(
     parameters: Mapping[str, Any],
     now: float,
     check: bool = False,
-    here: Optional[Draining] = None,
+    here: Draining | None = None,
     ask: Callable[[], Status] = engine_status,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """What module gateway_endpoints does and tells, see there. Errors: Refusal, OSError."""
     here = here or Draining()
     drains, held, named = parameters["state"] == "draining", parameters["held"], parameters["endpoints"]
@@ -220,7 +223,7 @@ def apply(
     changed = after != before and here.deployed
     if changed and not check:
         here.write(after)
-    result: Dict[str, Any] = {"changed": changed, "waiting": [], "reason": "", "seconds": 0.0}
+    result: dict[str, Any] = {"changed": changed, "waiting": [], "reason": "", "seconds": 0.0}
     result["endpoints"] = told_of(after if changed else before)
     if changed:
         result["diff"] = {

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The gateway's engine: what comes in, what it is told of, and what it does by the clock. Private to the collection."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json
@@ -10,7 +12,7 @@ import os
 import socket
 import time
 import traceback
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Union
+from typing import Any, NamedTuple
 
 from .._node.notify import notify, say
 from .._text import Refusal
@@ -35,9 +37,9 @@ class Files(NamedTuple):
     """configuration: the folder of gateway.json and keys.json; state: what the engine keeps."""
 
     configuration: str
-    draining: Optional[str] = None
-    registry: Optional[str] = None
-    state: Optional[str] = None
+    draining: str | None = None
+    registry: str | None = None
+    state: str | None = None
 
 
 class Engine(doors.State):
@@ -54,10 +56,10 @@ class Engine(doors.State):
         self.prober = Prober(self.fleet, self._key, self._told)
         self._draining = told.Watched(files.draining, {"endpoints": []})
         self._registry = told.Watched(files.registry, None)
-        self._connections: Set[Connection] = set()
+        self._connections: set[Connection] = set()
         self._reading = asyncio.Lock()
         self._ending = False
-        self._over: "asyncio.Future[None]" = loop.create_future()
+        self._over: asyncio.Future[None] = loop.create_future()
 
     # -- by the clock
 
@@ -91,9 +93,9 @@ class Engine(doors.State):
                     notify("WATCHDOG=1")
                 self._save()
 
-    def _configure(self) -> List[Endpoint]:
+    def _configure(self) -> list[Endpoint]:
         """-> new endpoints."""
-        drained: List[Drained] = []
+        drained: list[Drained] = []
         self.config = self._own
         if self._registry.value is not None:
             self.config, drained = told.merged(self._own, self._registry.value)
@@ -119,7 +121,7 @@ class Engine(doors.State):
         words = "%d services, %d endpoints" % (len(self.fleet.pools), len(self.fleet.endpoints()))
         notify("READY=1\nSTATUS=" + words)
 
-    def _key(self, service: str) -> Optional[str]:
+    def _key(self, service: str) -> str | None:
         return self.keys.services.get(service)
 
     def _told(self, endpoint: Endpoint) -> None:
@@ -230,7 +232,7 @@ class Engine(doors.State):
                 answer = answer._replace(headers=(*answer.headers, ("X-Llama-Task", route.note)))
         await connection.reply(answer, entry, head.method)
 
-    def _refused(self, connection: Connection, head: request.Head, entry: Entry) -> Optional[Answer]:
+    def _refused(self, connection: Connection, head: request.Head, entry: Entry) -> Answer | None:
         """By the head alone, so that a stranger's body takes neither memory nor time."""
         path = answers.shown(head.target.partition("?")[0])
         entry.set(method=head.method, path=path, client=head.get("x-real-ip"))
@@ -247,14 +249,14 @@ class Engine(doors.State):
         connection.held = head.length
         return found
 
-    def _judge(self, head: request.Head, body: bytes) -> Union[Answer, doors.Passed]:
+    def _judge(self, head: request.Head, body: bytes) -> Answer | doors.Passed:
         target = paths.normalise(head.target)
         if target is None:
             return answers.error(400, "bad_path", "path: only plain ASCII, encoded once, is understood")
         return doors.judge(self, head, target, body)
 
 
-def _loads(path: Optional[str]) -> Dict[str, float]:
+def _loads(path: str | None) -> dict[str, float]:
     try:
         with open(path or "") as stream:
             found: Any = json.load(stream)["loads"]

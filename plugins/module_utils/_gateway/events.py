@@ -4,8 +4,10 @@
 """What an answer says while it passes: whether an event has come, and at its end what it cost. Private to the
 collection."""
 
+from __future__ import annotations
+
 import re
-from typing import Any, Dict, Optional
+from typing import Any
 
 # Bytes of a line that say what it is.
 LINE = 64
@@ -64,15 +66,15 @@ class Cost:
             self._beginning += content[:BEGINNING]
         self._end = (self._end + content[-END:])[-END:]
 
-    def found(self) -> Dict[str, Any]:
+    def found(self) -> dict[str, Any]:
         """Fields of the log; None for what was not told."""
         text = self._beginning + b"\n" + self._end
         seen = {name.decode("ascii"): float(number) for name, number in NUMBERS.findall(text)}
 
-        def count(*names: str) -> Optional[int]:
+        def count(*names: str) -> int | None:
             return next((int(seen[name]) for name in names if name in seen), None)
 
-        def seconds(name: str) -> Optional[float]:
+        def seconds(name: str) -> float | None:
             return round(seen[name] / 1000, 3) if name in seen else None
 
         cached = count("cache_n", "cached_tokens", "cache_read_input_tokens")

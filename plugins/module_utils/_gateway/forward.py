@@ -4,10 +4,12 @@
 """One request on its way: a slot, a server, its answer, and another server where that one ends. Private to the
 collection."""
 
+from __future__ import annotations
+
 import asyncio
 import collections
 import contextlib
-from typing import Counter, List, Optional, Tuple, Union
+from collections import Counter
 
 from .._text import duration
 from . import answers, paths, replicas, routing, upstream
@@ -101,9 +103,9 @@ class Forward:
         self._connection, self._entry = connection, entry
         self._head, self._target, self._body, self._read = head, target, body, read
         self._slot = paths.takes_slot(head.method, target.path)
-        self._instead: Optional[str] = None  # the service that should have answered
+        self._instead: str | None = None  # the service that should have answered
 
-    async def run(self, route: Route) -> Optional[Answer]:
+    async def run(self, route: Route) -> Answer | None:
         """None where a server's answer was passed on. Errors: Cut."""
         first = self._route(route)
         # By service.
@@ -162,7 +164,7 @@ class Forward:
 
     # -- a slot
 
-    async def _slot_of(self, route: Route, patient: bool) -> Union[Endpoint, str]:
+    async def _slot_of(self, route: Route, patient: bool) -> Endpoint | str:
         pool = self._fleet.pools.get(route.service.name)
         if pool is None:
             return replicas.DOWN
@@ -172,8 +174,8 @@ class Forward:
         granted = pool.take(route.model, talk, self._loop.time() if patient else None)
         return await self._wait(pool, route, talk, patient) if granted == replicas.WAIT else granted
 
-    async def _wait(self, pool: Pool, route: Route, talk: Conversation, patient: bool) -> Union[Endpoint, str]:
-        turn: "asyncio.Future[Union[Endpoint, str]]" = self._loop.create_future()
+    async def _wait(self, pool: Pool, route: Route, talk: Conversation, patient: bool) -> Endpoint | str:
+        turn: asyncio.Future[Endpoint | str] = self._loop.create_future()
         waiter = Waiter(route.model, talk, turn.set_result, patient)
         pool.wait(waiter)
         began = self._loop.time()
@@ -220,7 +222,7 @@ class Forward:
 
     # -- a server
 
-    def _sent(self, endpoint: Endpoint, route: Route) -> Tuple[bytes, bytes]:
+    def _sent(self, endpoint: Endpoint, route: Route) -> tuple[bytes, bytes]:
         body = self._body
         if route.rewrite is not None and route.rewrite != self._read.asked:
             body = self._read.named(body, route.rewrite)
@@ -228,7 +230,7 @@ class Forward:
         method, target = self._head.method, self._target.sent
         return upstream.head_of(method, target, endpoint.where, self._head.passed(), key, len(body)), body
 
-    def _headers(self, endpoint: Endpoint, route: Route) -> List[Tuple[str, str]]:
+    def _headers(self, endpoint: Endpoint, route: Route) -> list[tuple[str, str]]:
         told = [("X-Llama-Service", route.service.name), ("X-Llama-Node", endpoint.where.node)]
         if self._instead is not None:
             told.append(("X-Llama-Fallback", self._instead))
@@ -240,8 +242,8 @@ class Forward:
         """Errors: Unreachable, Exhausted, Loading, Silent, Broken before the client has seen anything, Cut after."""
         self._entry.tried(endpoint.where.node)
         endpoint.in_flight += 1
-        server: Optional[upstream.Upstream] = None
-        silence: Optional[Silence] = None
+        server: upstream.Upstream | None = None
+        silence: Silence | None = None
         self._cost = Cost()
         try:
             server = await upstream.connect(endpoint.where)

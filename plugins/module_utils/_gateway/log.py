@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The access log: a line of JSON for each request, and never what was asked or answered. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import time
-from typing import Any, Dict, Optional
+from typing import Any
 
 from .._node.notify import say
 
@@ -15,7 +17,7 @@ class Entry:
 
     def __init__(self) -> None:
         self.began = time.monotonic()
-        self.fields: Dict[str, Any] = {
+        self.fields: dict[str, Any] = {
             "time": round(time.time(), 3),
             "service": None,
             "node": None,
@@ -54,7 +56,7 @@ class Entry:
     def queued(self, seconds: float) -> None:
         self.fields["queued"] = round(self.fields["queued"] + seconds, 4)
 
-    def tried(self, node: Optional[str]) -> None:
+    def tried(self, node: str | None) -> None:
         self.fields["tries"] += 1
         self.fields["node"] = node
 

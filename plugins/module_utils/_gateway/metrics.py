@@ -6,7 +6,8 @@ Private to the collection."""
 
 import bisect
 import time
-from typing import Any, Dict, List, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from .._exporter.exposition import Family, render
 from .replicas import Fleet
@@ -22,7 +23,7 @@ class Histogram:
     """Of one service."""
 
     def __init__(self) -> None:
-        self.counts: List[int] = [0] * (len(BOUNDS) + 1)
+        self.counts: list[int] = [0] * (len(BOUNDS) + 1)
         self.sum = 0.0
 
     def saw(self, seconds: float) -> None:
@@ -43,14 +44,14 @@ class Counts:
 
     def __init__(self) -> None:
         self.read = time.time()  # when what is configured was read
-        self._requests: Dict[Tuple[str, str], int] = {}
-        self._seconds: Dict[str, Histogram] = {}
-        self._first: Dict[str, Histogram] = {}
-        self._queue: Dict[str, Histogram] = {}
-        self._retries: Dict[str, int] = {}
-        self._fallbacks: Dict[str, int] = {}
-        self._unknown: Dict[str, int] = {}
-        self._context: Dict[str, int] = {}
+        self._requests: dict[tuple[str, str], int] = {}
+        self._seconds: dict[str, Histogram] = {}
+        self._first: dict[str, Histogram] = {}
+        self._queue: dict[str, Histogram] = {}
+        self._retries: dict[str, int] = {}
+        self._fallbacks: dict[str, int] = {}
+        self._unknown: dict[str, int] = {}
+        self._context: dict[str, int] = {}
 
     def ended(self, fields: Mapping[str, Any]) -> None:
         """A request, as the access log has it."""
@@ -110,7 +111,7 @@ class Counts:
         for service, pool in fleet.pools.items():
             queued.add(len(pool.queue), service=service)
             # A node may have several of one service, those of jobs: a sample is told once.
-            nodes: Dict[str, int] = {}
+            nodes: dict[str, int] = {}
             for endpoint in pool.endpoints:
                 _one_more(nodes, endpoint.where.node, endpoint.in_flight)
             for node, count in nodes.items():
@@ -121,5 +122,5 @@ class Counts:
         return render(found)
 
 
-def _one_more(counts: Dict[Any, int], key: Any, more: int = 1) -> None:
+def _one_more(counts: dict[Any, int], key: Any, more: int = 1) -> None:
     counts[key] = counts.get(key, 0) + more

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The path of a request: one spelling of it, by which it is judged and which is sent on. Private to the collection."""
 
-from typing import List, NamedTuple, Optional, Tuple
+from __future__ import annotations
+
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 # What llama-server understands in a path as it stands.
@@ -35,7 +37,7 @@ class Target(NamedTuple):
         return quote(self.path, safe=SAFE)
 
 
-def normalise(target: str) -> Optional[Target]:
+def normalise(target: str) -> Target | None:
     """None for what has no one meaning: no path, a percent sign that is still there after decoding, a backslash, a
     control or non-ASCII character, a fragment."""
     path, _mark, query = target.partition("?")
@@ -44,7 +46,7 @@ def normalise(target: str) -> Optional[Target]:
         return None
     if any(not "!" <= letter <= "~" or letter == "#" for letter in query):
         return None
-    parts: List[str] = []
+    parts: list[str] = []
     for part in decoded.split("/"):
         if part == "..":
             del parts[-1:]
@@ -88,7 +90,7 @@ def takes_form(path: str) -> bool:
     return _name(path) == "/audio/transcriptions"
 
 
-def task_of(path: str) -> Tuple[Optional[str], str]:
+def task_of(path: str) -> tuple[str | None, str]:
     """/task/NAME/v1/... -> (NAME, /v1/...); (None, path) of others."""
     parts = path.split("/", 3)
     if len(parts) == 4 and parts[1] == "task" and parts[2]:

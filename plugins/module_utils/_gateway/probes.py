@@ -4,11 +4,13 @@
 """Asking the replicas how they are, as rarely as is enough: each question but a mere connection is a line in a head's
 journal. Private to the collection."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable
 
 from .._node.notify import say
 from . import replicas, upstream
@@ -24,10 +26,10 @@ ANSWER, SOON = 10.0, 2.0
 class Prober:
     """A task for each endpoint. key: gives the key of a service."""
 
-    def __init__(self, fleet: Fleet, key: Callable[[str], Optional[str]], told: Callable[[Endpoint], None]) -> None:
+    def __init__(self, fleet: Fleet, key: Callable[[str], str | None], told: Callable[[Endpoint], None]) -> None:
         self._fleet, self._key, self._told = fleet, key, told
-        self._tasks: Dict[Place, Tuple["asyncio.Future[None]", asyncio.Event]] = {}
-        self._looked: Dict[Place, float] = {}
+        self._tasks: dict[Place, tuple[asyncio.Future[None], asyncio.Event]] = {}
+        self._looked: dict[Place, float] = {}
 
     def follow(self) -> None:
         """Every endpoint of the fleet, and no other."""
@@ -67,7 +69,7 @@ class Prober:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(event.wait(), ROUND)
 
-    async def first(self, endpoints: List[Endpoint], seconds: float) -> None:
+    async def first(self, endpoints: list[Endpoint], seconds: float) -> None:
         """One look at each of them."""
         if endpoints:
             looks = [asyncio.ensure_future(self.look(one)) for one in endpoints]
@@ -103,7 +105,7 @@ class Prober:
         status, _body = await self._get(endpoint, "/health", seconds)
         return {200: replicas.READY, 503: replicas.LOADING}.get(status, replicas.DOWN)
 
-    async def _get(self, endpoint: Endpoint, path: str, seconds: float = SOON) -> Tuple[int, bytes]:
+    async def _get(self, endpoint: Endpoint, path: str, seconds: float = SOON) -> tuple[int, bytes]:
         return await upstream.get(endpoint.where, path, self._key(endpoint.service), seconds)
 
     async def _details(self, endpoint: Endpoint, fresh: bool) -> None:
@@ -124,7 +126,7 @@ class Prober:
             endpoint.build = build.partition("-")[0] if isinstance(build, str) else None
 
 
-def _json(answer: Tuple[int, bytes]) -> Any:
+def _json(answer: tuple[int, bytes]) -> Any:
     status, body = answer
     try:
         # An integer of many digits takes Python hours.

@@ -7,8 +7,11 @@ Private to the collection.
 Moments are given: `now` on a clock that never goes back, `wall` as others read it.
 """
 
+from __future__ import annotations
+
 import collections
-from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
+from collections.abc import Iterable
+from typing import Any, Callable, NamedTuple
 
 from .affinity import Conversation, Memory
 from .config import Address, Config, Service
@@ -21,7 +24,7 @@ CHANGE, MAINTENANCE = "change", "maintenance"
 # A service's state is the first of these that one of its endpoints has.
 ORDER = (READY, DRAINING, LOADING, DOWN)
 # (service, address, port)
-Place = Tuple[str, str, int]
+Place = tuple[str, str, int]
 
 
 class Endpoint:
@@ -31,15 +34,15 @@ class Endpoint:
         self.service, self.where = service, where
         self.slots = where.slots
         self.seen = DOWN
-        self.drain: Optional[str] = None
+        self.drain: str | None = None
         self.since, self.moment = wall, now
         self.memory = Memory()
-        self.taken: Dict[str, int] = {}  # slots by model
+        self.taken: dict[str, int] = {}  # slots by model
         self.in_flight = 0
-        self.load: Optional[float] = None  # seconds of its last load
-        self.slot_ctx_size: Optional[int] = None
-        self.build: Optional[str] = None
-        self.lost: Optional[float] = None  # when it ended to be ready, where that was seen
+        self.load: float | None = None  # seconds of its last load
+        self.slot_ctx_size: int | None = None
+        self.build: str | None = None
+        self.lost: float | None = None  # when it ended to be ready, where that was seen
         self._known = False  # whether its state was ever seen
         self._watched = False  # whether its load was seen from the beginning
         self._released = False  # no longer drained, but nothing has been seen since
@@ -64,7 +67,7 @@ class Endpoint:
     def free(self, model: str) -> int:
         return max(0, self.slots - self.taken.get(model, 0))
 
-    def drained(self, reason: Optional[str]) -> None:
+    def drained(self, reason: str | None) -> None:
         """What the operator's playbooks say. Where they say nothing any more, the next probe decides."""
         if self.drain and not reason:
             self._released = True
@@ -100,7 +103,7 @@ class Endpoint:
             return abs(self.moment + self.load - now) <= patience
         return self.lost is not None and now - self.lost < patience and (self.load or 0) <= patience
 
-    def seconds_left(self, now: float) -> Optional[float]:
+    def seconds_left(self, now: float) -> float | None:
         """Until it is loaded, by its last load; None where that is not known, or has passed."""
         if self.seen != LOADING or self.load is None:
             return None
@@ -113,7 +116,7 @@ class Waiter:
     waits for a service that is expected back too."""
 
     def __init__(
-        self, model: str, talk: Conversation, granted: Callable[[Union[Endpoint, str]], None], patient: bool = False
+        self, model: str, talk: Conversation, granted: Callable[[Endpoint | str], None], patient: bool = False
     ) -> None:
         self.model, self.talk, self.granted, self.patient = model, talk, granted, patient
 
@@ -123,8 +126,8 @@ class Pool:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.endpoints: List[Endpoint] = []
-        self.queue: Deque[Waiter] = collections.deque()
+        self.endpoints: list[Endpoint] = []
+        self.queue: collections.deque[Waiter] = collections.deque()
 
     @property
     def state(self) -> str:
@@ -148,10 +151,10 @@ class Pool:
     def expected(self, now: float) -> bool:
         return any(endpoint.expected(now, self.service.patience) for endpoint in self.endpoints)
 
-    def choose(self, model: str, talk: Conversation) -> Optional[Endpoint]:
+    def choose(self, model: str, talk: Conversation) -> Endpoint | None:
         """The replica that has read most of the conversation; where none has read more than what its program's
         conversations share, the one with most free slots."""
-        best: Optional[Endpoint] = None
+        best: Endpoint | None = None
         most = (-1, -1, -1)
         for endpoint in self.endpoints:
             free = endpoint.free(model)
@@ -162,7 +165,7 @@ class Pool:
                     best, most = endpoint, (own, free, known)
         return best
 
-    def take(self, model: str, talk: Conversation, patient: Optional[float] = None) -> Union[Endpoint, str]:
+    def take(self, model: str, talk: Conversation, patient: float | None = None) -> Endpoint | str:
         """A slot, or WAIT, FULL, LOADING, DOWN, STOPPED. patient: now, of a request that waits for a service which is
         expected back."""
         judged = self.judge()
@@ -177,7 +180,7 @@ class Pool:
                 return self._occupy(chosen, model, talk)
         return WAIT if len(self.queue) < self.service.queue else FULL
 
-    def visit(self) -> Union[Endpoint, str]:
+    def visit(self) -> Endpoint | str:
         """A server for a request that needs no slot; one that is drained too, as long as it answers."""
         answering = [one for one in self.endpoints if one.seen == READY] if self.service.started else []
         if answering:
@@ -206,7 +209,7 @@ class Pool:
             endpoint.taken.pop(model, None)
         self.pump()
 
-    def pump(self, now: Optional[float] = None) -> None:
+    def pump(self, now: float | None = None) -> None:
         """Has those who wait take what is free, first come first served; sends them away where nothing will come. now:
         needed to see that nothing is expected any more."""
         if not self.queue:
@@ -222,7 +225,7 @@ class Pool:
                 else:
                     self.queue.append(waiter)
             return
-        nothing_for: Set[str] = set()
+        nothing_for: set[str] = set()
         for waiter in list(self.queue) if judged == READY else ():
             if waiter.model not in nothing_for:
                 chosen = self.choose(waiter.model, waiter.talk)
@@ -232,12 +235,12 @@ class Pool:
                 else:
                     nothing_for.add(waiter.model)
 
-    def seconds_left(self, now: float) -> Optional[float]:
+    def seconds_left(self, now: float) -> float | None:
         left = [one.seconds_left(now) for one in self.endpoints if one.seen == LOADING]
         known = [seconds for seconds in left if seconds is not None]
         return min(known) if known else None
 
-    def told(self) -> Dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         """What its servers told of themselves."""
         for one in self.endpoints:
             if one.slot_ctx_size or one.build:
@@ -257,13 +260,13 @@ class Fleet:
     """All services of a configuration."""
 
     def __init__(self) -> None:
-        self.pools: Dict[str, Pool] = {}
-        self.loads: Dict[str, float] = {}  # by name of an endpoint, seconds of its last load
+        self.pools: dict[str, Pool] = {}
+        self.loads: dict[str, float] = {}  # by name of an endpoint, seconds of its last load
 
-    def endpoints(self) -> List[Endpoint]:
+    def endpoints(self) -> list[Endpoint]:
         return [endpoint for pool in self.pools.values() for endpoint in pool.endpoints]
 
-    def configure(self, config: Config, now: float, wall: float) -> List[Endpoint]:
+    def configure(self, config: Config, now: float, wall: float) -> list[Endpoint]:
         """What is there before and after keeps its state -> what is new."""
         before = {endpoint.place: endpoint for endpoint in self.endpoints()}
         new, pools = [], {}
@@ -288,7 +291,7 @@ class Fleet:
             pool.pump(now)
         return new
 
-    def drain(self, drained: Iterable[Drained]) -> List[Endpoint]:
+    def drain(self, drained: Iterable[Drained]) -> list[Endpoint]:
         """All that takes nothing new -> what has to be asked now, since it is no longer drained."""
         reasons = {(one.service, one.node): one.reason for one in drained}
         released = []
@@ -315,7 +318,7 @@ class Fleet:
             pool.pump(now)
         return changed
 
-    def status(self, now: float) -> Dict[str, Any]:
+    def status(self, now: float) -> dict[str, Any]:
         """The services of status.json."""
         return {name: _status(pool, now) for name, pool in self.pools.items()}
 
@@ -324,7 +327,7 @@ def label(endpoint: Endpoint) -> str:
     return "%s %s %s:%d" % (endpoint.service, endpoint.where.node, endpoint.where.address, endpoint.where.port)
 
 
-def _status(pool: Pool, now: float) -> Dict[str, Any]:
+def _status(pool: Pool, now: float) -> dict[str, Any]:
     seen = pool.told()
     return {
         "state": pool.state,

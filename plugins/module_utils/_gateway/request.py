@@ -4,9 +4,11 @@
 """Reading a client's request: one to a connection, with a length. Whatever two programs could read in two ways is
 refused. Private to the collection."""
 
+from __future__ import annotations
+
 import asyncio
 import re
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple
 
 from . import answers
 from .answers import Answer, Unanswered
@@ -24,7 +26,7 @@ ONCE = {
 PASSED = {"accept", "accept-language", "content-type", "traceparent", "tracestate", "user-agent"}
 PASSED_PREFIXES = ("anthropic-", "openai-")
 
-Headers = List[Tuple[str, str]]
+Headers = list[tuple[str, str]]
 
 
 class Malformed(Unanswered):
@@ -45,11 +47,11 @@ class Head(NamedTuple):
     headers: Headers
     length: int
 
-    def get(self, name: str) -> Optional[str]:
+    def get(self, name: str) -> str | None:
         return next((value for key, value in self.headers if key == name), None)
 
     @property
-    def key(self) -> Optional[str]:
+    def key(self) -> str | None:
         """As OpenAI's or Anthropic's clients send it."""
         value = self.get("authorization")
         if value is not None:
@@ -69,7 +71,7 @@ def parse(data: bytes) -> Head:
     if not line:
         raise malformed("request line")
     headers = parse_headers(lines[1:])
-    seen: Dict[str, int] = {}
+    seen: dict[str, int] = {}
     for name, _value in headers:
         seen[name] = seen.get(name, 0) + 1
     twice = sorted(name for name in ONCE if seen.get(name, 0) > 1)
@@ -87,7 +89,7 @@ def parse(data: bytes) -> Head:
     return Head(line.group(1), line.group(2), headers, int(length))
 
 
-def parse_headers(lines: List[str]) -> Headers:
+def parse_headers(lines: list[str]) -> Headers:
     """Errors: Malformed."""
     found = []
     for line in lines:
@@ -99,8 +101,8 @@ def parse_headers(lines: List[str]) -> Headers:
 
 
 async def read(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: Callable[[Head], Optional[Answer]]
-) -> Tuple[Head, bytes]:
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: Callable[[Head], Answer | None]
+) -> tuple[Head, bytes]:
     """refused: what a head is answered whose body nobody needs to read. Errors: Malformed, EOFError from a client that
     has left."""
     try:

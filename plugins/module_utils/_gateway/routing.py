@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which service a request is for, by its port, task and model. Private to the collection."""
 
-from typing import Any, NamedTuple, Optional, Union
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 from . import answers
 from .answers import Answer
@@ -16,11 +18,11 @@ class Route(NamedTuple):
 
     service: Service
     model: str
-    rewrite: Optional[str] = None
-    note: Optional[str] = None
+    rewrite: str | None = None
+    note: str | None = None
 
 
-def of_tier(config: Config, tier: str, asked: Any) -> Union[Route, Answer]:
+def of_tier(config: Config, tier: str, asked: Any) -> Route | Answer:
     """A tier's service answers whatever name is asked for."""
     service = config.services.get(config.tiers.get(tier, ""))
     if service is None:
@@ -31,14 +33,14 @@ def of_tier(config: Config, tier: str, asked: Any) -> Union[Route, Answer]:
     return _of_router(service, asked if isinstance(asked, str) else None)
 
 
-def _of_router(service: Service, asked: Optional[str]) -> Route:
+def _of_router(service: Service, asked: str | None) -> Route:
     """A router has to be told one of its own names."""
     model = service.model(asked) or (service.models[0] if service.models else None)
     name = model.name if model else asked or ""
     return Route(service, name, rewrite=None if name == asked else name)
 
 
-def of_model(config: Config, task: Optional[str], asked: Any) -> Union[Route, Answer]:
+def of_model(config: Config, task: str | None, asked: Any) -> Route | Answer:
     """On the port of all services: the task comes before the model."""
     if task is not None:
         name, note = config.tasks.get(task), None
@@ -64,8 +66,8 @@ def of_model(config: Config, task: Optional[str], asked: Any) -> Union[Route, An
 
 
 def _named(
-    config: Config, name: str, note: Optional[str] = None, asked: Any = None, forced: bool = False
-) -> Union[Route, Answer]:
+    config: Config, name: str, note: str | None = None, asked: Any = None, forced: bool = False
+) -> Route | Answer:
     """forced: the body has to name the model, since it names another one."""
     if name not in config.names:
         return answers.unknown_model(name, config)
@@ -75,7 +77,7 @@ def _named(
     return Route(there, model, rewrite, note)
 
 
-def to_fallback(config: Config, route: Route) -> Optional[Route]:
+def to_fallback(config: Config, route: Route) -> Route | None:
     """The same request at the service that is to answer instead."""
     other = config.services.get(route.service.fallback or "")
     if other is None or not other.models:

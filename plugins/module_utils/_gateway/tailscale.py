@@ -7,12 +7,15 @@ Tailscale has one configuration for all that a host serves. Only handlers of our
 somebody else has set at the place of one of ours is refused.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
 import shutil
 import subprocess
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from .. import _files
@@ -38,21 +41,21 @@ class Handler(NamedTuple):
     target: str
 
     @property
-    def place(self) -> Tuple[int, str]:
+    def place(self) -> tuple[int, str]:
         """Tailscale has one handler for a path, with or without a slash at its end."""
         return self.port, self.path.rstrip("/")
 
-    def flags(self) -> List[str]:
+    def flags(self) -> list[str]:
         return ["--%s=%d" % (self.kind, self.port)] + (["--set-path=" + self.path] if self.path else [])
 
     def __str__(self) -> str:
         return "%s:%d%s -> %s" % (self.kind, self.port, " " + self.path if self.path else "", self.target)
 
 
-Config = Dict[str, Any]
+Config = dict[str, Any]
 
 
-def wanted_handlers(tiers: Mapping[str, int], gateway_port: Optional[int], tls: bool) -> List[Handler]:
+def wanted_handlers(tiers: Mapping[str, int], gateway_port: int | None, tls: bool) -> list[Handler]:
     """What the gateway has in a tailnet: https with the paths of the tiers, and each port as it is on the host."""
     local = "http://127.0.0.1:%d"
     handlers = []
@@ -68,7 +71,7 @@ def wanted_handlers(tiers: Mapping[str, int], gateway_port: Optional[int], tls: 
     return handlers + [Handler("tcp", port, "", "127.0.0.1:%d" % port) for port in ports if port != HTTPS_PORT]
 
 
-def served_handlers(config: Config, host: str) -> List[Handler]:
+def served_handlers(config: Config, host: str) -> list[Handler]:
     """What a ServeConfig has for a host name, also by commands that run in somebody's terminal."""
     handlers = []
     for port, entry in sorted((config.get("TCP") or {}).items()):
@@ -86,7 +89,7 @@ def served_handlers(config: Config, host: str) -> List[Handler]:
     return handlers
 
 
-def loopback_port(target: str) -> Optional[int]:
+def loopback_port(target: str) -> int | None:
     """The port of this host's loopback that a target names, None for anything else."""
     try:
         place = urlsplit(target if "://" in target else "tcp://" + target)
@@ -98,9 +101,9 @@ def loopback_port(target: str) -> Optional[int]:
 class Steps(NamedTuple):
     """What has to be done for what is wanted; record: what is ours afterwards."""
 
-    remove: List[Handler]
-    add: List[Handler]
-    record: List[Handler]
+    remove: list[Handler]
+    add: list[Handler]
+    record: list[Handler]
 
 
 def steps(wanted: Sequence[Handler], served: Sequence[Handler], recorded: Sequence[Handler]) -> Steps:
@@ -124,7 +127,7 @@ def steps(wanted: Sequence[Handler], served: Sequence[Handler], recorded: Sequen
 class Tailscale:
     """The CLI of this host. program: where it is, None to search for it."""
 
-    def __init__(self, program: Optional[str] = None, record: str = paths.TAILSCALE_RECORD) -> None:
+    def __init__(self, program: str | None = None, record: str = paths.TAILSCALE_RECORD) -> None:
         self.program = program or shutil.which("tailscale", path=SEARCHED)
         self.record = record
 
@@ -152,7 +155,7 @@ class Tailscale:
             )
         return output
 
-    def _json(self, *arguments: str) -> Dict[str, Any]:
+    def _json(self, *arguments: str) -> dict[str, Any]:
         """An object, empty where the CLI says null."""
         try:
             answer = json.loads(self._run(*arguments)) or {}
@@ -193,7 +196,7 @@ class Tailscale:
             )
         return name
 
-    def served(self, host: str) -> List[Handler]:
+    def served(self, host: str) -> list[Handler]:
         """Errors: Refusal, also where the internet could reach what is served."""
         config = self._json("serve", "status", "--json")
         funnel = "%s:%d" % (host, HTTPS_PORT)
@@ -204,7 +207,7 @@ class Tailscale:
             )
         return served_handlers(config, host)
 
-    def handed_on(self) -> List[Dict[str, Any]]:
+    def handed_on(self) -> list[dict[str, Any]]:
         """[{handler, port}] of what others have tailscale hand to a port of this host's loopback; none where tailscale
         is missing or does not answer."""
         if self.program is None:
@@ -219,7 +222,7 @@ class Tailscale:
         ports = [(handler, loopback_port(handler.target)) for handler in sorted(found)]
         return [{"handler": printable(str(handler), None), "port": port} for handler, port in ports if port]
 
-    def recorded(self) -> List[Handler]:
+    def recorded(self) -> list[Handler]:
         """What we have set. Errors: Refusal."""
         try:
             record = json.loads(_files.read(self.record).decode("utf-8"))
@@ -241,7 +244,7 @@ class Tailscale:
         text = json.dumps({"format": FORMAT, "handlers": handlers}, indent=1)
         _files.write_atomically(self.record, text.encode("utf-8"), mode=0o644)
 
-    def serve(self, wanted: Sequence[Handler], check: bool = False) -> Tuple[List[Handler], List[Handler]]:
+    def serve(self, wanted: Sequence[Handler], check: bool = False) -> tuple[list[Handler], list[Handler]]:
         """Has these of ours, and none else -> what we had before, what we have now. Errors: Refusal."""
         recorded = self.recorded()
         if not wanted and (not recorded or self.program is None):

@@ -4,9 +4,11 @@
 """What others tell the engine through files while it runs: which endpoints are drained, and which a registry has beside
 the configuration's. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .._files import text_of
 from .._node.notify import say
@@ -18,17 +20,17 @@ from .replicas import CHANGE, MAINTENANCE, Drained
 MOST_SLOTS = 64
 
 
-def table(value: Any) -> Dict[str, Any]:
+def table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
 class Watched:
     """A file that others replace."""
 
-    def __init__(self, path: Optional[str], absent: Any) -> None:
+    def __init__(self, path: str | None, absent: Any) -> None:
         self.path, self.value = path, absent
         self._absent = absent  # what holds without the file; None: what was there last
-        self._seen: Optional[Tuple[int, ...]] = None
+        self._seen: tuple[int, ...] | None = None
 
     def look(self) -> bool:
         """Whether it says something else than before. A broken file changes nothing, and is told of once."""
@@ -62,7 +64,7 @@ class Watched:
         return True
 
 
-def drained(value: Dict[str, Any]) -> List[Drained]:
+def drained(value: dict[str, Any]) -> list[Drained]:
     """Of draining.json; what has no service or node is nobody's."""
     found = []
     for entry in value["endpoints"]:
@@ -72,7 +74,7 @@ def drained(value: Dict[str, Any]) -> List[Drained]:
     return found
 
 
-def merged(config: Config, registry: Dict[str, Any]) -> Tuple[Config, List[Drained]]:
+def merged(config: Config, registry: dict[str, Any]) -> tuple[Config, list[Drained]]:
     """The configuration with a registry's endpoints: replicas of its services, or services of their own; and those that
     the registry says are drained. Addresses are those of the inventory's nodes alone."""
     services, names, tiers, drains = dict(config.services), dict(config.names), dict(config.tiers), []
@@ -105,7 +107,7 @@ def merged(config: Config, registry: Dict[str, Any]) -> Tuple[Config, List[Drain
     return config._replace(services=services, names=names, tiers=tiers), drains
 
 
-def _address(entry: Any) -> Optional[Address]:
+def _address(entry: Any) -> Address | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("models") or [], list):
         return None
     texts = [entry.get(key) for key in ("service", "node", "address")]
@@ -121,9 +123,9 @@ def _address(entry: Any) -> Optional[Address]:
     return Address(str(texts[1]), str(texts[2]), port, told or 1, told or MOST_SLOTS)
 
 
-def _service(entry: Dict[str, Any], models: List[str]) -> Service:
+def _service(entry: dict[str, Any], models: list[str]) -> Service:
     """Of one that only the registry knows: its first name is the model's own."""
-    told: Dict[str, Any] = {
+    told: dict[str, Any] = {
         "name": (models or [entry["service"]])[0],
         "aliases": models[1:],
         "embeddings": False,

@@ -4,12 +4,14 @@
 """A request to a llama-server, and its answer: the head is read, the body is passed on as it comes. Private to the
 collection."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import errno
 import re
 import socket
-from typing import Iterable, Optional, Tuple
+from collections.abc import Iterable
 
 from . import request
 from .answers import CORS, Unanswered
@@ -138,7 +140,7 @@ class Head:
             raise Broken("two lengths")
         self.type = values.get("content-type", "")
         self.chunked = values.get("transfer-encoding", "").lower() == "chunked"
-        self.length: Optional[int] = None
+        self.length: int | None = None
         if method == "HEAD" or self.status in (204, 304):
             self.chunked, self.length = False, 0
         elif not self.chunked and "content-length" in values:
@@ -152,7 +154,7 @@ class Head:
             return Chunks()
         return Length(self.length) if self.length is not None else Framing()
 
-    def sent(self, also: Iterable[Tuple[str, str]]) -> bytes:
+    def sent(self, also: Iterable[tuple[str, str]]) -> bytes:
         """As the client gets it: with the framing of the server, and without what is of its connection."""
         passed = [
             (name, value)
@@ -231,7 +233,7 @@ async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
     return Upstream(reader, writer)
 
 
-def head_of(method: str, target: str, where: Address, headers: Headers, key: Optional[str], length: int) -> bytes:
+def head_of(method: str, target: str, where: Address, headers: Headers, key: str | None, length: int) -> bytes:
     """The head of a request as a server gets it. A body has a length even where it is empty."""
     lines = ["%s %s HTTP/1.1" % (method, target), "Host: %s:%d" % (where.address, where.port)]
     lines += ["%s: %s" % header for header in headers]
@@ -243,10 +245,10 @@ def head_of(method: str, target: str, where: Address, headers: Headers, key: Opt
     return "\r\n".join(lines).encode("latin-1")
 
 
-async def get(where: Address, path: str, key: Optional[str], seconds: float, most: int = 4 << 20) -> Tuple[int, bytes]:
+async def get(where: Address, path: str, key: str | None, seconds: float, most: int = 4 << 20) -> tuple[int, bytes]:
     """A small answer of a server -> (status, body). Errors: Unreachable, Exhausted, Broken."""
 
-    async def ask() -> Tuple[int, bytes]:
+    async def ask() -> tuple[int, bytes]:
         upstream = await connect(where)
         try:
             await upstream.send(head_of("GET", path, where, [], key, 0), b"")

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """llama-server's HTTP API, as far as health needs it. Private to the collection."""
 
+from __future__ import annotations
+
 import http.client
 import io
 import json
@@ -10,7 +12,8 @@ import os
 import re
 import socket
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from .._node.sock_diag import Listener
@@ -28,7 +31,7 @@ METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,
 DOCUMENTS = ["Red, yellow and blue are colors.", "Paris is a city in France."]
 
 # An HTTP status, and JSON or text.
-Answer = Tuple[int, Any]
+Answer = tuple[int, Any]
 
 
 class NoAnswer(Refusal):
@@ -61,12 +64,12 @@ def first_key(text: str, path: str) -> str:
     return keys[0]
 
 
-def parse_metrics(text: str) -> Dict[str, float]:
+def parse_metrics(text: str) -> dict[str, float]:
     """Prometheus text of /metrics -> {name without 'llamacpp:': float}."""
     return {name: float(value) for name, value in METRIC.findall(text)}
 
 
-def table(value: Any) -> Dict[str, Any]:
+def table(value: Any) -> dict[str, Any]:
     """A part of an answer that is to be a JSON object: whatever else a server sends there is an empty one."""
     return value if isinstance(value, dict) else {}
 
@@ -76,7 +79,7 @@ def count(value: Any, most: int = 2**53) -> int:
     return value if isinstance(value, int) and 0 <= value <= most else 0
 
 
-def rows(value: Any) -> Optional[List[Dict[str, Any]]]:
+def rows(value: Any) -> list[dict[str, Any]] | None:
     """A part of an answer that is to be a list of JSON objects; None for anything but a list."""
     return [table(entry) for entry in value] if isinstance(value, list) else None
 
@@ -124,9 +127,7 @@ class LlamaApi:
     """One llama-server. model: its name in a router, which is never loaded by a look at it. pid: of a unit of this
     node, the process that the key is for: whoever else has its port does not get it."""
 
-    def __init__(
-        self, url: str, api_key: Optional[str] = None, model: Optional[str] = None, pid: Optional[int] = None
-    ) -> None:
+    def __init__(self, url: str, api_key: str | None = None, model: str | None = None, pid: int | None = None) -> None:
         parts = urlsplit(url)
         try:
             valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -139,13 +140,13 @@ class LlamaApi:
         self._parts = parts
         self.use_key(api_key, pid)
 
-    def of(self, model: Optional[str]) -> "LlamaApi":
+    def of(self, model: str | None) -> LlamaApi:
         """The same server, asked for one of its models."""
         other = LlamaApi(self.url, model=model)
         other.use_key(self.key, self._pid)
         return other
 
-    def use_key(self, api_key: Optional[str], pid: Optional[int] = None) -> None:
+    def use_key(self, api_key: str | None, pid: int | None = None) -> None:
         """The key that the next requests carry; None for none."""
         self.key = api_key
         self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}
@@ -174,7 +175,7 @@ class LlamaApi:
             raise
         return connection
 
-    def _listener(self, end: Optional[Tuple[str, int]] = None) -> Optional[Listener]:
+    def _listener(self, end: tuple[str, int] | None = None) -> Listener | None:
         """Who gets a connection, where that matters; by default at the first IPv4 address."""
         if self._pid is None:
             return None
@@ -183,11 +184,11 @@ class LlamaApi:
         except OSError:
             return None
 
-    def _words(self, seen: Optional[Listener]) -> str:
+    def _words(self, seen: Listener | None) -> str:
         who = "user id %d" % seen.user if seen else "somebody who cannot be seen"
         return "%s listens at %s, not process %s of the unit: it gets no key" % (who, self.url, self._pid)
 
-    def _request(self, method: str, path: str, timeout: float, body: Optional[str] = None) -> Answer:
+    def _request(self, method: str, path: str, timeout: float, body: str | None = None) -> Answer:
         end = time.monotonic() + timeout
         connection = self._connect(timeout)
         headers = dict(self._headers, **{"Content-Type": "application/json"})
@@ -264,7 +265,7 @@ class LlamaApi:
         request = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_tokens, "cache_prompt": False}
         return self.converse(request, timeout)
 
-    def converse(self, request: Dict[str, Any], timeout: float) -> Answer:
+    def converse(self, request: dict[str, Any], timeout: float) -> Answer:
         """A chat completion at temperature 0 of messages, tools and whatever else the request says."""
         return self._of_model("/v1/chat/completions", dict(request, temperature=0), timeout)
 
@@ -276,7 +277,7 @@ class LlamaApi:
         """The scores of DOCUMENTS for a query -> (status, JSON or text)."""
         return self._of_model("/v1/rerank", {"query": query, "documents": DOCUMENTS}, timeout)
 
-    def _of_model(self, path: str, request: Dict[str, Any], timeout: float) -> Answer:
+    def _of_model(self, path: str, request: dict[str, Any], timeout: float) -> Answer:
         named = {"model": self.model} if self.model else {}
         return self._request("POST", path, timeout, json.dumps(dict(request, **named)))
 
@@ -284,7 +285,7 @@ class LlamaApi:
         """{tokens: [id]} of a text, without those that a model puts around it."""
         return self._request("POST", "/tokenize", timeout, json.dumps({"content": text}))
 
-    def read(self, tokens: List[int], timeout: float) -> Answer:
+    def read(self, tokens: list[int], timeout: float) -> Answer:
         """Reads a prompt of token ids, as far as the slot has not read it before, and generates one token."""
         # Without its fields an answer repeats the prompt.
         fields = ["tokens_evaluated", "timings"]

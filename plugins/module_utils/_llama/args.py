@@ -4,8 +4,11 @@
 """The command lines of llama.cpp's programs, rendered from resolved instances (see _intent) in the dialect of the build
 that runs them."""
 
+from __future__ import annotations
+
 import re
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._family import is_template_file
 from .._node import paths
@@ -45,18 +48,18 @@ ALL_LAYERS = 999
 WHOLE = re.compile(r"^[0-9]{1,10}\Z")
 
 
-def build_number(version: Optional[str]) -> Optional[int]:
+def build_number(version: str | None) -> int | None:
     """The number of a release tag, such as 11434 of b11434; None where it is no such tag."""
     tag = re.match(r"^b(\d+)\Z", str(version or ""))
     return int(tag.group(1)) if tag else None
 
 
-def command_line_of(version: Optional[str]) -> int:
+def command_line_of(version: str | None) -> int:
     """The build number whose command line a release tag has; the newest for what is none, a build of somebody's own."""
     return max(build_number(version) or build_number(PIN) or OLDEST, OLDEST)
 
 
-def rpc_args(instance: Mapping[str, Any]) -> List[str]:
+def rpc_args(instance: Mapping[str, Any]) -> list[str]:
     """Arguments of ggml-rpc-server for a worker, the same in every build. --threads is only for CPU devices; 0 leaves
     llama.cpp's default."""
     args = ["--host", instance["address"], "--port", str(instance["port"])]
@@ -67,7 +70,7 @@ def rpc_args(instance: Mapping[str, Any]) -> List[str]:
     return args
 
 
-def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
+def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: str | None = PIN) -> list[str]:
     """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the
     service, for a release tag."""
     args = model_args(instance, service, version)
@@ -76,7 +79,7 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     return args + ["--metrics", "--log-verbosity", str(_dialect(version).log_verbosity)]
 
 
-def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
+def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: str | None = PIN) -> list[str]:
     """Arguments of llama-server for one model: those of a head, but for its keys, metrics and log; or those of a model
     of a router, which listens where the router says.
 
@@ -111,7 +114,7 @@ def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version:
     return args + (service.get("extra_args") or [])
 
 
-def router_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
+def router_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: str | None = PIN) -> list[str]:
     """Arguments of llama-server for a router. Whatever is said here, each of its models is told too."""
     args = ["--models-preset", paths.PRESETS.replace("*", instance["service"])]
     args += ["--models-max", str(instance["models_max"]), "--host", instance["address"], "--port"]
@@ -123,11 +126,11 @@ def router_args(instance: Mapping[str, Any], service: Mapping[str, Any], version
     return args + ["--log-verbosity", str(_dialect(version).log_verbosity)]
 
 
-def _dialect(version: Optional[str]) -> Dialect:
+def _dialect(version: str | None) -> Dialect:
     return [one for one in DIALECTS if one.first <= command_line_of(version)][-1]
 
 
-def _draft_args(path: str, service: Mapping[str, Any], build: int) -> List[str]:
+def _draft_args(path: str, service: Mapping[str, Any], build: int) -> list[str]:
     """Its layers lie where those of the model do. Its cache is llama.cpp's own, f16."""
     words: Mapping[str, Any] = [known for first, known in DRAFTS if first <= build][-1]
     args = ["--model-draft", path, "--n-gpu-layers-draft", str(ALL_LAYERS)] + words["type"]
@@ -146,7 +149,7 @@ class Told(NamedTuple):
     tools: bool  # its template may offer tools: without jinja none does
     reasoning_off: bool
     reasoning_raw: bool  # thoughts stay in the content
-    slot_ctx: Optional[int]  # tokens a slot is to have, None for the model's own
+    slot_ctx: int | None  # tokens a slot is to have, None for the model's own
     n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
     draft: bool  # a draft model goes ahead
     reranking: bool  # it serves scores alone

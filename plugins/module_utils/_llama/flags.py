@@ -4,8 +4,10 @@
 """The flags of llama-server: which a build has, by its own --help, and which are no operator's to give by hand, because
 a key stands for them or the collection could no longer say what runs. Private to the collection."""
 
+from __future__ import annotations
+
 import re
-from typing import Dict, Iterable, List, Optional, Set
+from collections.abc import Iterable
 
 from .._settings import KEYS
 
@@ -82,9 +84,9 @@ FLAG = re.compile(r"(?:^|[\s,])(--?[a-zA-Z][\w.-]*)")
 REMOVED = "the argument has been removed"
 
 
-def known_flags(text: str) -> Set[str]:
+def known_flags(text: str) -> set[str]:
     """The flags that --help lists."""
-    found: Set[str] = set()
+    found: set[str] = set()
     for entry in ENTRY.split("\n" + text):
         names = NAMES.match(entry.strip())
         if names and REMOVED not in entry:
@@ -92,17 +94,17 @@ def known_flags(text: str) -> Set[str]:
     return found
 
 
-def flags(words: Iterable[str]) -> List[str]:
+def flags(words: Iterable[str]) -> list[str]:
     """The flags among words of a command line; a number below 0 is a value."""
     return [word for word in words if re.match("--?[A-Za-z]", word)]
 
 
-def owners() -> Dict[str, str]:
+def owners() -> dict[str, str]:
     """{flag: what stands for it, empty for one that is the collection's own}"""
     found = {flag: words for words, spelled in INSTEAD for flag in spelled.split()}
     # A key whose value follows the flag stands for it before one that has words for each of its values.
     for key in sorted(KEYS, key=lambda key: not isinstance(key.flag, str)):
-        rendered: List[str] = [key.flag] if isinstance(key.flag, str) else []
+        rendered: list[str] = [key.flag] if isinstance(key.flag, str) else []
         for _first, by_value in key.flag if isinstance(key.flag, tuple) else ():
             rendered += flags(word for given in by_value.values() for word in given)
         for flag in rendered:
@@ -110,6 +112,6 @@ def owners() -> Dict[str, str]:
     return dict(found, **{short: found[flag] for short, flag in SPELLINGS.items()})
 
 
-def owner(word: str) -> Optional[str]:
+def owner(word: str) -> str | None:
     """What stands for a flag, `--flag=value` too; None where nothing does."""
     return owners().get(word.partition("=")[0])

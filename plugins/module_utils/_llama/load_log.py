@@ -6,15 +6,18 @@
 Both dialects are read: plain lines (builds of January 2026) and lines with a time and level prefix (b11434).
 """
 
+from __future__ import annotations
+
 import re
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from collections.abc import Iterable
+from typing import Any, Optional
 
 from .._node.journal import MOST_LETTERS, ask
 from .._node.units import parse_show, systemctl_show
 from .._text import Refusal
 
 # A device at its endpoint, and the endpoint; None for one of the head's own.
-Place = Tuple[str, Optional[str]]
+Place = tuple[str, Optional[str]]
 
 BUILD = re.compile(r"\bbuild:? (\d+) \(([^)]*)\) with ")
 DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
@@ -39,15 +42,15 @@ class _Layout:
     """What the log says of one way to lay the model out."""
 
     def __init__(self) -> None:
-        self.mib: Dict[Tuple[str, Optional[str], str], float] = {}  # by place and kind of buffer
-        self.assigned: Dict[int, str] = {}  # device of each layer
-        self.offloaded: Optional[Tuple[int, int]] = None  # layers, of how many
-        self.caches: List[Tuple[Dict[str, Any], Dict[Place, float]]] = []  # each with the MiB of its places
-        self.open_cache: Dict[Place, float] = {}  # of the cache whose own line has not come yet
+        self.mib: dict[tuple[str, str | None, str], float] = {}  # by place and kind of buffer
+        self.assigned: dict[int, str] = {}  # device of each layer
+        self.offloaded: tuple[int, int] | None = None  # layers, of how many
+        self.caches: list[tuple[dict[str, Any], dict[Place, float]]] = []  # each with the MiB of its places
+        self.open_cache: dict[Place, float] = {}  # of the cache whose own line has not come yet
         self.recurrent = False
 
 
-def parse(lines: Iterable[str]) -> Dict[str, Any]:
+def parse(lines: Iterable[str]) -> dict[str, Any]:
     """Log lines of one run -> dict as llama_load_info returns it.
 
     A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one.
@@ -55,8 +58,8 @@ def parse(lines: Iterable[str]) -> Dict[str, Any]:
     buffers are reserved anew and replace each other. The buffers of a draft model, which is loaded after it, are added;
     layers and caches are those of the model.
     """
-    build: Dict[str, Any] = {"build": None, "commit": None}
-    devices: Dict[str, Optional[str]] = {}
+    build: dict[str, Any] = {"build": None, "commit": None}
+    devices: dict[str, str | None] = {}
     layout, whole = _Layout(), None
     for line in lines:
         found = BUILD.search(line)
@@ -104,7 +107,7 @@ def _read(layout: _Layout, line: str) -> None:
         layout.offloaded = (int(found.group(1)), int(found.group(2)))
 
 
-def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: _Layout) -> Dict[str, Any]:
+def _report(build: dict[str, Any], devices: dict[str, str | None], layout: _Layout) -> dict[str, Any]:
     layers = _assigned_layers(layout, devices)
     if layers is None:
         layers = _cache_layers(layout)
@@ -112,7 +115,7 @@ def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: _L
         {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)}
         for (device, endpoint, kind), size in sorted(layout.mib.items(), key=str)
     ]
-    places: List[Dict[str, Any]] = []
+    places: list[dict[str, Any]] = []
     for place in sorted({(device, endpoint) for device, endpoint, _kind in layout.mib} | set(layers or {}), key=str):
         sums = {kind: layout.mib.get((place[0], place[1], kind), 0.0) for kind in ("model", "KV", "compute", "output")}
         places.append(
@@ -127,7 +130,7 @@ def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: _L
                 "layers": layers.get(place, 0) if layers else None,
             }
         )
-    endpoints: Dict[str, float] = {}
+    endpoints: dict[str, float] = {}
     for row in places:
         if row["endpoint"]:
             endpoints[row["endpoint"]] = round(endpoints.get(row["endpoint"], 0.0) + row["total_mib"], 2)
@@ -143,19 +146,19 @@ def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: _L
     )
 
 
-def _assigned_layers(layout: _Layout, devices: Dict[str, Optional[str]]) -> Optional[Dict[Place, int]]:
+def _assigned_layers(layout: _Layout, devices: dict[str, str | None]) -> dict[Place, int] | None:
     """{(device at its endpoint, endpoint): blocks} from the lines of -lv 5; None without them."""
     if not layout.assigned:
         return None
     # The head numbers all RPC devices through; at an endpoint the count starts again, in the same order.
-    places: Dict[str, Place] = {}
-    seen: Dict[str, int] = {}
+    places: dict[str, Place] = {}
+    seen: dict[str, int] = {}
     for name, endpoint in devices.items():
         if endpoint:
             places[name] = ("RPC%d" % seen.get(endpoint, 0), endpoint)
             seen[endpoint] = seen.get(endpoint, 0) + 1
     output = max(layout.assigned)
-    layers: Dict[Place, int] = {}
+    layers: dict[Place, int] = {}
     for number, name in layout.assigned.items():
         if number != output:
             place = places.get(name, (name, None))
@@ -163,12 +166,12 @@ def _assigned_layers(layout: _Layout, devices: Dict[str, Optional[str]]) -> Opti
     return layers
 
 
-def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
+def _cache_layers(layout: _Layout) -> dict[Place, int] | None:
     """The same from the shares of the KV caches, whose layers are of one size each; None where the shares do not
     tell."""
     if layout.recurrent:
         return None  # their layers have no share in the caches
-    layers: Dict[Place, int] = {}
+    layers: dict[Place, int] = {}
     for cache, sizes in layout.caches:
         if not cache["mib"]:
             return None
@@ -184,7 +187,7 @@ def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
     return layers or None
 
 
-def load_info(unit: str, model: Optional[str] = None) -> Dict[str, Any]:
+def load_info(unit: str, model: str | None = None) -> dict[str, Any]:
     """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are
     missing. model: of a router, whose last load is read.
 
@@ -206,7 +209,7 @@ def load_info(unit: str, model: Optional[str] = None) -> Dict[str, Any]:
     return info
 
 
-def until_loaded(stream: Iterable[str]) -> Tuple[List[str], bool]:
+def until_loaded(stream: Iterable[str]) -> tuple[list[str], bool]:
     """Lines of a log up to the end of the load: later ones are requests, and there may be millions. -> (lines, whether
     the load ended)."""
     lines = []
@@ -217,10 +220,10 @@ def until_loaded(stream: Iterable[str]) -> Tuple[List[str], bool]:
     return lines, False
 
 
-def of_model(newest_first: Iterable[str], model: str) -> Tuple[List[str], bool]:
+def of_model(newest_first: Iterable[str], model: str) -> tuple[list[str], bool]:
     """Lines of a router's log on the last load of a model, from the newest line on -> (lines, whether there was
     one)."""
-    kept: List[str] = []
+    kept: list[str] = []
     for line in newest_first:
         found = SPAWNED.search(line)
         if found and found.group(1) == model:
@@ -232,7 +235,7 @@ def of_model(newest_first: Iterable[str], model: str) -> Tuple[List[str], bool]:
     return [], False
 
 
-def read_journal(invocation: str, model: Optional[str] = None) -> List[str]:
+def read_journal(invocation: str, model: str | None = None) -> list[str]:
     """Lines of the load of one run of a unit, or of the last load of a router's model. Errors: Refusal."""
     command = ["--output=cat", "_SYSTEMD_INVOCATION_ID=" + invocation] + (["--reverse"] if model else [])
     stream = ask(command, MOST_LETTERS)

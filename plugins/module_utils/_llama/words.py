@@ -4,13 +4,14 @@
 """llama-server's words for the settings of a service. Private to the collection."""
 
 import json
-from typing import Any, Dict, List, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from .._key import Words
 from .._settings import KEYS, value
 
 
-def unknown_values(service: Mapping[str, Any], build: int) -> List[Tuple[str, Any, List[Any]]]:
+def unknown_values(service: Mapping[str, Any], build: int) -> list[tuple[str, Any, list[Any]]]:
     """[(name, value, values that are known)] of settings for whose value a build (a number) has no words; a default
     needs none."""
     found = []
@@ -21,9 +22,9 @@ def unknown_values(service: Mapping[str, Any], build: int) -> List[Tuple[str, An
     return found
 
 
-def arguments(service: Mapping[str, Any], build: int) -> List[str]:
+def arguments(service: Mapping[str, Any], build: int) -> list[str]:
     """llama-server's words for all settings of a service, for a build (a number)."""
-    args: List[str] = []
+    args: list[str] = []
     for key in KEYS:
         given = value(service, key.name)
         if key.flag is None or given is None:
@@ -48,5 +49,5 @@ def _plain(given: Any) -> Any:
     return [_plain(one) for one in given] if isinstance(given, list) else given
 
 
-def _of_build(flag: Words, build: int) -> Dict[Any, List[str]]:
+def _of_build(flag: Words, build: int) -> dict[Any, list[str]]:
     return [words for first, words in flag if first <= build][-1]

@@ -7,14 +7,16 @@ Only b7772 and b11434 were measured. A build outside their ranges may need what 
 larger.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from __future__ import annotations
+
+from typing import NamedTuple
 
 
 class BuildRange(NamedTuple):
     """Builds that need the same memory, by number; last: None for no end."""
 
     first: int
-    last: Optional[int]
+    last: int | None
     mla_values: bool  # a compressed cache (MLA) has values beside its keys
     rpc_events: bool  # RPC devices have events, so several of them work as a pipeline with four copies of each input
     all_outputs: bool  # a ubatch reserves logits for all of its tokens, not for one per slot
@@ -47,7 +49,7 @@ RANGES = (
 to need."""
 
 
-def ranges_of(build: Optional[int]) -> Tuple[BuildRange, ...]:
+def ranges_of(build: int | None) -> tuple[BuildRange, ...]:
     """-> the BuildRange of a build number, or all of them when none is known to hold for it (or the number is None)"""
     for known in RANGES:
         if build is not None and known.first <= build and (known.last is None or build <= known.last):

@@ -9,7 +9,8 @@ docs/memory.md says how far they are off.
 """
 
 import operator
-from typing import List, NamedTuple, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from .build_ranges import BuildRange, ranges_of
 from .kv_cache import Cells, Settings, cells, is_plain, kv_bytes
@@ -84,7 +85,7 @@ def _attention(shape: Shape, tokens: int) -> int:
     return F32 * tokens * max(2 * _query(shape), _query(shape) + keys + values + rotated)
 
 
-def _ubatch(shape: Shape, settings: Settings, known: BuildRange) -> Tuple[int, Cells]:
+def _ubatch(shape: Shape, settings: Settings, known: BuildRange) -> tuple[int, Cells]:
     """-> (tokens of one, the cells that they attend to: each other where a text is read at once)"""
     size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
@@ -176,7 +177,7 @@ def compute_bytes(
     local: int,
     fit_params: bool = False,
     main: bool = False,
-) -> Tuple[List[int], int]:
+) -> tuple[list[int], int]:
     """-> ([bytes of each device], bytes of the host)
 
     counts: blocks per device; local: how many of the last devices are the head's own; fit_params: what llama-fit-params

@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A model's files by their names and headers: shards, size, quantization. Private to the collection."""
 
+from __future__ import annotations
+
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from .._text import Refusal, exact
 from .gguf import Header, Tensor, told
@@ -60,7 +63,7 @@ _COMPANIONS.update(
 _SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf\Z")
 
 
-def size_problem(header: Header, size: int, name: str, again: str = "fetch it again") -> Optional[str]:
+def size_problem(header: Header, size: int, name: str, again: str = "fetch it again") -> str | None:
     """None when a file of ``size`` bytes is what ``header`` describes, else the sentence that says why not, with what
     to do: ``again``."""
     if size < header.minimum_size:
@@ -76,7 +79,7 @@ def size_problem(header: Header, size: int, name: str, again: str = "fetch it ag
     return None
 
 
-def shard_name(name: str) -> Optional[Tuple[str, int, int]]:
+def shard_name(name: str) -> tuple[str, int, int] | None:
     """'m-00002-of-00003.gguf' -> ('m', 2, 3); None for a name that gguf-split would not give."""
     match = _SHARD_NAME.match(name)
     if not match:
@@ -84,7 +87,7 @@ def shard_name(name: str) -> Optional[Tuple[str, int, int]]:
     return match.group("stem"), int(match.group("number")), int(match.group("count"))
 
 
-def shard_names(name: str) -> List[str]:
+def shard_names(name: str) -> list[str]:
     """All file names of the model that ``name`` belongs to, in order; [name] when it is no shard."""
     parsed = shard_name(name)
     if not parsed:
@@ -120,19 +123,19 @@ def check_shards(headers: Sequence[Header], names: Sequence[str]) -> None:
             )
 
 
-def quantization(headers: Sequence[Header]) -> Optional[str]:
+def quantization(headers: Sequence[Header]) -> str | None:
     """llama.cpp's name of general.file_type; without a usable one, the tensor type that holds most bytes."""
     file_type = headers[0].metadata.get("general.file_type")
     if isinstance(file_type, int) and (file_type & ~_FILE_TYPE_GUESSED) in FILE_TYPES:
         return FILE_TYPES[file_type & ~_FILE_TYPE_GUESSED]
-    share: Dict[str, int] = {}
+    share: dict[str, int] = {}
     for header in headers:
         for tensor in header.tensors:
             share[tensor.type] = share.get(tensor.type, 0) + tensor.nbytes
     return max(sorted(share), key=lambda name: share[name]) if share else None
 
 
-def check_model(metadata: Dict[str, Any]) -> None:
+def check_model(metadata: dict[str, Any]) -> None:
     """Raises Refusal for the header of a file that goes with a model."""
     kind, architecture = (_text(metadata, "general." + key) or "none" for key in ("type", "architecture"))
     what = _COMPANIONS.get(kind, _COMPANIONS.get(architecture))
@@ -143,7 +146,7 @@ def check_model(metadata: Dict[str, Any]) -> None:
         )
 
 
-def describe(headers: Sequence[Header]) -> Dict[str, Any]:
+def describe(headers: Sequence[Header]) -> dict[str, Any]:
     """What the header(s) of one model, shards in order, say.
 
     -> {architecture, name, license: str or None; quantization: str or None; parameters: int, weights of all tensors;
@@ -172,11 +175,11 @@ def _weights(tensor: Tensor) -> int:
     return count
 
 
-def _text(metadata: Dict[str, Any], key: str) -> Optional[str]:
+def _text(metadata: dict[str, Any], key: str) -> str | None:
     value = metadata.get(key)
     return value if isinstance(value, str) else None
 
 
-def _count(metadata: Dict[str, Any], key: str) -> Optional[int]:
+def _count(metadata: dict[str, Any], key: str) -> int | None:
     value = metadata.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

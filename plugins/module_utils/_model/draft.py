@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A draft model beside the one that it drafts for."""
 
-from typing import List, Sequence
+from collections.abc import Sequence
 
 from .kv_cache import Settings
 
@@ -13,7 +13,7 @@ def draft_settings(settings: Settings) -> Settings:
     return settings._replace(cache_type_k="f16", cache_type_v="f16")
 
 
-def draft_counts(blocks: int, counts: Sequence[int]) -> List[int]:
+def draft_counts(blocks: int, counts: Sequence[int]) -> list[int]:
     """Blocks of a draft model per device: llama.cpp shares them out by the model's own --tensor-split, with the output
     layer as one more."""
     last = max(device for device, count in enumerate(counts) if count)

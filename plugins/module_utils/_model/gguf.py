@@ -13,7 +13,7 @@ second and within 64 MiB.
 
 import os
 import struct
-from typing import Any, Callable, Dict, List, NamedTuple, Set, Tuple
+from typing import Any, Callable, NamedTuple
 
 from .._text import Refusal, exact
 
@@ -110,7 +110,7 @@ Read = Callable[[int, int], bytes]
 
 class Tensor(NamedTuple):
     name: str
-    dims: Tuple[int, ...]  # fastest first
+    dims: tuple[int, ...]  # fastest first
     type: str  # name of TENSOR_TYPES
     offset: int  # bytes from Header.data_offset
     nbytes: int  # unpadded
@@ -120,9 +120,9 @@ class Header(NamedTuple):
     """What a file says about itself."""
 
     version: int
-    metadata: Dict[str, Any]  # scalar, str, or list of at most 4096 numbers
-    array_lengths: Dict[str, int]  # of every array, kept or not
-    tensors: List[Tensor]
+    metadata: dict[str, Any]  # scalar, str, or list of at most 4096 numbers
+    array_lengths: dict[str, int]  # of every array, kept or not
+    tensors: list[Tensor]
     header_size: int  # bytes up to the end of the last tensor description
     alignment: int
     data_offset: int
@@ -230,9 +230,9 @@ def _unknown_type(kind: int) -> str:
     return "%d, which no llama.cpp has: damaged header" % kind
 
 
-def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[str, int]]:
-    metadata: Dict[str, Any] = {}
-    lengths: Dict[str, int] = {}
+def _read_metadata(cursor: _Cursor, count: int) -> tuple[dict[str, Any], dict[str, int]]:
+    metadata: dict[str, Any] = {}
+    lengths: dict[str, int] = {}
     kept, elements, strings = 0, 0, 0
     for _number in range(count):
         key = cursor.string(_MAX_KEY_BYTES, "a metadata key")
@@ -285,11 +285,11 @@ def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[st
     return metadata, lengths
 
 
-def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> Tuple[List[Tensor], int, int]:
+def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[list[Tensor], int, int]:
     """-> ([Tensor], bytes of all data with the last tensor padded, without). Offsets must be contiguous, as llama.cpp
     demands."""
-    tensors: List[Tensor] = []
-    names: Set[str] = set()
+    tensors: list[Tensor] = []
+    names: set[str] = set()
     padded, bare = 0, 0
     for _number in range(count):
         name = cursor.string(_MAX_TENSOR_NAME, "a tensor name")

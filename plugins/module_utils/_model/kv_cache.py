@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes of the KV cache, as llama-kv-cache.cpp and llama-kv-cache-iswa.cpp of b7772 and b11434 allocate it."""
 
+from __future__ import annotations
+
 import math
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple
 
 from .build_ranges import BuildRange, ranges_of
 from .shape import Shape
@@ -26,9 +28,9 @@ CACHE_TYPES = {
 class Settings(NamedTuple):
     """What llama-server is told that decides about memory."""
 
-    build: Optional[int]  # its number; None when unknown: the larger of what known builds need
+    build: int | None  # its number; None when unknown: the larger of what known builds need
     ctx_size: int  # tokens as given to -c, 0 for the model's own
-    parallel: Optional[int]  # slots, None for llama-server's own choice (4 in a unified cache)
+    parallel: int | None  # slots, None for llama-server's own choice (4 in a unified cache)
     batch_size: int
     ubatch_size: int
     cache_type_k: str  # of CACHE_TYPES, or one that its build has beside them
@@ -39,8 +41,8 @@ class Settings(NamedTuple):
     embeddings: bool  # every token of a batch has an output
     cache_ram: int = 0  # MiB of the head's main memory for prompts of other conversations
     # Bits per element of a type that CACHE_TYPES lacks.
-    bits_k: Optional[float] = None
-    bits_v: Optional[float] = None
+    bits_k: float | None = None
+    bits_v: float | None = None
 
 
 class Cells(NamedTuple):
@@ -73,7 +75,7 @@ def cells(shape: Shape, settings: Settings, known: BuildRange) -> Cells:
     return Cells(streams, full, swa, sequences)
 
 
-def row_bytes(cache_type: str, weights: int, bits: Optional[float] = None) -> int:
+def row_bytes(cache_type: str, weights: int, bits: float | None = None) -> int:
     """Bytes of ``weights`` weights; a cache type's block is never split over two rows. bits: per element, of a type
     that CACHE_TYPES lacks."""
     if bits:
@@ -98,7 +100,7 @@ def is_plain(cache_type: str) -> bool:
     return cache_type in CACHE_TYPES and CACHE_TYPES[cache_type][0] == 1
 
 
-def kv_bytes(shape: Shape, settings: Settings) -> List[int]:
+def kv_bytes(shape: Shape, settings: Settings) -> list[int]:
     """-> [bytes of each block's cache, all sequences together, constant (recurrent) state included]"""
     needs = []
     for known in ranges_of(settings.build):

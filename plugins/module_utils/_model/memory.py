@@ -7,7 +7,10 @@ All sizes are bytes. A layer is a block; the output layer is none, it goes with 
 number: the accelerator's own context, its pools, and what a driver keeps.
 """
 
-from typing import Any, List, NamedTuple, Optional, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._settings import OWN
 from .compute_buffer import compute_bytes
@@ -22,8 +25,8 @@ class Share(NamedTuple):
     """What one device, or the host, has of a model. Layers are counted from 0, None without any; sizes are bytes."""
 
     layers: int = 0
-    first_layer: Optional[int] = None
-    last_layer: Optional[int] = None
+    first_layer: int | None = None
+    last_layer: int | None = None
     weights: int = 0
     kv: int = 0
     compute: int = 0
@@ -31,7 +34,7 @@ class Share(NamedTuple):
     def total(self) -> int:
         return self.weights + self.kv + self.compute
 
-    def beside(self, other: "Share") -> "Share":
+    def beside(self, other: Share) -> Share:
         """Both in the same memory."""
         weights, kv, compute = self.weights + other.weights, self.kv + other.kv, self.compute + other.compute
         return self._replace(weights=weights, kv=kv, compute=compute)
@@ -40,7 +43,7 @@ class Share(NamedTuple):
 class Placed(NamedTuple):
     """A model on devices. host: what the head keeps in its main memory beside its layers."""
 
-    devices: List[Share]
+    devices: list[Share]
     host: Share
 
 
@@ -59,7 +62,7 @@ def place(
     shape: Shape,
     settings: Settings,
     counts: Sequence[int],
-    local: Optional[int] = None,
+    local: int | None = None,
     fit_params: bool = False,
     main: bool = False,
 ) -> Placed:
@@ -75,7 +78,7 @@ def place(
     caches = kv_bytes(shape, settings)
     compute, host = compute_bytes(shape, settings, counts, local or 0, fit_params, main)
     last = max(device for device, count in enumerate(counts) if count)
-    devices: List[Share] = []
+    devices: list[Share] = []
     first, before = 0, shape.left.block_count if shape.left else 0
     for device, count in enumerate(counts):
         end = first + count

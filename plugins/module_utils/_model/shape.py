@@ -7,8 +7,10 @@ Names are those of llama.cpp's hparams. The sources are llama-hparams.cpp and th
 (load_hparams) of b7772 and b11434.
 """
 
+from __future__ import annotations
+
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple
 
 from .._text import Refusal
 from .describe import check_model
@@ -27,21 +29,21 @@ class Shape(NamedTuple):
     """A model as its memory sees it; lists have an item for each block."""
 
     architecture: str
-    name: Optional[str]
+    name: str | None
     block_count: int
     context_length: int
     rope_scaling: bool  # the header scales positions beyond those trained on
-    block_bytes: List[int]  # of the block's tensors
+    block_bytes: list[int]  # of the block's tensors
     input_bytes: int  # the tensors that stay with the head's CPU
     output_bytes: int  # those of the device with the output layer, the embedding too where it is tied
     tied: bool
     shared_bytes: int  # of output_bytes, those that are the input's where both lie in main memory
     n_embd: int
     n_vocab: int
-    n_head: List[int]
-    n_head_kv: List[int]
-    head_k: List[int]  # weights of one head's key
-    head_v: List[int]
+    n_head: list[int]
+    n_head_kv: list[int]
+    head_k: list[int]  # weights of one head's key
+    head_v: list[int]
     n_ff: int  # width of the widest dense feed-forward, 0 without one
     ffn_parts: int  # how many tensors of that width are alive at once
     fused_ffn: bool  # gate and up are one tensor
@@ -49,25 +51,25 @@ class Shape(NamedTuple):
     n_expert_used: int
     n_ff_exp: int  # width of one expert, 0 without experts
     swa_window: int  # tokens, 0 without a sliding window
-    swa_layers: List[bool]
-    mla: Optional[Mla]
-    recurrent: List[int]  # bytes of constant state per sequence
-    expert_bytes: List[int]  # of block_bytes, the experts' tensors
+    swa_layers: list[bool]
+    mla: Mla | None
+    recurrent: list[int]  # bytes of constant state per sequence
+    expert_bytes: list[int]  # of block_bytes, the experts' tensors
     expert_copy: int  # bytes of a device that computes experts that lie elsewhere, see _experts()
     cpu_moe: int = 0  # how many of the first blocks have their experts in the head's main memory
-    draft: Optional["Shape"] = None  # of a small model that lies beside it and drafts for it
-    left: Optional["Shape"] = None  # the first blocks, where they lie in the head's main memory; the others are counted
+    draft: Shape | None = None  # of a small model that lies beside it and drafts for it
+    left: Shape | None = None  # the first blocks, where they lie in the head's main memory; the others are counted
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """What survives JSON."""
         return dict(self._asdict(), mla=list(self.mla) if self.mla else None)
 
     @classmethod
-    def of(cls, facts: Dict[str, Any]) -> "Shape":
+    def of(cls, facts: dict[str, Any]) -> Shape:
         """The Shape that as_dict() made the dict of."""
         return cls(**dict(facts, mla=Mla(*facts["mla"]) if facts["mla"] else None))
 
-    def keeping(self, blocks: int) -> "Shape":
+    def keeping(self, blocks: int) -> Shape:
         """The same model with the experts of its first blocks in the head's main memory, as --n-cpu-moe has it."""
         kept = self.expert_bytes[:blocks]
         return self._replace(
@@ -151,7 +153,7 @@ _REPACKED = {"Q1_0", "Q2_K", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ
 _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
 
 
-def _name(value: Any) -> Optional[str]:
+def _name(value: Any) -> str | None:
     """A model's name that is safe to print, None for any other."""
     return value if isinstance(value, str) and len(value) <= 200 and value.isprintable() else None
 
@@ -163,13 +165,13 @@ def _padded(tensor: Tensor) -> int:
 class _Keys:
     """The values of one architecture's keys."""
 
-    def __init__(self, metadata: Dict[str, Any], architecture: str) -> None:
+    def __init__(self, metadata: dict[str, Any], architecture: str) -> None:
         self.metadata, self.architecture = metadata, architecture
 
     def get(self, key: str, default: Any = None) -> Any:
         return self.metadata.get("%s.%s" % (self.architecture, key), default)
 
-    def number(self, key: str, default: Optional[int] = None) -> int:
+    def number(self, key: str, default: int | None = None) -> int:
         """A count that every block shares; Refusal when there is none and no default."""
         value = self.get(key, default)
         if isinstance(value, list):
@@ -181,7 +183,7 @@ class _Keys:
             )
         return value
 
-    def per_block(self, key: str, count: int, default: Optional[int] = None) -> List[int]:
+    def per_block(self, key: str, count: int, default: int | None = None) -> list[int]:
         """[count of each block]: the header has one number for all or an array."""
         value = self.get(key)
         if (
@@ -193,7 +195,7 @@ class _Keys:
         return [self.number(key, default)] * count
 
 
-def _swa_layers(keys: _Keys, count: int) -> Tuple[int, List[bool]]:
+def _swa_layers(keys: _Keys, count: int) -> tuple[int, list[bool]]:
     """-> (window in tokens, [bool per block])"""
     rule = SWA.get(keys.architecture)
     pattern = keys.get("attention.sliding_window_pattern")
@@ -214,12 +216,12 @@ def _swa_layers(keys: _Keys, count: int) -> Tuple[int, List[bool]]:
     return window, [bool((block + 1) % rule.period) for block in range(count)]
 
 
-def _mla(keys: _Keys) -> Optional[Mla]:
+def _mla(keys: _Keys) -> Mla | None:
     rank, key = keys.number("attention.kv_lora_rank", 0), keys.number("attention.key_length_mla", 0)
     return Mla(rank, keys.number("rope.dimension_count"), key) if rank and key else None
 
 
-def _recurrent(keys: _Keys, count: int, n_embd: int, n_head_kv: List[int]) -> Tuple[List[int], List[int]]:
+def _recurrent(keys: _Keys, count: int, n_embd: int, n_head_kv: list[int]) -> tuple[list[int], list[int]]:
     """-> ([bytes of constant state per sequence, per block], [heads of the cache per block]); llama_hparams::n_embd_r
     and n_embd_s, kept in F32"""
     kind = RECURRENT.get(keys.architecture)
@@ -258,10 +260,10 @@ def _unknown(keys: _Keys, key: str) -> Refusal:
     )
 
 
-def _tensors(headers: List[Header], count: int) -> Tuple[List[int], int, int, Dict[str, Tensor]]:
+def _tensors(headers: list[Header], count: int) -> tuple[list[int], int, int, dict[str, Tensor]]:
     """-> (bytes per block, bytes of the input, bytes of the output, {name: Tensor})"""
     blocks, entry, output = [0] * count, 0, 0
-    named: Dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
     for tensor in (tensor for header in headers for tensor in header.tensors):
         named[tensor.name] = tensor
         block = _BLOCK.match(tensor.name)
@@ -274,13 +276,13 @@ def _tensors(headers: List[Header], count: int) -> Tuple[List[int], int, int, Di
     return blocks, entry, output, named
 
 
-def _experts(named: Dict[str, Tensor], count: int) -> Tuple[List[int], int]:
+def _experts(named: dict[str, Tensor], count: int) -> tuple[list[int], int]:
     """-> (bytes of each block's experts, bytes of a device that computes experts that lie elsewhere)
 
     The weights of one product are copied there at a time, and the next ones of the same size take their place; larger
     ones, as down is in many quants, lie beside them.
     """
-    found: List[List[int]] = [[] for _block in range(count)]
+    found: list[list[int]] = [[] for _block in range(count)]
     for name, tensor in named.items():
         block = _BLOCK.match(name)
         if block and int(block.group(1)) < count and _EXPERTS.search(name):
@@ -293,7 +295,7 @@ def _experts(named: Dict[str, Tensor], count: int) -> Tuple[List[int], int]:
     return [sum(sizes) for sizes in found], max(copies)
 
 
-def _feed_forward(named: Dict[str, Tensor], count: int) -> Tuple[int, int, bool, int]:
+def _feed_forward(named: dict[str, Tensor], count: int) -> tuple[int, int, bool, int]:
     """-> (width of the widest dense feed-forward, tensors of it alive at once, whether gate and up are one, width of an
     expert)"""
     n_ff, parts, fused, n_ff_exp = 0, 0, False, 0
@@ -309,7 +311,7 @@ def _feed_forward(named: Dict[str, Tensor], count: int) -> Tuple[int, int, bool,
     return n_ff, parts, fused, n_ff_exp
 
 
-def read_shape(header: Union[Header, List[Header]]) -> Shape:
+def read_shape(header: Header | list[Header]) -> Shape:
     """-> Shape of a model.
 
     header: Header of gguf, or the list of its shards' headers in order. Raises Refusal for an architecture whose memory

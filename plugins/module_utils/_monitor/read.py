@@ -4,6 +4,8 @@
 """The pages and files that samples come from, each read by itself: a node that is gone or hangs keeps nobody waiting.
 Private to the collection."""
 
+from __future__ import annotations
+
 import contextlib
 import email.utils
 import json
@@ -12,7 +14,7 @@ import socket
 import ssl
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple
 from urllib.parse import urlsplit
 
 from .._exporter.exposition import Sample, parse
@@ -46,24 +48,24 @@ class Reading(NamedTuple):
     a page, alerts: of Prometheus, those that fire; error: why there is nothing new."""
 
     at: float
-    clock: Optional[float] = None
-    samples: Tuple[Sample, ...] = ()
-    alerts: Tuple[Dict[str, Any], ...] = ()
+    clock: float | None = None
+    samples: tuple[Sample, ...] = ()
+    alerts: tuple[dict[str, Any], ...] = ()
     error: str = ""
 
 
-Counts = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
+Counts = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class Seen(NamedTuple):
     """last: the newest whole reading; now: the newest of any kind; counts: of the readings of the last minute."""
 
-    last: Optional[Reading] = None
-    now: Optional[Reading] = None
-    counts: Tuple[Tuple[float, Counts], ...] = ()
+    last: Reading | None = None
+    now: Reading | None = None
+    counts: tuple[tuple[float, Counts], ...] = ()
 
 
-def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> List[Source]:
+def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> list[Source]:
     """On a monitoring host all nodes, on another host its own samples."""
     try:
         with open(monitor, encoding="utf-8") as stream:
@@ -77,7 +79,7 @@ def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> List[Sour
     return found
 
 
-def fetch(place: str) -> Tuple[str, Optional[float]]:
+def fetch(place: str) -> tuple[str, float | None]:
     """The text of a page or a file, and what its host's clock said. Errors: OSError, ValueError."""
     if place.startswith("/"):
         with open(place, "rb") as stream:
@@ -131,7 +133,7 @@ def _unchecked() -> ssl.SSLContext:
     return context
 
 
-def _clock(date: str) -> Optional[float]:
+def _clock(date: str) -> float | None:
     try:
         return email.utils.parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError, IndexError, OverflowError):
@@ -166,7 +168,7 @@ class Follower(threading.Thread):
     """Reads a source again and again, and calls afterwards what it is given."""
 
     def __init__(self, source: Source, interval: float, told: Callable[[], None] = lambda: None) -> None:
-        super(Follower, self).__init__(daemon=True)
+        super().__init__(daemon=True)
         self.source, self.interval, self._told = source, interval, told
         # One value, replaced as a whole: others read it meanwhile.
         self.seen = Seen()
@@ -196,7 +198,7 @@ class Follower(threading.Thread):
             time.sleep(max(0.1, self.interval - (time.monotonic() - began)))
 
 
-def once(followed: List[Follower], looks: int = 1) -> None:
+def once(followed: list[Follower], looks: int = 1) -> None:
     """Looks at each, all at one time. Two looks give counters a rate. Who does not answer is asked once more: a node
     may be busy."""
     for number in range(looks):
@@ -205,7 +207,7 @@ def once(followed: List[Follower], looks: int = 1) -> None:
     _together([one for one in followed if not one.seen.last])
 
 
-def _together(followed: List[Follower]) -> None:
+def _together(followed: list[Follower]) -> None:
     threads = [threading.Thread(target=one.look, daemon=True) for one in followed]
     for thread in threads:
         thread.start()

@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the samples of all nodes say together. Private to the collection."""
 
+from __future__ import annotations
+
 import math
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._exporter.exposition import Sample
 from .._llama.api import table
@@ -33,13 +36,13 @@ class Endpoint(NamedTuple):
     node: str
     state: str
     wanted: bool
-    slots: Optional[int]
-    busy: Optional[int]
-    waiting: Optional[int]
-    used: Optional[int]
-    limit: Optional[int]
-    speed: Optional[float]  # tokens/s of an answer, as the server counts
-    made: Optional[float]  # tokens/s of all answers together, over the last minute
+    slots: int | None
+    busy: int | None
+    waiting: int | None
+    used: int | None
+    limit: int | None
+    speed: float | None  # tokens/s of an answer, as the server counts
+    made: float | None  # tokens/s of all answers together, over the last minute
     links: int
     links_up: int
     model: str
@@ -49,12 +52,12 @@ class Card(NamedTuple):
     node: str
     gpu: str
     name: str
-    busy: Optional[float]
-    used: Optional[float]
-    total: Optional[float]
-    watts: Optional[float]
-    celsius: Optional[float]
-    throttled: Tuple[str, ...]
+    busy: float | None
+    used: float | None
+    total: float | None
+    watts: float | None
+    celsius: float | None
+    throttled: tuple[str, ...]
     foreign: int
 
 
@@ -80,8 +83,8 @@ class Node(NamedTuple):
     error: str
     since: float
     held: bool
-    received: Optional[float]  # bytes/s over the fabric
-    sent: Optional[float]
+    received: float | None  # bytes/s over the fabric
+    sent: float | None
     fabric: str  # up, down or nothing
 
 
@@ -91,9 +94,9 @@ class Gateway(NamedTuple):
     host: str
     error: str
     since: float
-    waiting: Optional[int]
-    at_work: Optional[int]
-    not_ready: List[str]  # endpoints that get no request, as SERVICE on NODE: STATE
+    waiting: int | None
+    at_work: int | None
+    not_ready: list[str]  # endpoints that get no request, as SERVICE on NODE: STATE
 
 
 class Alert(NamedTuple):
@@ -106,14 +109,14 @@ class Alert(NamedTuple):
 class Cluster(NamedTuple):
     """alerts_error: why alerts are not known; None where there is no alertmanager to ask."""
 
-    endpoints: List[Endpoint]
-    nodes: List[Node]
-    units: List[Unit]
-    cards: List[Card]
-    repairs: List[Repair]
-    gateways: List[Gateway]
-    alerts: List[Alert]
-    alerts_error: Optional[str]
+    endpoints: list[Endpoint]
+    nodes: list[Node]
+    units: list[Unit]
+    cards: list[Card]
+    repairs: list[Repair]
+    gateways: list[Gateway]
+    alerts: list[Alert]
+    alerts_error: str | None
 
 
 class Samples:
@@ -121,30 +124,30 @@ class Samples:
 
     def __init__(self, seen: Seen) -> None:
         self._counts = seen.counts
-        self._by_name: Dict[str, List[Sample]] = {}
+        self._by_name: dict[str, list[Sample]] = {}
         for one in seen.last.samples if seen.last else ():
             family = self._by_name.setdefault(one.name, [])
             if len(family) < MOST_SAMPLES and math.isfinite(one.value):
                 family.append(one)
 
-    def of(self, name: str, **labels: str) -> List[Sample]:
+    def of(self, name: str, **labels: str) -> list[Sample]:
         """With these labels."""
         found = self._by_name.get(name, [])
         return [one for one in found if all(one.labels.get(key) == value for key, value in labels.items())]
 
-    def value(self, name: str, **labels: str) -> Optional[float]:
+    def value(self, name: str, **labels: str) -> float | None:
         found = self.of(name, **labels)
         return found[0].value if found else None
 
-    def whole(self, name: str, **labels: str) -> Optional[int]:
+    def whole(self, name: str, **labels: str) -> int | None:
         value = self.value(name, **labels)
         return int(value) if value is not None and abs(value) < 2**62 else None
 
-    def total(self, name: str) -> Optional[int]:
+    def total(self, name: str) -> int | None:
         found = self.of(name)
         return int(sum(one.value for one in found)) if found else None
 
-    def rate(self, name: str, over: Tuple[float, float], **labels: str) -> Optional[float]:
+    def rate(self, name: str, over: tuple[float, float], **labels: str) -> float | None:
         """Per second, of all counters with these labels. None where it is not known."""
         longest, needed = over
         if not self._counts:
@@ -158,7 +161,7 @@ class Samples:
         return rate if math.isfinite(rate) else None
 
 
-def put_together(followed: Sequence[Follower], now: Optional[float] = None) -> Cluster:
+def put_together(followed: Sequence[Follower], now: float | None = None) -> Cluster:
     """now: of the monotonic clock."""
     moment = time.monotonic() if now is None else now
     found = Cluster([], [], [], [], [], [], [], None)
@@ -178,7 +181,7 @@ def put_together(followed: Sequence[Follower], now: Optional[float] = None) -> C
     return found
 
 
-def _silence(one: Follower, seen: Seen, moment: float) -> Tuple[str, float]:
+def _silence(one: Follower, seen: Seen, moment: float) -> tuple[str, float]:
     """Why there is no new reading of a source, and for how many seconds there has been none."""
     since = max(0.0, moment - (seen.last.at if seen.last else one.began))
     if not seen.now:
@@ -190,7 +193,7 @@ def _silence(one: Follower, seen: Seen, moment: float) -> Tuple[str, float]:
     return error if not seen.last or since > GRACE else "", since
 
 
-def _age(seen: Seen, samples: Samples, moment: float) -> Optional[float]:
+def _age(seen: Seen, samples: Samples, moment: float) -> float | None:
     """Seconds since the sampler wrote, by the clock of its own host: those of two hosts may differ."""
     written = samples.value("llama_sampler_timestamp_seconds")
     if written is None or not seen.last:
@@ -313,7 +316,7 @@ def _gateway(one: Follower, seen: Seen, moment: float) -> Gateway:
     )
 
 
-def _alert(told: Dict[str, Any]) -> Alert:
+def _alert(told: dict[str, Any]) -> Alert:
     labels, notes = table(told.get("labels")), table(told.get("annotations"))
     where = " ".join(str(labels[key]) for key in ("service", "unit", "node") if labels.get(key))
     return Alert(
@@ -337,9 +340,9 @@ WELL, NOT_READY, LOADING, UNKNOWN = 0, 1, 2, 3
 CODES = {"loading": LOADING, "starting": LOADING, "unknown": UNKNOWN}
 
 
-def verdicts(endpoints: Sequence[Endpoint]) -> List[Verdict]:
+def verdicts(endpoints: Sequence[Endpoint]) -> list[Verdict]:
     """One for each service, by name."""
-    by_service: Dict[str, List[Endpoint]] = {}
+    by_service: dict[str, list[Endpoint]] = {}
     for one in endpoints:
         by_service.setdefault(one.service, []).append(one)
     return [_verdict(service, own) for service, own in sorted(by_service.items())]

@@ -4,11 +4,14 @@
 """A cluster as lines of a terminal. Nothing is wider than the terminal, and nothing in it is more than text: what
 others wrote was made printable before. Private to the collection."""
 
+from __future__ import annotations
+
 import os
 import sys
 import time
 import unicodedata
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._text import duration
 from .state import PAGE, Card, Cluster, Endpoint, Gateway, Node, Repair
@@ -31,7 +34,7 @@ class Line(NamedTuple):
     mood: str = ""
 
 
-def lines(cluster: Cluster, width: int, now: float) -> List[Line]:
+def lines(cluster: Cluster, width: int, now: float) -> list[Line]:
     """now: seconds since 1970. What is wrong comes first: a terminal may have fewer lines."""
     wide = width >= WIDE
     found = [Line(_cut(_title(cluster, now), width), "title")]
@@ -56,7 +59,7 @@ def lines(cluster: Cluster, width: int, now: float) -> List[Line]:
     return found
 
 
-def fitting(shown: Sequence[Line], height: int, width: int) -> List[Line]:
+def fitting(shown: Sequence[Line], height: int, width: int) -> list[Line]:
     """As many as a terminal has lines, the last of which stays empty."""
     room = max(1, height - 1)
     if len(shown) <= room:
@@ -103,10 +106,10 @@ def _time(form: str, at: float) -> str:
         return "?"
 
 
-Rows = List[Tuple[Sequence[str], str]]
+Rows = list[tuple[Sequence[str], str]]
 
 
-def _services(endpoints: Sequence[Endpoint], wide: bool) -> Tuple[Sequence[str], Rows]:
+def _services(endpoints: Sequence[Endpoint], wide: bool) -> tuple[Sequence[str], Rows]:
     heads = ["SERVICE", "NODE", "STATE", "SLOTS", "CONTEXT", "TOKENS/S", "WORKERS"]
     heads += ["WAITING", "TOTAL/S", "MODEL"] * wide
     found: Rows = []
@@ -120,7 +123,7 @@ def _services(endpoints: Sequence[Endpoint], wide: bool) -> Tuple[Sequence[str],
     return heads, found or [(["none"] + [""] * (len(heads) - 1), "soon")]
 
 
-def _nodes(cluster: Cluster, wide: bool) -> Tuple[Sequence[str], Rows]:
+def _nodes(cluster: Cluster, wide: bool) -> tuple[Sequence[str], Rows]:
     heads = ["NODE", "STATE", "UNITS", "FABRIC"] + ["RESTARTS", "NOT RUNNING"] * wide
     found: Rows = []
     for node in cluster.nodes:
@@ -145,7 +148,7 @@ def _fabric(node: Node) -> str:
     return "%s, %.1f MB/s in, %.1f out" % (node.fabric, node.received / 1e6, node.sent / 1e6)
 
 
-def _gateways(gateways: Sequence[Gateway]) -> Tuple[Sequence[str], Rows]:
+def _gateways(gateways: Sequence[Gateway]) -> tuple[Sequence[str], Rows]:
     found: Rows = []
     for one in gateways:
         cells = [one.host, _state(one.error, one.since, "answers"), _number(one.waiting), _number(one.at_work)]
@@ -154,7 +157,7 @@ def _gateways(gateways: Sequence[Gateway]) -> Tuple[Sequence[str], Rows]:
     return ["GATEWAY", "STATE", "WAITING", "AT WORK", "NOT READY"], found
 
 
-def _cards(cards: Sequence[Card], wide: bool) -> Tuple[Sequence[str], Rows]:
+def _cards(cards: Sequence[Card], wide: bool) -> tuple[Sequence[str], Rows]:
     heads = ["CARD", "BUSY", "MEMORY", "WATT", "CELSIUS", "NOTES"] + ["NAME"] * wide
     found: Rows = []
     for one in cards:
@@ -167,11 +170,11 @@ def _cards(cards: Sequence[Card], wide: bool) -> Tuple[Sequence[str], Rows]:
     return heads, found
 
 
-def _number(value: Optional[float]) -> str:
+def _number(value: float | None) -> str:
     return "-" if value is None else "%.0f" % value
 
 
-def _tenths(value: Optional[float]) -> str:
+def _tenths(value: float | None) -> str:
     return "-" if value is None else "%.1f" % value
 
 
@@ -179,7 +182,7 @@ def _of(some: Any, all_of_them: Any) -> str:
     return "-" if all_of_them is None else "%s/%s" % ("?" if some is None else some, all_of_them)
 
 
-def _block(heads: Sequence[str], rows: Rows, width: int) -> List[Line]:
+def _block(heads: Sequence[str], rows: Rows, width: int) -> list[Line]:
     """A table below an empty line. Columns that are too wide together share what is there."""
     cells = [list(heads)] + [list(row) for row, _mood in rows]
     widths = [max(_columns(row[column]) for row in cells) for column in range(len(heads))]

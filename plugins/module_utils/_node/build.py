@@ -3,20 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The builds of llama.cpp on a node, and whether they are whole. Private to the collection."""
 
+from __future__ import annotations
+
 import base64
 import glob
 import json
 import os
 import re
 import stat
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any
 
 from .._files import directory, may_change, sha256_file, text_of
 from .._text import Refusal, printable
 from . import paths
 
 
-def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
+def build_info(prefix: str, release: str | None = None) -> dict[str, Any]:
     """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its
     build.json lists, and nobody else's to change.
 
@@ -27,7 +29,7 @@ def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
     """
     asked = os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current")
     current = os.path.realpath(asked)
-    info: Dict[str, Any] = dict.fromkeys(
+    info: dict[str, Any] = dict.fromkeys(
         ("current_build", "build_sha256", "build_identity", "build_intact", "build_broken")
     )
     if not os.path.isdir(current):
@@ -70,11 +72,11 @@ def is_intact(path: str, sha256: str) -> bool:
     return not os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) and sha256_file(path) == sha256
 
 
-def contents(release: str) -> Tuple[Set[str], Set[str]]:
+def contents(release: str) -> tuple[set[str], set[str]]:
     """All that lies below a release but its directories, and what there others than root may change, both relative to
     it; what a link leads to is not looked into."""
-    found: Set[str] = set()
-    changeable: Set[str] = set()
+    found: set[str] = set()
+    changeable: set[str] = set()
     for folder, folders, names in os.walk(release):
         seen = {name: os.lstat(os.path.join(folder, name)) for name in folders + names}
         below = {name: os.path.relpath(os.path.join(folder, name), release) for name in seen}
@@ -86,9 +88,9 @@ def contents(release: str) -> Tuple[Set[str], Set[str]]:
 NAMED = re.compile(r"%s/releases/([^/\s\"]+)" % re.escape(paths.BUILDS))
 
 
-def kept_releases(root: str = "/") -> List[str]:
+def kept_releases(root: str = "/") -> list[str]:
     """The names of releases that snapshots and trials lead back to. What is no record of ours names none."""
-    found: Set[str] = set()
+    found: set[str] = set()
     for pattern in (paths.OPEN_SNAPSHOT, paths.LAST_SNAPSHOT, paths.TRIALS):
         for path in glob.glob(os.path.join(root, pattern.lstrip("/"))):
             try:
@@ -101,11 +103,11 @@ def kept_releases(root: str = "/") -> List[str]:
     return sorted(found)
 
 
-def releases_in(record: Any) -> Set[str]:
+def releases_in(record: Any) -> set[str]:
     """The names of the releases that the files of a record name, which has their content in base64."""
     if not isinstance(record, (dict, list)):
         return set()
-    found: Set[str] = set()
+    found: set[str] = set()
     for one in record.values() if isinstance(record, dict) else record:
         found.update(releases_in(one))
     content = record.get("content") if isinstance(record, dict) else None

@@ -8,14 +8,17 @@ What sysfs has: Documentation/ABI/stable/sysfs-class-infiniband and Documentatio
 kernel, Documentation/infiniband/ipoib.rst for the mode.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from .._text import Refusal
 
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 # ARPHRD_* of the kernel's if_arp.h.
 LINK_LAYERS = {1: "Ethernet", 32: "InfiniBand", 772: "loopback"}
 INTERFACE_ERRORS = ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
@@ -33,7 +36,7 @@ PORT_ERRORS = (
 )
 
 
-def collect(address: str, peers: Sequence[str] = (), interface: Optional[str] = None, sysfs: str = "/sys") -> Facts:
+def collect(address: str, peers: Sequence[str] = (), interface: str | None = None, sysfs: str = "/sys") -> Facts:
     """Facts of the fabric as this node sees it, see llama_fabric_facts.
 
     address: the node's llama_fabric_address. peers: those of the other nodes. interface: the one that address is
@@ -48,12 +51,12 @@ def collect(address: str, peers: Sequence[str] = (), interface: Optional[str] = 
     return facts
 
 
-def interface_of(address: str) -> Optional[str]:
+def interface_of(address: str) -> str | None:
     """The interface that has an IPv4 address; None without one. Errors: Refusal."""
     return parse_addresses(_ip("addr", "show")[1]).get(address)
 
 
-def _ip(*arguments: str) -> Tuple[int, str]:
+def _ip(*arguments: str) -> tuple[int, str]:
     """(exit status, output) of `ip` for IPv4; one line for each entry, a form that iproute2 of EL8 and of today
     share."""
     # Debian keeps it where only root looks.
@@ -72,7 +75,7 @@ def _ip(*arguments: str) -> Tuple[int, str]:
     return process.returncode, output
 
 
-def parse_addresses(text: str) -> Dict[str, str]:
+def parse_addresses(text: str) -> dict[str, str]:
     """`ip -o -4 addr show` -> {address: interface}."""
     return {
         address: name
@@ -80,7 +83,7 @@ def parse_addresses(text: str) -> Dict[str, str]:
     }
 
 
-def parse_route(text: str) -> Tuple[Optional[str], Optional[str]]:
+def parse_route(text: str) -> tuple[str | None, str | None]:
     """`ip -o -4 route get ADDRESS` -> (interface, source address), each None where it does not say."""
     interface, source = (re.search(r"\b%s (\S+)" % word, text) for word in ("dev", "src"))
     return interface and interface.group(1), source and source.group(1)
@@ -100,7 +103,7 @@ def _peer(address: str, facts: Facts) -> Facts:
     }
 
 
-def describe(interface: Optional[str], sysfs: str = "/sys") -> Facts:
+def describe(interface: str | None, sysfs: str = "/sys") -> Facts:
     """{link_layer, state, mtu, rate_gbps, ipoib_mode, errors, port} of an interface; None for what it does not have."""
     folder = os.path.join(sysfs, "class/net", interface or "")
     port = _port(folder) if interface else None
@@ -118,7 +121,7 @@ def describe(interface: Optional[str], sysfs: str = "/sys") -> Facts:
     }
 
 
-def _port(folder: str) -> Optional[Facts]:
+def _port(folder: str) -> Facts | None:
     """The RDMA port under an interface, through the bonds, bridges and VLANs above it; None where there is none."""
     devices = os.path.join(folder, "device/infiniband")
     if not os.path.isdir(devices):
@@ -141,14 +144,14 @@ def _port(folder: str) -> Optional[Facts]:
     }
 
 
-def _list(folder: str) -> List[str]:
+def _list(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def _read(*path: str) -> Optional[str]:
+def _read(*path: str) -> str | None:
     """A file of sysfs without its line end; None where it is missing, empty or refuses, as the speed of a link that is
     down does."""
     try:
@@ -158,14 +161,14 @@ def _read(*path: str) -> Optional[str]:
         return None
 
 
-def _number(*path: str) -> Optional[int]:
+def _number(*path: str) -> int | None:
     try:
         return int(_read(*path) or "")
     except ValueError:
         return None
 
 
-def warnings(facts: Facts, addresses: Dict[str, str], expected: Optional[str] = None) -> List[str]:
+def warnings(facts: Facts, addresses: dict[str, str], expected: str | None = None) -> list[str]:
     """Sentences about what would take RPC off the fabric. facts: of collect. addresses: {address: interface} of the
     node."""
     address, interface = facts["address"], facts["interface"]

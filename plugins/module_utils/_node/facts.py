@@ -4,6 +4,8 @@
 """What preflight and the roles want to know of a node, by subset. Everything here only looks. Private to the
 collection."""
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import glob
@@ -11,7 +13,8 @@ import os
 import re
 import stat
 import subprocess
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .._files import is_ours, text_of
 from .._text import Refusal
@@ -31,18 +34,18 @@ UNITS = (
 LINKS = ("current", "previous", "build")
 # The rules of firewalld that earlier runs added: for heads, for clients, and while a model is lent.
 RECORDS = (paths.RPC_RULES, paths.CLIENT_RULES, paths.LENDING_RULES)
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 ADDED = re.compile(r"(running|permanent) \S+ rule ")
 # Debian keeps some programs where only root looks.
 BINARIES = ":/usr/sbin:/sbin"
 
 
-def environment() -> Dict[str, str]:
+def environment() -> dict[str, str]:
     """Of programs that are asked: their answers in English, wherever they are."""
     return dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + BINARIES)
 
 
-def said(command: Sequence[str]) -> Tuple[int, str]:
+def said(command: Sequence[str]) -> tuple[int, str]:
     """(exit status, output) of a program; status 127 where there is none."""
     try:
         process = subprocess.Popen(
@@ -77,7 +80,7 @@ def accounts(asked: Facts) -> Facts:
     return {"accounts": {"passwd": _entries("passwd", keys), "group": _entries("group", asked["names"])}}
 
 
-def _entries(database: str, keys: Iterable[str]) -> List[List[str]]:
+def _entries(database: str, keys: Iterable[str]) -> list[list[str]]:
     found = answer(["getent", database] + list(keys), 2)  # 2: one of them is missing
     return [line.split(":") for line in found.split("\n") if line]
 
@@ -168,7 +171,7 @@ def units(_asked: Any) -> Facts:
     }
 
 
-def _templates() -> List[str]:
+def _templates() -> list[str]:
     """Chat templates, each a file of root's. Their text says nothing of whose they are, their name for which service
     they are."""
     found = []
@@ -190,7 +193,7 @@ def plans(asked: Iterable[str]) -> Facts:
     return {"plans": {service: _plan(service) for service in asked}}
 
 
-def _plan(service: str) -> Dict[str, str]:
+def _plan(service: str) -> dict[str, str]:
     found = {"item": service}
     for name, path in (("content", paths.PLANS), ("prompt", paths.PROMPTS)):
         text = text_of(path.replace("*", service))
@@ -234,7 +237,7 @@ def _interface(address: str) -> str:
     return said(["ip", "-oneline", "-4", "address", "show", "to"] + number)[1].strip() if number else ""
 
 
-def routes(addresses: Iterable[str]) -> Dict[str, str]:
+def routes(addresses: Iterable[str]) -> dict[str, str]:
     """{address: the interface that packets to it leave by}."""
     found = {
         address: fabrics.parse_route(said(["ip", "-oneline", "route", "get", address])[1])[0] for address in addresses
@@ -255,7 +258,7 @@ def files(asked: Iterable[str]) -> Facts:
     return {"files": {path: _seen(path) for path in asked}}
 
 
-def _seen(path: str) -> Optional[List[int]]:
+def _seen(path: str) -> list[int] | None:
     try:
         seen = os.stat(path)
     except OSError:

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Has directories, files and links be what a list of them says. Private to the collection."""
 
+from __future__ import annotations
+
 import errno
 import grp
 import os
@@ -11,15 +13,16 @@ import re
 import stat
 import subprocess
 import tempfile
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from .. import _files
 from .._files import MOST_TEXT, text_of
 from .._text import Refusal
 
 URL = re.compile(r"https?:\S+", re.IGNORECASE)
-Entry = Dict[str, Any]
-Owner = Tuple[int, int]
+Entry = dict[str, Any]
+Owner = tuple[int, int]
 
 
 class Files:
@@ -30,11 +33,11 @@ class Files:
     group, kept), link (target), absent.
     """
 
-    def __init__(self, check: bool = False, folder: Optional[str] = None) -> None:
+    def __init__(self, check: bool = False, folder: str | None = None) -> None:
         self.check = check
         self.folder = folder
-        self.changes: List[Dict[str, str]] = []
-        self.paths: List[str] = []
+        self.changes: list[dict[str, str]] = []
+        self.paths: list[str] = []
 
     def apply(self, entry: Entry) -> None:
         """Errors: Refusal, OSError."""
@@ -142,7 +145,7 @@ class Files:
         if not self.check:
             os.unlink(path)
 
-    def _owner(self, entry: Entry) -> Optional[Owner]:
+    def _owner(self, entry: Entry) -> Owner | None:
         """(user id, group id); None in check mode where the account is still to come, which nothing that is there can
         have."""
         try:
@@ -155,7 +158,7 @@ class Files:
                 "%s: no account %s or no group %s on this node, both are needed: run with --tags node" % names
             ) from None
 
-    def _changed(self, path: str, before: Optional[str], after: Optional[str], attributes: bool = False) -> None:
+    def _changed(self, path: str, before: str | None, after: str | None, attributes: bool = False) -> None:
         """attributes: whether the content is right, so that only owner or mode are not."""
         self.paths.append(path)
         note = " (owner or mode)" if attributes else ""
@@ -169,12 +172,12 @@ class Files:
         )
 
 
-def _shown(text: Optional[str]) -> str:
+def _shown(text: str | None) -> str:
     """A terminal acts on nothing of it: a chat template is somebody else's."""
     return "".join(one if one.isprintable() or one in "\t\n" else "?" for one in text or "")
 
 
-def _lstat(path: str) -> Optional[os.stat_result]:
+def _lstat(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
     except FileNotFoundError:

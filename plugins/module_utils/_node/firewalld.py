@@ -10,18 +10,21 @@ a run added it. A record keeps those, a line each: PLACE ZONE RULE. PLACE is run
 By command: firewalld's Python bindings exist only for the distribution's own Python.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import shlex
 import subprocess
-from typing import Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from .._files import directory, write_atomically
 from .._text import Refusal, printable
 from .facts import answer, environment, records, routes, said
 
 # Place, zone, text.
-Rule = Tuple[str, str, str]
+Rule = tuple[str, str, str]
 PEER = 'rule family="ipv4" source address="%s" port port="%s" protocol="tcp" accept'
 HEADER = "# Rules of firewalld that were added here\n"
 
@@ -30,13 +33,13 @@ class Told(NamedTuple):
     """Commands for firewalld; the lines to record before and after them, so that a run that dies between forgets
     nothing; of those lines, what is not wanted any more and cannot be removed."""
 
-    calls: List[List[str]]
-    before: List[str]
-    after: List[str]
-    left: List[str]
+    calls: list[list[str]]
+    before: list[str]
+    after: list[str]
+    left: list[str]
 
 
-def peer_rules(peers: Iterable[str]) -> Dict[str, str]:
+def peer_rules(peers: Iterable[str]) -> dict[str, str]:
     """{rule: the interface that packets come in on} that lets each ADDRESS:PORT in; the port is this node's."""
     split = [peer.rpartition(":")[::2] for peer in peers]
     ways = routes(address for address, _port in split)
@@ -55,7 +58,7 @@ def tell(record: str, rules: Mapping[str, str], timeout: str = "", check_mode: b
         return Told([], [], [], [])
     if said(["firewall-cmd", "--state"])[0] == 0:
         places = ["running"] if timeout else ["running", "permanent"]
-        listed: Dict[str, Optional[str]] = {place: _listed(place) for place in places}
+        listed: dict[str, str | None] = {place: _listed(place) for place in places}
         told = changes(recorded, listed, _zones(rules), timeout)
     elif not recorded:
         return Told([], [], [], [])
@@ -74,7 +77,7 @@ def _listed(place: str) -> str:
     return answer(["firewall-cmd", "--list-all-zones"] + ["--permanent"] * (place == "permanent"))
 
 
-def _zones(rules: Mapping[str, str]) -> Dict[str, str]:
+def _zones(rules: Mapping[str, str]) -> dict[str, str]:
     """{rule: the zone of its interface}; what is in none is filtered by the default zone."""
     default = answer(["firewall-cmd", "--get-default-zone"]).strip()
     zones = {"": default}
@@ -108,7 +111,7 @@ def _keep(record: str, lines: Sequence[str], was: Sequence[str]) -> None:
 
 def changes(
     recorded: Iterable[str],
-    listed: Mapping[str, Optional[str]],
+    listed: Mapping[str, str | None],
     wanted: Mapping[str, str],
     timeout: str = "",
 ) -> Told:
@@ -135,7 +138,7 @@ def changes(
     )
 
 
-def _stopped_changes(ours: Set[Rule], listed: Optional[str], wanted: Collection[str]) -> Told:
+def _stopped_changes(ours: set[Rule], listed: str | None, wanted: Collection[str]) -> Told:
     """No rule of ours that is not wanted any more comes back with it. Nothing is added: the run after its start does
     that."""
     kept = {one for one in ours if one[2] in wanted}
@@ -151,7 +154,7 @@ def _stopped_changes(ours: Set[Rule], listed: Optional[str], wanted: Collection[
     )
 
 
-def _read(recorded: Iterable[str]) -> Set[Rule]:
+def _read(recorded: Iterable[str]) -> set[Rule]:
     rules = set()
     for line in recorded:
         place, zone, rule = line.split(" ", 2)
@@ -159,13 +162,13 @@ def _read(recorded: Iterable[str]) -> Set[Rule]:
     return rules
 
 
-def _lines(rules: Iterable[Rule]) -> List[str]:
+def _lines(rules: Iterable[Rule]) -> list[str]:
     return sorted(" ".join(one) for one in rules)
 
 
-def _found(listed: Mapping[str, Optional[str]], rules: Set[Rule]) -> Set[Rule]:
+def _found(listed: Mapping[str, str | None], rules: set[Rule]) -> set[Rule]:
     """Which of the rules, by their text, are listed: {(place, zone, rule)}."""
-    found: Set[Rule] = set()
+    found: set[Rule] = set()
     texts = {rule for _place, _zone, rule in rules}
     for place, text in listed.items():
         for block in (text or "").split("\n\n"):
@@ -176,7 +179,7 @@ def _found(listed: Mapping[str, Optional[str]], rules: Set[Rule]) -> Set[Rule]:
     return found
 
 
-def _calls(rules: Iterable[Rule], verb: str, option: Sequence[str] = ()) -> List[List[str]]:
+def _calls(rules: Iterable[Rule], verb: str, option: Sequence[str] = ()) -> list[list[str]]:
     return [
         ["--permanent"] * (place == "permanent")
         + ["--zone=" + zone]

@@ -8,12 +8,15 @@ Nothing has to be noted for it: the kernel keeps when a file changed last (its c
 writes each start to the journal. So a run of a playbook that changed nothing leaves no trace here, and an editor does.
 """
 
+from __future__ import annotations
+
 import contextlib
 import glob
 import json
 import os
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from . import paths
 from .journal import ask, entry_time
@@ -31,7 +34,7 @@ class Hand(NamedTuple):
     what: str
 
 
-def last_hand(units: Sequence[str]) -> Dict[str, Any]:
+def last_hand(units: Sequence[str]) -> dict[str, Any]:
     """-> {now, at, what: of the last hand, None where none is known; recovered: {at, unit} of the last start that was
     systemd's own, None without one; restart: {unit: its Restart=}}. Errors: Refusal.
 
@@ -55,10 +58,10 @@ def last_hand(units: Sequence[str]) -> Dict[str, Any]:
     }
 
 
-def started(events: Sequence[Event], by_itself: bool) -> List[Event]:
+def started(events: Sequence[Event], by_itself: bool) -> list[Event]:
     """The starts that systemd had scheduled because a process had ended, or all others."""
     found = []
-    scheduled: Dict[str, bool] = {}
+    scheduled: dict[str, bool] = {}
     for event in events:
         if event["kind"] == "scheduled":
             scheduled[event["unit"]] = True
@@ -74,19 +77,19 @@ def read_starts(units: Sequence[str], since: float) -> str:
     return "".join(reversed(newest_first))
 
 
-def journal_begins() -> Optional[float]:
+def journal_begins() -> float | None:
     """The time of the oldest line, None of an empty journal. Errors: Refusal."""
     for line in ask(["--output=json"]):
         return entry_time(json.loads(line))
     return None
 
 
-def restarts(units: Sequence[str]) -> Dict[str, str]:
+def restarts(units: Sequence[str]) -> dict[str, str]:
     """{unit: when systemd restarts it}. Errors: Refusal."""
     return {one["Id"]: one.get("Restart", "no") for one in parse_show(systemctl_show(units, ("Id", "Restart")))}
 
 
-def files_changed(root: str = "/") -> List[Hand]:
+def files_changed(root: str = "/") -> list[Hand]:
     """The file or directory of ours that changed last: units, configuration, programs, and which build is current."""
     seen = []
     for path in _ours(root):

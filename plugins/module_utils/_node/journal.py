@@ -4,6 +4,8 @@
 """The journal of this node: how it is asked, and what of it somebody reads who wants to know what happened. Private to
 the collection."""
 
+from __future__ import annotations
+
 import glob
 import json
 import os
@@ -11,14 +13,15 @@ import re
 import subprocess
 import tempfile
 import threading
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from .._text import Refusal, printable
 from . import paths
 from .units import service_of
 
-Entry = Dict[str, Any]
-Line = Dict[str, Any]
+Entry = dict[str, Any]
+Line = dict[str, Any]
 # Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
 WATCHDOG = "llama-watchdog.service"
 GATEWAY = "llama-gateway.service"
@@ -49,7 +52,7 @@ def entry_time(entry: Entry) -> float:
     return int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
 
 
-def matches(units: Sequence[str]) -> List[str]:
+def matches(units: Sequence[str]) -> list[str]:
     """What journalctl looks for: what systemd says of units, and what they and the watchdog say themselves."""
     return (
         ["_PID=1"]
@@ -59,7 +62,7 @@ def matches(units: Sequence[str]) -> List[str]:
     )
 
 
-def ask(arguments: Sequence[str], letters: int = MOST_LINE, seconds: Optional[float] = None) -> Iterator[str]:
+def ask(arguments: Sequence[str], letters: int = MOST_LINE, seconds: float | None = None) -> Iterator[str]:
     """Lines that journalctl prints, of each no more than so many letters, and no more lines than MOST_READ has room
     for: ask for the newest first where older ones may be left out. Whoever has enough stops asking. seconds: until it
     has to be at its end. Errors: Refusal."""
@@ -123,14 +126,14 @@ def entries(lines: Iterable[str]) -> Iterator[Entry]:
             yield entry
 
 
-def known_units(unit_dir: str = paths.UNITS) -> List[str]:
+def known_units(unit_dir: str = paths.UNITS) -> list[str]:
     """Units of our names: those that are installed, and those that the journal has lines of."""
     installed = [os.path.basename(path) for path in glob.glob(os.path.join(unit_dir, "llama-*.service"))]
     spoke = [line.strip() for line in ask(["--field=_SYSTEMD_UNIT"])]
     return sorted({name for name in installed + spoke if NAME.match(name)})
 
 
-def recent(since: float, service: Optional[str], lines: int, everything: bool, units: Sequence[str]) -> Dict[str, Any]:
+def recent(since: float, service: str | None, lines: int, everything: bool, units: Sequence[str]) -> dict[str, Any]:
     """-> {lines: what units have said since a time, in its order, the newest of it; more: whether older lines were left
     out}. Errors: Refusal.
 
@@ -139,8 +142,8 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     """
     # journalctl knows no time before 1970.
     arguments = ["--output=json", "--reverse", "--since=@%d" % max(0, since), "--output-fields=" + ",".join(FIELDS)]
-    found: List[Line] = []
-    folds: Dict[str, Line] = {}
+    found: list[Line] = []
+    folds: dict[str, Line] = {}
     read = shown = 0
     for text in ask(arguments + matches(units)):
         read += len(text.encode("utf-8", "replace"))
@@ -165,12 +168,12 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     return {"lines": _in_order(found), "more": False}
 
 
-def _in_order(newest_first: List[Line]) -> List[Line]:
+def _in_order(newest_first: list[Line]) -> list[Line]:
     newest_first.reverse()
     return sorted(newest_first, key=lambda line: line["at"])
 
 
-def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequence[str]) -> Optional[Line]:
+def _line(entry: Entry, service: str | None, everything: bool, units: Sequence[str]) -> Line | None:
     """What is shown of an entry; None where it is none of what was asked for."""
     unit = entry.get("UNIT") if entry.get("_PID") == "1" else entry.get("_SYSTEMD_UNIT")
     if not isinstance(unit, str) or unit not in (WATCHDOG, *units):
@@ -195,7 +198,7 @@ def _text(message: Any) -> str:
     return "(a message that is too long to be shown)"
 
 
-def _request(message: str) -> Optional[Entry]:
+def _request(message: str) -> Entry | None:
     """A line of the gateway's access log; None for what its engine says else."""
     if not message.startswith("{"):
         return None
@@ -206,7 +209,7 @@ def _request(message: str) -> Optional[Entry]:
     return found if isinstance(found, dict) and "key_seen" in found else None
 
 
-def _is_about(service: str, unit: str, message: str, request: Optional[Entry]) -> bool:
+def _is_about(service: str, unit: str, message: str, request: Entry | None) -> bool:
     if request is not None:
         return request.get("service") == service
     if unit in (WATCHDOG, GATEWAY):

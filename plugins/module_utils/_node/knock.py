@@ -14,7 +14,7 @@ import select
 import socket
 import struct
 import time
-from typing import Dict, Iterator, List, Sequence
+from collections.abc import Iterator, Sequence
 
 from .._text import Refusal
 from .sockets import End, resolve
@@ -27,7 +27,7 @@ TRIES = 3
 OPEN, REFUSED, SILENT = "open", "refused", "silent"
 
 
-def knock(endpoints: Sequence[str], patience: float = 1.0) -> Dict[str, str]:
+def knock(endpoints: Sequence[str], patience: float = 1.0) -> dict[str, str]:
     """What answers at each 'host:port' -> {endpoint: open, refused or silent}.
 
     patience: seconds for each try. silent: nothing came back, which is what a firewall that drops looks like.
@@ -71,7 +71,7 @@ def _one(end: End, patience: float) -> str:
 
 def segment(own: End, end: End, sequence: int) -> bytes:
     """A TCP header that asks for a connection (RFC 9293, section 3.1)."""
-    parts: List[int] = [own[1], end[1], sequence, 0, 5 << 4, SYN, 1024, 0, 0]
+    parts: list[int] = [own[1], end[1], sequence, 0, 5 << 4, SYN, 1024, 0, 0]
     around = socket.inet_aton(own[0]) + socket.inet_aton(end[0]) + struct.pack("!BBH", 0, socket.IPPROTO_TCP, 20)
     parts[7] = checksum(around + HEADER.pack(*parts))
     return HEADER.pack(*parts)

@@ -4,6 +4,8 @@
 """GPUs of a node as `nvidia-smi -q -x` describes them. No GPU, no driver and a hung driver are answers. Private to the
 collection."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import html
@@ -12,13 +14,13 @@ import re
 import signal
 import subprocess
 import time
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Union
 from xml.etree import ElementTree
 
 from .._text import Refusal
 from .xid import read_xids
 
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 Number = Union[int, float]
 DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
@@ -31,7 +33,7 @@ ATTRIBUTE = re.compile(r'\b([a-z]+)="([^"]*)"')
 DIES = 1.0
 HANGS = "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid"
 # Those that hang in the driver and do not even die of SIGKILL: who asks again and again must not pile them up.
-_hanging: List["subprocess.Popen[bytes]"] = []
+_hanging: list[subprocess.Popen[bytes]] = []
 # What to do about the failures that have one remedy; the rest speak for themselves.
 REMEDIES = (
     ("Driver/library version mismatch", "the kernel still runs the driver of before an update: reboot the node"),
@@ -59,8 +61,8 @@ def collect(
     except Refusal as error:
         facts = {"available": False, "reason": str(error), "warning": None, "driver": None, "cuda": None, "gpus": []}
     gpus = facts["gpus"]
-    capabilities: Dict[str, str] = {}
-    instances: Dict[Tuple[Optional[str], int], Tuple[str, str]] = {}
+    capabilities: dict[str, str] = {}
+    instances: dict[tuple[str | None, int], tuple[str, str]] = {}
     # What the XML says of no driver from 418 to 595. Drivers before 510 do not know compute_cap at all.
     with contextlib.suppress(Refusal):
         if any(gpu["compute_cap"] is None for gpu in gpus):
@@ -86,7 +88,7 @@ def _left(end: float) -> float:
     return max(0.1, end - time.monotonic())
 
 
-def _run(command: List[str], deadline: float) -> str:
+def _run(command: list[str], deadline: float) -> str:
     """Output of nvidia-smi. Errors: Refusal."""
     _hanging[:] = [one for one in _hanging if one.poll() is None]
     if _hanging:
@@ -163,7 +165,7 @@ def _sound(root: ElementTree.Element) -> bool:
     )
 
 
-def _by_line(text: str) -> Tuple[ElementTree.Element, List[str]]:
+def _by_line(text: str) -> tuple[ElementTree.Element, list[str]]:
     """-> (what the lines say that are an element or one of its ends, the other lines). The name of a process may be
     anything: from <processes> on nothing of a card is read, and where its name makes one more, the count differs."""
     root = ElementTree.Element("nvidia_smi_log")
@@ -190,15 +192,15 @@ def _by_line(text: str) -> Tuple[ElementTree.Element, List[str]]:
     return root, left_out
 
 
-def parse_capabilities(text: str) -> Dict[str, str]:
+def parse_capabilities(text: str) -> dict[str, str]:
     """'UUID, 7.0' lines -> {uuid: compute capability}."""
     return dict(re.findall(r"^\s*(GPU-\S+?)\s*,\s*(\d+\.\d+)\s*$", text, re.MULTILINE))
 
 
-def parse_instances(text: str) -> Dict[Tuple[Optional[str], int], Tuple[str, str]]:
+def parse_instances(text: str) -> dict[tuple[str | None, int], tuple[str, str]]:
     """Lines of `nvidia-smi -L` -> {(uuid of the GPU, index of the MIG device): (profile, uuid of the MIG device)}."""
-    instances: Dict[Tuple[Optional[str], int], Tuple[str, str]] = {}
-    gpu: Optional[str] = None
+    instances: dict[tuple[str | None, int], tuple[str, str]] = {}
+    gpu: str | None = None
     for line in text.splitlines():
         card = re.match(r"^GPU \d+: .*\(UUID: (GPU-\S+)\)", line)
         device = re.match(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-\S+)\)", line)
@@ -209,13 +211,13 @@ def parse_instances(text: str) -> Dict[Tuple[Optional[str], int], Tuple[str, str
     return instances
 
 
-def _pci_slot(bus_id: Optional[str]) -> Optional[str]:
+def _pci_slot(bus_id: str | None) -> str | None:
     """'00000000:3B:00.0' -> '0000:3b:00', as the kernel writes it; None for what is no PCI address."""
     found = re.match(r"^[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.[0-9A-Fa-f]\Z", bus_id or "")
     return found.group(1).lower() if found else None
 
 
-def numa_node(bus_id: Optional[str], pci_root: str = "/sys/bus/pci/devices") -> Optional[int]:
+def numa_node(bus_id: str | None, pci_root: str = "/sys/bus/pci/devices") -> int | None:
     """NUMA node of '00000000:3B:00.0'; None when the machine has none or does not tell."""
     slot = _pci_slot(bus_id)
     if not bus_id or not slot:
@@ -228,7 +230,7 @@ def numa_node(bus_id: Optional[str], pci_root: str = "/sys/bus/pci/devices") -> 
     return node if node >= 0 else None
 
 
-def _text(element: ElementTree.Element, *paths: str) -> Optional[str]:
+def _text(element: ElementTree.Element, *paths: str) -> str | None:
     """Text of the first of paths that says something. What the card or driver does not support says N/A, '[N/A]',
     'Unknown Error'."""
     for path in paths:
@@ -244,7 +246,7 @@ def _text(element: ElementTree.Element, *paths: str) -> Optional[str]:
     return None
 
 
-def _number(element: ElementTree.Element, *paths: str) -> Optional[Number]:
+def _number(element: ElementTree.Element, *paths: str) -> Number | None:
     """Like _text, without the unit: '32768 MiB' -> 32768, '25.44 W' -> 25.44."""
     found = re.match(r"^-?\d+(\.\d+)?", _text(element, *paths) or "")
     if not found:
@@ -252,12 +254,12 @@ def _number(element: ElementTree.Element, *paths: str) -> Optional[Number]:
     return float(found.group()) if found.group(1) else int(found.group())
 
 
-def _switch(element: ElementTree.Element, *paths: str) -> Optional[bool]:
+def _switch(element: ElementTree.Element, *paths: str) -> bool | None:
     """Whether the first of paths that says something says yes; None when none does."""
     return {"Enabled": True, "Yes": True, "Disabled": False, "No": False}.get(_text(element, *paths) or "")
 
 
-def _sum(element: ElementTree.Element, *paths: str) -> Optional[Number]:
+def _sum(element: ElementTree.Element, *paths: str) -> Number | None:
     """Sum of the numbers at paths; None when there is none."""
     numbers = [number for number in [_number(element, path) for path in paths] if number is not None]
     return sum(numbers) if numbers else None
@@ -302,7 +304,7 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
     }
 
 
-def _memory_reason(gpu: ElementTree.Element) -> Optional[str]:
+def _memory_reason(gpu: ElementTree.Element) -> str | None:
     """What is printed in place of the memory, such as N/A of a card that has none of its own; None where it is told."""
     path = "fb_memory_usage/total"
     return None if _number(gpu, path) is not None else (gpu.findtext(path) or "").strip() or None
@@ -352,7 +354,7 @@ def _ecc(gpu: ElementTree.Element) -> Facts:
     return facts
 
 
-def _recovery_action(gpu: ElementTree.Element) -> Optional[str]:
+def _recovery_action(gpu: ElementTree.Element) -> str | None:
     """What the driver asks for, None for nothing. From 570 on it names the action, from 535 on it says that a reset is
     needed."""
     if _switch(gpu, "gpu_reset_status/reset_required"):
@@ -360,7 +362,7 @@ def _recovery_action(gpu: ElementTree.Element) -> Optional[str]:
     return _text(gpu, "gpu_recovery_action")
 
 
-def _throttle_reasons(gpu: ElementTree.Element) -> Optional[List[str]]:
+def _throttle_reasons(gpu: ElementTree.Element) -> list[str] | None:
     """Names of active reasons, without the idle clock: an idle card is not throttled. None when the card does not
     tell."""
     for section in ("clocks_event_reasons", "clocks_throttle_reasons"):

@@ -8,11 +8,13 @@ beside them, and the node's other files say what they are. Links, FIFOs and dire
 are somebody else's.
 """
 
+from __future__ import annotations
+
 import fnmatch
 import json
 import os
 import re
-from typing import Any, Dict, Optional
+from typing import Any
 
 from .._files import MOST_TEXT, read_ours, text_of
 from . import paths
@@ -78,7 +80,7 @@ NODE_FILES = (
 )
 
 
-def record_of(path: str) -> Optional[Dict[str, Any]]:
+def record_of(path: str) -> dict[str, Any] | None:
     """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory
     of models."""
     try:

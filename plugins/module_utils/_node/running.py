@@ -7,10 +7,13 @@ Its command line, its environment and what it answers are its own words; the pro
 that are mapped, its memory and its sockets are not.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
-from typing import Any, Dict, Iterable, List, Optional, Set
+from collections.abc import Iterable
+from typing import Any
 
 from . import nvidia_smi, paths
 from .ours import is_our_file, is_our_unit
@@ -35,7 +38,7 @@ def systemd_group(text: str) -> str:
     return own if own != "/" else groups.get("", own)
 
 
-def below_root(cgroup: str, root: str) -> List[str]:
+def below_root(cgroup: str, root: str) -> list[str]:
     """The parts of a control group below that of process 1, which is root."""
     if root.endswith("/init.scope"):
         root = root[: -len("/init.scope")]
@@ -43,17 +46,17 @@ def below_root(cgroup: str, root: str) -> List[str]:
     return [part for part in below.split("/") if part]
 
 
-def unit_of_group(cgroup: str, root: str) -> Optional[str]:
+def unit_of_group(cgroup: str, root: str) -> str | None:
     """The service unit that a process runs in, None for none. A service of this node's systemd lies below slices alone.
     What comes after it, or in a container's group, has names of somebody else's choice."""
     first = next((part for part in below_root(cgroup, root) if not part.endswith(".slice")), "")
     return first if first.endswith(".service") else None
 
 
-def our_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> Dict[str, str]:
+def our_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[str, str]:
     """{id: unit} of the processes of our units, children too, and of nginx where its site of the gateway is ours."""
-    found: Dict[str, str] = {}
-    ours: Dict[str, bool] = {}
+    found: dict[str, str] = {}
+    ours: dict[str, bool] = {}
     root = _group("1", proc)
     for pid in filter(str.isdigit, os.listdir(proc)):
         unit = unit_of_group(_group(pid, proc), root)
@@ -76,7 +79,7 @@ def _group(pid: str, proc: str) -> str:
         return ""
 
 
-def program(pid: int, pids: Iterable[int] = (), proc: str = "/proc") -> Dict[str, Any]:
+def program(pid: int, pids: Iterable[int] = (), proc: str = "/proc") -> dict[str, Any]:
     """-> {release: the directory name of the release that it runs, None for a program of elsewhere; foreign: files that
     it runs from elsewhere, or that were exchanged since its start}
 
@@ -100,7 +103,7 @@ def program(pid: int, pids: Iterable[int] = (), proc: str = "/proc") -> Dict[str
 def _connected(pid: int, proc: str) -> bool:
     """Whether a process has a TCP socket."""
     own = socket_inodes([pid], proc)
-    found: Set[int] = set()
+    found: set[int] = set()
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "net", name), encoding="ascii") as stream:
             lines = [line.split() for line in stream][1:]
@@ -115,9 +118,9 @@ def _link(path: str) -> str:
         return ""
 
 
-def _libraries(path: str) -> List[str]:
+def _libraries(path: str) -> list[str]:
     """The mapped files of llama.cpp. A name with odd characters is escaped by the kernel, and then is none of ours."""
-    found: Set[str] = set()
+    found: set[str] = set()
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace", newline="\n") as stream:
         for line in stream:
             if len(found) >= MOST:
@@ -140,17 +143,17 @@ def resident_mib(pids: Iterable[int], proc: str = "/proc") -> float:
     return round(kib / 1024.0, 2)
 
 
-def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> List[str]:
+def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> list[str]:
     """Where pid and its descendants pids listen in their network, as address:port, IPv4 and IPv6."""
     own = socket_inodes(pids, proc)
-    found: Set[str] = set()
+    found: set[str] = set()
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "net", name), encoding="ascii") as stream:
             found.update(end for inode, end in parse_listeners(stream.read()).items() if inode in own)
     return sorted(found)[:MOST]
 
 
-def cards_mib(gpus: List[Dict[str, Any]], pids: Set[int]) -> Optional[Dict[str, float]]:
+def cards_mib(gpus: list[dict[str, Any]], pids: set[int]) -> dict[str, float] | None:
     """{index of a card: MiB that these processes hold there}; None where nvidia-smi tells of no card.
 
     In a container, and on a Jetson, it lists no process at all: the only card of such a node, where it is in use, is
@@ -160,7 +163,7 @@ def cards_mib(gpus: List[Dict[str, Any]], pids: Set[int]) -> Optional[Dict[str, 
         return None
     if len(gpus) == 1 and not gpus[0]["processes"] and gpus[0].get("memory_used_mib") != 0:
         return {str(gpus[0]["index"]): 0.0}
-    found: Dict[str, float] = {}
+    found: dict[str, float] = {}
     for gpu in gpus:
         held = [one["memory_used_mib"] or 0 for one in gpu["processes"] or [] if one["pid"] in pids]
         if held:
@@ -168,7 +171,7 @@ def cards_mib(gpus: List[Dict[str, Any]], pids: Set[int]) -> Optional[Dict[str, 
     return found
 
 
-def processor(path: str = "/proc/cpuinfo") -> Optional[str]:
+def processor(path: str = "/proc/cpuinfo") -> str | None:
     """The name of the node's processors."""
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
         for line in stream:
@@ -177,7 +180,7 @@ def processor(path: str = "/proc/cpuinfo") -> Optional[str]:
     return None
 
 
-def running(pid: int) -> Dict[str, Any]:
+def running(pid: int) -> dict[str, Any]:
     """All of it of a process and its descendants, see llama_process."""
     pids = process_tree(pid)
     gpus = nvidia_smi.collect(deadline=CARDS)["gpus"]

@@ -7,6 +7,8 @@ One JSON file holds it all. While a switch is under way it is open.json; once wh
 last.json. So a run that died is known by open.json, and what that holds is never what the dead run had half written.
 """
 
+from __future__ import annotations
+
 import base64
 import fnmatch
 import hashlib
@@ -14,7 +16,7 @@ import json
 import os
 import re
 import stat
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 from .. import _files
 from .._text import Refusal
@@ -23,9 +25,9 @@ from .build import releases_in
 from .ours import is_our_file, is_our_unit
 from .units import SERVICES, UNIT_NAME, installed_name
 
-Entry = Dict[str, Any]
+Entry = dict[str, Any]
 # A path, its entry as it is, and as it was or is wanted.
-Change = Tuple[str, Optional[Entry], Optional[Entry]]
+Change = tuple[str, Optional[Entry], Optional[Entry]]
 # A snapshot has its paths relative to the root. Whether a node is held for maintenance does not depend on what is
 # configured.
 UNITS, CONFIGURATION, KEYS, HELD, AT_BOOT = (
@@ -44,7 +46,7 @@ class Snapshots:
         self.prefix = prefix
         self.root = root
 
-    def look(self) -> Dict[str, Any]:
+    def look(self) -> dict[str, Any]:
         """-> {open, last: {id, build, releases, units} or None, differs: paths that are not as in the open one}."""
         opened = self._load("open")
         differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
@@ -62,7 +64,7 @@ class Snapshots:
             self._store("open", dict(opened or {"build": build, "files": self._present(), "held": held}, id=name))
         return True
 
-    def restore(self, name: str, check: bool = False) -> List[Change]:
+    def restore(self, name: str, check: bool = False) -> list[Change]:
         """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
 
         Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have
@@ -106,16 +108,16 @@ class Snapshots:
         os.unlink(self._path("open"))
         return True
 
-    def opened(self) -> Optional[Dict[str, Entry]]:
+    def opened(self) -> dict[str, Entry] | None:
         """{path: entry} of the open snapshot, None without one. Errors: Refusal."""
         snapshot = self._load("open")
         return snapshot["files"] if snapshot else None
 
-    def entry(self, path: str) -> Optional[Entry]:
+    def entry(self, path: str) -> Entry | None:
         """A path as it is, None where nothing is."""
         return self._entry(path) if os.path.lexists(os.path.join(self.root, path)) else None
 
-    def _goes(self, path: str, snapshot: Dict[str, Any]) -> bool:
+    def _goes(self, path: str, snapshot: dict[str, Any]) -> bool:
         """Whether what the snapshot lacks is removed."""
         folder, name = os.path.split(path)
         template = TEMPLATE.match(path)
@@ -134,7 +136,7 @@ class Snapshots:
     def _path(self, key: str) -> str:
         return os.path.join(self.folder, key + ".json")
 
-    def _load(self, key: str) -> Optional[Dict[str, Any]]:
+    def _load(self, key: str) -> dict[str, Any] | None:
         try:
             snapshot = json.loads(_files.read(self._path(key)).decode("utf-8"))
             if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict):
@@ -150,13 +152,13 @@ class Snapshots:
             raise Refusal("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
         return snapshot
 
-    def _store(self, key: str, snapshot: Dict[str, Any]) -> None:
+    def _store(self, key: str, snapshot: dict[str, Any]) -> None:
         with _files.directory(os.path.dirname(self.folder), make=0o755), _files.directory(self.folder, make=0o700):
             _files.write_atomically(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
 
-    def _present(self) -> Dict[str, Entry]:
+    def _present(self) -> dict[str, Entry]:
         """{path: entry} of the node's configuration as it is, paths relative to the root."""
-        found: List[str] = []
+        found: list[str] = []
         units = os.path.join(self.root, UNITS)
         for name in _names(units):
             if name.endswith(".wants"):
@@ -168,7 +170,7 @@ class Snapshots:
         found.extend(self._below(CONFIGURATION))
         return {path: self._entry(path) for path in found if path != HELD}
 
-    def _below(self, path: str) -> List[str]:
+    def _below(self, path: str) -> list[str]:
         """path itself, and everything below where it is a directory."""
         full = os.path.join(self.root, path)
         # A FIFO or a socket is nobody's configuration, and would hold up who reads it.
@@ -189,7 +191,7 @@ class Snapshots:
         with open(full, "rb") as stream:
             return dict(entry, content=base64.b64encode(stream.read()).decode("ascii"))
 
-    def put(self, path: str, entry: Optional[Entry]) -> None:
+    def put(self, path: str, entry: Entry | None) -> None:
         """Makes path what entry says; None removes it."""
         full = os.path.join(self.root, path)
         if entry is None:
@@ -237,7 +239,7 @@ def is_entry(entry: Any) -> bool:
     return True
 
 
-def text_of(entry: Optional[Entry]) -> str:
+def text_of(entry: Entry | None) -> str:
     """What a diff may show of an entry: nothing of a file that not everybody may read."""
     if entry is None or entry.get("directory"):
         return ""
@@ -249,7 +251,7 @@ def text_of(entry: Optional[Entry]) -> str:
     return base64.b64decode(entry["content"]).decode("utf-8", "replace")
 
 
-def _summary(snapshot: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+def _summary(snapshot: dict[str, Any] | None) -> dict[str, Any] | None:
     if not snapshot:
         return None
     names = (os.path.split(path) for path in snapshot["files"])
@@ -265,11 +267,11 @@ def _is_unit_file(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in UNIT_FILES)
 
 
-def _names(folder: str) -> List[str]:
+def _names(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
-def _differences(present: Dict[str, Entry], wanted: Dict[str, Entry]) -> List[Change]:
+def _differences(present: dict[str, Entry], wanted: dict[str, Entry]) -> list[Change]:
     """[(path, entry as it is, entry as wanted)], directories before what is in them."""
     both = sorted(set(present) | set(wanted))
     return [(path, present.get(path), wanted.get(path)) for path in both if present.get(path) != wanted.get(path)]

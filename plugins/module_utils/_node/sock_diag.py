@@ -6,11 +6,13 @@
 /proc/net/tcp walks the kernel's whole table, milliseconds on a large machine; this finds one socket in microseconds.
 """
 
+from __future__ import annotations
+
 import socket
 import struct
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
-End = Tuple[str, int]
+End = tuple[str, int]
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR = 20, 1, 2
 TCP_INFO = 2  # attribute INET_DIAG_INFO
@@ -34,9 +36,9 @@ class Socket(NamedTuple):
 
     state: int
     waiting: int
-    received: Optional[int] = None
-    sent: Optional[int] = None
-    acked: Optional[int] = None
+    received: int | None = None
+    sent: int | None = None
+    acked: int | None = None
 
 
 class Listener(NamedTuple):
@@ -46,12 +48,12 @@ class Listener(NamedTuple):
     inode: int
 
 
-def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Optional[Socket]:
+def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Socket | None:
     """The socket between two ends (address, port), or the listener at local; None where there is none or no answer."""
     return parse(_ask(local, remote, patience))
 
 
-def listener(end: End) -> Optional[Listener]:
+def listener(end: End) -> Listener | None:
     """Who gets a connection to an end (address, port) of this node; None as for query()."""
     data = _ask(end, ("0.0.0.0", 0), 1.0)
     found = parse(data)
@@ -75,7 +77,7 @@ def _ask(local: End, remote: End, patience: float) -> bytes:
         return b""
 
 
-def parse(data: bytes) -> Optional[Socket]:
+def parse(data: bytes) -> Socket | None:
     """A netlink answer -> as query()."""
     if len(data) < HEADER.size:
         return None

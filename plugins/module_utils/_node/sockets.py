@@ -4,20 +4,23 @@
 """Established TCP connections of a process and what went over them, from the kernel. Never opens a connection. Private
 to the collection."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
 import socket
 import struct
 import subprocess
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from .._text import Refusal
 from . import sock_diag
 
-End = Tuple[str, int]
-Ends = Tuple[End, End]  # local, remote
-Counters = Dict[str, int]
+End = tuple[str, int]
+Ends = tuple[End, End]  # local, remote
+Counters = dict[str, int]
 ESTABLISHED = "01"
 CLOSED_BY_PEER = "08"
 LISTEN = "0A"
@@ -41,8 +44,8 @@ class Connection(NamedTuple):
 
     endpoint: str
     connected: bool
-    counters: Optional[Dict[Ends, Counters]]
-    ends: Tuple[Ends, ...] = ()
+    counters: dict[Ends, Counters] | None
+    ends: tuple[Ends, ...] = ()
 
 
 class Worker(NamedTuple):
@@ -50,11 +53,11 @@ class Worker(NamedTuple):
 
     endpoint: str
     connected: bool
-    bytes_sent: Optional[int] = None
-    bytes_received: Optional[int] = None
+    bytes_sent: int | None = None
+    bytes_received: int | None = None
 
 
-def parse_proc_net_tcp(text: str) -> Dict[int, Ends]:
+def parse_proc_net_tcp(text: str) -> dict[int, Ends]:
     """/proc/net/tcp -> {inode: (local, remote)} of established connections, each end as (address, port)."""
     found = {}
     for line in text.splitlines()[1:]:
@@ -64,7 +67,7 @@ def parse_proc_net_tcp(text: str) -> Dict[int, Ends]:
     return found
 
 
-def parse_listeners(text: str) -> Dict[int, str]:
+def parse_listeners(text: str) -> dict[int, str]:
     """/proc/net/tcp or tcp6 -> {inode: where it listens, as address:port}."""
     found = {}
     for line in text.splitlines()[1:]:
@@ -87,7 +90,7 @@ def _end(text: str) -> End:
     return socket.inet_ntoa(struct.pack("=I", int(address, 16))), int(port, 16)
 
 
-def entries(text: str, end: End) -> List[Entry]:
+def entries(text: str, end: End) -> list[Entry]:
     """Lines of /proc/net/tcp with an end (address, port) -> the entries."""
     address, port = end
     wanted = "%08X:%04X" % (*struct.unpack("=I", socket.inet_aton(address)), port)
@@ -101,7 +104,7 @@ def entries(text: str, end: End) -> List[Entry]:
     return found
 
 
-def listener(end: End, proc: str = "/proc") -> Optional[sock_diag.Listener]:
+def listener(end: End, proc: str = "/proc") -> sock_diag.Listener | None:
     """Who gets a connection to an end (address, port) of this node; None where nobody does, or nobody can be seen."""
     found = sock_diag.listener(end)
     if found:
@@ -116,7 +119,7 @@ def listener(end: End, proc: str = "/proc") -> Optional[sock_diag.Listener]:
     return None
 
 
-def user_of(pid: int, proc: str = "/proc") -> Optional[int]:
+def user_of(pid: int, proc: str = "/proc") -> int | None:
     """The id of the user that a process opens sockets as; None where it has ended."""
     try:
         # A process chooses its name, which may hold what else ends a line.
@@ -138,11 +141,11 @@ def is_of(found: sock_diag.Listener, pid: int, proc: str = "/proc") -> bool:
         return True
 
 
-def parse_ss(text: str) -> Dict[Ends, Counters]:
+def parse_ss(text: str) -> dict[Ends, Counters]:
     """`ss -tinH state established` -> {(local, remote): {bytes_acked, bytes_received, lastsnd, lastrcv}}; the last two
     in ms, IPv4 only."""
-    found: Dict[Ends, Counters] = {}
-    ends: Optional[Ends] = None
+    found: dict[Ends, Counters] = {}
+    ends: Ends | None = None
     for line in text.splitlines():
         if not line[:1].isspace():
             fields = line.split()
@@ -155,14 +158,14 @@ def parse_ss(text: str) -> Dict[Ends, Counters]:
     return found
 
 
-def _ss_end(text: str) -> Optional[End]:
+def _ss_end(text: str) -> End | None:
     match = re.match(r"^(\d+\.\d+\.\d+\.\d+)(?:%[^:]+)?:(\d+)\Z", text)
     return (match.group(1), int(match.group(2))) if match else None
 
 
-def process_tree(pid: int, proc: str = "/proc") -> Set[int]:
+def process_tree(pid: int, proc: str = "/proc") -> set[int]:
     """pid and all its descendants."""
-    children: Dict[int, List[int]] = {}
+    children: dict[int, list[int]] = {}
     for name in os.listdir(proc):
         if name.isdigit():
             try:
@@ -173,7 +176,7 @@ def process_tree(pid: int, proc: str = "/proc") -> Set[int]:
             except OSError:
                 continue
             children.setdefault(parent, []).append(int(name))
-    tree: Set[int] = set()
+    tree: set[int] = set()
     todo = [pid]
     while todo:
         current = todo.pop()
@@ -182,7 +185,7 @@ def process_tree(pid: int, proc: str = "/proc") -> Set[int]:
     return tree
 
 
-def socket_inodes(pids: Iterable[int], proc: str = "/proc") -> Set[int]:
+def socket_inodes(pids: Iterable[int], proc: str = "/proc") -> set[int]:
     """Inodes of the sockets that these processes hold open. Errors: Refusal when they may not be looked at."""
     inodes = set()
     for pid in pids:
@@ -201,7 +204,7 @@ def socket_inodes(pids: Iterable[int], proc: str = "/proc") -> Set[int]:
     return inodes
 
 
-def resolve(endpoint: str) -> Set[End]:
+def resolve(endpoint: str) -> set[End]:
     """'host:port' -> set of (IPv4 address, port), as llama.cpp's RPC client resolves it. Errors: Refusal."""
     match = ENDPOINT.match(endpoint)
     if not match:
@@ -215,7 +218,7 @@ def resolve(endpoint: str) -> Set[End]:
         ) from None
 
 
-def read_counters() -> Optional[Dict[Ends, Counters]]:
+def read_counters() -> dict[Ends, Counters] | None:
     """Counters of all established connections of this node as parse_ss gives them; None where ss is missing or too
     old."""
     try:
@@ -227,7 +230,7 @@ def read_counters() -> Optional[Dict[Ends, Counters]]:
     return parse_ss(output)
 
 
-def connections(endpoints: Sequence[str], pid: Optional[int] = None, proc: str = "/proc") -> List[Connection]:
+def connections(endpoints: Sequence[str], pid: int | None = None, proc: str = "/proc") -> list[Connection]:
     """Established connections to each endpoint, and their counters so far.
 
     endpoints: list of 'host:port'. pid: count only connections of this process and its descendants.
@@ -247,7 +250,7 @@ def connections(endpoints: Sequence[str], pid: Optional[int] = None, proc: str =
     return result
 
 
-def strays(endpoints: Sequence[str], pid: int, proc: str = "/proc") -> List[str]:
+def strays(endpoints: Sequence[str], pid: int, proc: str = "/proc") -> list[str]:
     """Where a process holds connections at the ports of its workers, and no worker of its is -> ['address:port']: it
     was started with other addresses. Errors: Refusal."""
     remotes = {end for endpoint in endpoints for end in resolve(endpoint)}
@@ -257,7 +260,7 @@ def strays(endpoints: Sequence[str], pid: int, proc: str = "/proc") -> List[str]
     )
 
 
-def _established(pid: Optional[int], proc: str) -> List[Ends]:
+def _established(pid: int | None, proc: str) -> list[Ends]:
     """The established connections of a process and its descendants, without one of everybody. Errors: Refusal."""
     # A process in a network namespace of its own sees its connections under its own /proc/PID/net.
     try:
@@ -269,11 +272,11 @@ def _established(pid: Optional[int], proc: str) -> List[Ends]:
     return [ends for inode, ends in established.items() if inode in own]
 
 
-def traffic(before: Iterable[Connection], after: Iterable[Connection]) -> List[Worker]:
+def traffic(before: Iterable[Connection], after: Iterable[Connection]) -> list[Worker]:
     """Bytes between two connections() results. A connection that is new in `after` counts in full."""
     result = []
     for first, last in zip(before, after):
-        moved: List[Optional[int]] = [None, None]
+        moved: list[int | None] = [None, None]
         if first.counters is not None and last.counters is not None:
             known = first.counters
             for place, name in enumerate(("bytes_acked", "bytes_received")):
@@ -282,7 +285,7 @@ def traffic(before: Iterable[Connection], after: Iterable[Connection]) -> List[W
     return result
 
 
-def awaited(workers: Iterable[Connection]) -> List[str]:
+def awaited(workers: Iterable[Connection]) -> list[str]:
     """Endpoints that were sent something after they last answered: where a head that makes no progress waits."""
     return [
         worker.endpoint

@@ -8,8 +8,9 @@ $VARIABLES too (systemd.syntax, systemd.unit and systemd.service). A word of sys
 it went in, and systemd_words() reads a line of them.
 """
 
+from __future__ import annotations
+
 import re
-from typing import List, Optional
 
 from .._text import Refusal
 
@@ -39,7 +40,7 @@ def systemd_escape(value: object, command: bool = False) -> str:
     return '"%s"' % "".join(escapes.get(one, one) for one in text)
 
 
-def systemd_words(line: str) -> Optional[List[str]]:
+def systemd_words(line: str) -> list[str] | None:
     """The words of a command of systemd_escape(), None where somebody else has written it."""
     words, end = [], 0
     while end < len(line):

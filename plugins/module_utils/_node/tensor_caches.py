@@ -8,12 +8,14 @@ The directory above holds a record of the caches that were made there. Nobody bu
 does not name is ever touched.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 import stat
 import subprocess
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 from .. import _files
 from .._files import text_of
@@ -28,12 +30,12 @@ class Caches:
     def __init__(self, directory: str, check: bool = False) -> None:
         self.directory = directory
         self.check = check
-        self.actions: List[str] = []
+        self.actions: list[str] = []
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
-    def have(self, wanted: Sequence[str], owner: Tuple[int, int]) -> None:
+    def have(self, wanted: Sequence[str], owner: tuple[int, int]) -> None:
         """Makes the caches ``wanted`` for ``owner`` (uid, gid), and removes those that were made for services that are
         gone."""
         made = self._made()
@@ -62,7 +64,7 @@ class Caches:
         if not wanted:
             self._forget()
 
-    def _made(self) -> Optional[List[str]]:
+    def _made(self) -> list[str] | None:
         """The names of the caches that the record lists, None where there is no record."""
         path = self._path(RECORD)
         text = text_of(path)
@@ -97,12 +99,12 @@ class Caches:
                         % (path, done.stdout.decode(errors="replace").strip()[-200:])
                     )
 
-    def _record(self, names: List[str]) -> None:
+    def _record(self, names: list[str]) -> None:
         """Before the caches: one that is made and not recorded would be somebody else's for ever."""
         if not self.check:
             _files.write_atomically(self._path(RECORD), (json.dumps({"caches": names}) + "\n").encode("ascii"), 0o644)
 
-    def _make(self, name: str, owner: Tuple[int, int]) -> None:
+    def _make(self, name: str, owner: tuple[int, int]) -> None:
         path = self._path(name)
         if not os.path.lexists(path):
             self.actions.append("make %s" % path)

@@ -4,14 +4,17 @@
 """What happened to units of this node, and when to the microsecond, from the journal and from systemd. Private to the
 collection."""
 
+from __future__ import annotations
+
 import re
 import time
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .journal import MOST_LETTERS, SERVERS, WATCHDOG, ask, entries, entry_time, matches
 from .units import installed_name, number, parse_show, systemctl_show
 
-Event = Dict[str, Any]
+Event = dict[str, Any]
 # What systemd says about a unit, in the words of 239 to 257.
 OF_SYSTEMD = (
     ("exited", re.compile(r": Main process exited, (?P<text>code=.*)$")),
@@ -35,7 +38,7 @@ KINDS = {"head": "head", "router": "router", "worker": "rpc"}
 PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic")
 
 
-def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> List[Event]:
+def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> list[Event]:
     """`journalctl -o json` -> events in order: {at (seconds since 1970), unit or None, kind, text}; later than since,
     of these units and the watchdog."""
     events = []
@@ -50,7 +53,7 @@ def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> List[E
     return sorted(events, key=lambda event: event["at"])
 
 
-def _event(entry: Event, message: str, units: Sequence[str]) -> Optional[Event]:
+def _event(entry: Event, message: str, units: Sequence[str]) -> Event | None:
     if entry.get("_SYSTEMD_UNIT") == WATCHDOG:
         for kind, pattern in OF_WATCHDOG:
             found = pattern.match(message)
@@ -85,7 +88,7 @@ def read_journal(units: Sequence[str], since: float) -> str:
     return "".join(reversed(newest_first))
 
 
-def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, Any]]:
+def parse_units(text: str, now: float, monotonic: float) -> dict[str, dict[str, Any]]:
     """`systemctl show` of PROPERTIES -> {unit: {active_state, sub_state, result, main_pid, restarts, started_at}}; the
     last in seconds since 1970.
 
@@ -106,7 +109,7 @@ def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, 
     return units
 
 
-def noticed(events: Iterable[Event], fault: Mapping[str, Any], after: float) -> Optional[float]:
+def noticed(events: Iterable[Event], fault: Mapping[str, Any], after: float) -> float | None:
     """When a fault was first noticed after a time; None where it was not.
 
     fault: {kind, says}. How it shows depends on its kind: a killed or hung process (restart) ends, or is repaired; a
@@ -126,7 +129,7 @@ def noticed(events: Iterable[Event], fault: Mapping[str, Any], after: float) -> 
     return wanted[0]["at"] if wanted else None
 
 
-def timeline(units: Sequence[str], since: float) -> Dict[str, Any]:
+def timeline(units: Sequence[str], since: float) -> dict[str, Any]:
     """Events of units since a time, and how the units are now -> {now, events, units}. Errors: Refusal."""
     events = parse_journal(read_journal(units, since), units, since)
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -8,6 +8,8 @@ moment at which they are put back, whoever is there by then. The trial is over a
 somebody has configured since is not undone.
 """
 
+from __future__ import annotations
+
 import calendar
 import contextlib
 import json
@@ -15,7 +17,7 @@ import os
 import re
 import subprocess
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable
 
 from .. import _files
 from .._text import Refusal, printable
@@ -24,7 +26,7 @@ from .ours import is_our_unit
 from .snapshot import Snapshots, is_entry, is_path
 from .units import DIGEST_VARIABLE, Unit, installed_name, unit_info
 
-Record = Dict[str, Any]
+Record = dict[str, Any]
 Systemctl = Callable[..., None]
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # What a record tells: state is running, reverted or failed; at: when it ended; reason: why it failed, or what is odd.
@@ -121,7 +123,7 @@ class Trials:
         self,
         root: str = "/",
         run: Systemctl = systemctl,
-        look: Callable[..., List[Unit]] = unit_info,
+        look: Callable[..., list[Unit]] = unit_info,
         clock: Callable[[], float] = time.time,
         uptime: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -132,7 +134,7 @@ class Trials:
         self.uptime = uptime  # since the boot, as Linux counts
         self.files = Snapshots(self._path(paths.ROLLBACK), root=root)
 
-    def told(self) -> List[Record]:
+    def told(self) -> list[Record]:
         """Of each trial that runs or has ended by itself: TOLD. Errors: Refusal."""
         folder = self._path(os.path.dirname(paths.TRIALS))
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -140,7 +142,7 @@ class Trials:
         records = [record for record in map(self.read, services) if record]
         return [{key: record[key] for key in TOLD} for record in records]
 
-    def read(self, service: str) -> Optional[Record]:
+    def read(self, service: str) -> Record | None:
         """The record, None where there is none. Errors: Refusal."""
         path = self._record(service)
         try:
@@ -161,7 +163,7 @@ class Trials:
 
     def start(
         self, service: str, quant: str, was: str, model: str, seconds: int, check: bool = False
-    ) -> Tuple[bool, Record]:
+    ) -> tuple[bool, Record]:
         """After the switch, while its snapshot is open: has the head's files of before put back after that time. model:
         the file that served. One that runs already keeps its end and what it goes back to. -> whether it began or its
         files are others, its record. Errors: Refusal."""
@@ -201,7 +203,7 @@ class Trials:
             raise
         return record != old, record
 
-    def end(self, service: str, check: bool = False) -> Optional[Record]:
+    def end(self, service: str, check: bool = False) -> Record | None:
         """Forgets a trial, whose files stay as they are -> its record as of when nothing could revert it any more, None
         without one. Errors: Refusal."""
         if check or not self.read(service):
@@ -215,7 +217,7 @@ class Trials:
         os.unlink(self._record(service))
         return record
 
-    def settle(self, check: bool = False) -> List[str]:
+    def settle(self, check: bool = False) -> list[str]:
         """After a rollback: forgets the trials whose heads are those of before -> their services. One that was put back
         to an earlier moment of itself goes on."""
         records = [self.read(told["service"]) for told in self.told() if told["state"] == "running"]
@@ -230,7 +232,7 @@ class Trials:
                 self._store(dict(record, files=files))
         return over
 
-    def revert(self, service: str) -> Optional[Record]:
+    def revert(self, service: str) -> Record | None:
         """Puts the head's files back and has it restart with them, unless somebody has configured it since or the old
         model is gone -> the record of what was done; None without a trial that runs. Errors: Refusal, OSError."""
         record = self.read(service)
@@ -300,7 +302,7 @@ class Trials:
     def _store(self, record: Record) -> None:
         _files.write_atomically(self._record(record["service"]), json.dumps(record, sort_keys=True).encode("utf-8"))
 
-    def _head_files(self, service: str) -> List[str]:
+    def _head_files(self, service: str) -> list[str]:
         """What a switch writes for a head, relative to the root: its unit first, its plan, its chat template, and what
         the watchdog is told."""
         unit = installed_name("head", service, self._path(paths.UNITS))
@@ -316,6 +318,6 @@ class Trials:
         return os.path.join(self.root, path.lstrip("/"), *names)
 
 
-def _units(service: str) -> Tuple[str, str]:
+def _units(service: str) -> tuple[str, str]:
     """The names of its units: what puts back, and its timer."""
     return "llama-trial-%s.service" % service, "llama-trial-%s.timer" % service

@@ -3,19 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the cluster's systemd units say and what their processes really run. Private to the collection."""
 
+from __future__ import annotations
+
 import fnmatch
 import json
 import os
 import re
 import subprocess
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable, NamedTuple
 
 from .. import _files
 from .._text import Refusal
 from . import paths
 from .systemd_escape import systemd_words
 
-Properties = Dict[str, str]
+Properties = dict[str, str]
 Show = Callable[..., str]
 # That of the primary service has no service in it.
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)(?:-(.+))?\.service\Z")
@@ -63,30 +66,30 @@ class Unit(NamedTuple):
     """A unit as llama_unit_info tells it, see there."""
 
     name: str
-    kind: Optional[str] = None
-    service: Optional[str] = None
+    kind: str | None = None
+    service: str | None = None
     installed: bool = False
     ours: bool = False
     enabled: bool = False
-    active_state: Optional[str] = None
-    sub_state: Optional[str] = None
-    result: Optional[str] = None
-    main_pid: Optional[int] = None
-    since: Optional[str] = None
+    active_state: str | None = None
+    sub_state: str | None = None
+    result: str | None = None
+    main_pid: int | None = None
+    since: str | None = None
     restarts: int = 0
     failed_in_a_row: int = 0
-    exec_path: Optional[str] = None
+    exec_path: str | None = None
     arguments: Sequence[str] = ()
-    url: Optional[str] = None
-    endpoint: Optional[str] = None
+    url: str | None = None
+    endpoint: str | None = None
     rpc_endpoints: Sequence[str] = ()
-    wanted_digest: Optional[str] = None
-    running_digest: Optional[str] = None
+    wanted_digest: str | None = None
+    running_digest: str | None = None
     stale: bool = False
     drop_ins: Sequence[str] = ()
 
 
-def units_of(told: Iterable[Mapping[str, Any]]) -> List[Unit]:
+def units_of(told: Iterable[Mapping[str, Any]]) -> list[Unit]:
     """What llama_unit_info has told, as records again."""
     return [Unit(**unit) for unit in told]
 
@@ -111,7 +114,7 @@ def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES)
     return output
 
 
-def parse_show(text: str) -> List[Properties]:
+def parse_show(text: str) -> list[Properties]:
     """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once.
 
     A line ends at \\n alone: systemd escapes it in a value, and nothing else that str.splitlines() cuts at.
@@ -136,19 +139,19 @@ def main_pid(name: str) -> int:
     return number(shown[0], "MainPID") if shown else 0
 
 
-def parse_since(value: Optional[str]) -> Optional[str]:
+def parse_since(value: str | None) -> str | None:
     """'Thu 2026-10-01 08:00:00 UTC' -> '2026-10-01T08:00:00Z'; None when the unit was never active since boot."""
     found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC\Z", value or "")
     return "%sT%sZ" % found.groups() if found else None
 
 
-def file_digest(text: str) -> Optional[str]:
+def file_digest(text: str) -> str | None:
     """The digest a unit file asks for, None when it has none; the last assignment wins as in systemd."""
     found = DIGEST.findall(text)
     return found[-1] or None if found else None
 
 
-def running_digest(name: str, folder: str = paths.DIGESTS) -> Optional[str]:
+def running_digest(name: str, folder: str = paths.DIGESTS) -> str | None:
     """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything.
     Errors: Refusal."""
     try:
@@ -161,7 +164,7 @@ def running_digest(name: str, folder: str = paths.DIGESTS) -> Optional[str]:
         ) from None
 
 
-def unit_kind(name: str) -> Tuple[Optional[str], Optional[str]]:
+def unit_kind(name: str) -> tuple[str | None, str | None]:
     """'llama-rpc-reasoning.service' -> ('rpc', 'reasoning'), 'llama-rpc.service' -> ('rpc', None): its file names the
     service; (None, None) for names that are not ours."""
     found = UNIT_NAME.match(name)
@@ -174,7 +177,7 @@ def unit_name(kind: str, service: str, primary: bool = False) -> str:
     return "llama-%s.service" % kind if primary else "llama-%s-%s.service" % (kind, service)
 
 
-def service_of(name: str, unit_dir: str = paths.UNITS) -> Optional[str]:
+def service_of(name: str, unit_dir: str = paths.UNITS) -> str | None:
     """The service of a unit of this node, also of a variant of its head; None for names that are not ours, and for a
     short name without a file of ours."""
     before, after = VARIANT.split("%s")
@@ -193,7 +196,7 @@ def installed_name(kind: str, service: str, unit_dir: str = paths.UNITS) -> str:
     return short if service_of(short, unit_dir) == service else unit_name(kind, service)
 
 
-def _service_in(text: str) -> Optional[str]:
+def _service_in(text: str) -> str | None:
     found = OF_SERVICE.findall(text)
     return found[-1] if found else None
 
@@ -205,7 +208,7 @@ def failed_in_a_row(properties: Properties) -> int:
     return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
 
 
-def where(kind: Optional[str], arguments: Sequence[str]) -> Dict[str, Any]:
+def where(kind: str | None, arguments: Sequence[str]) -> dict[str, Any]:
     """Where a head, router or worker listens and which workers a head has, by the command line of its unit."""
     found = {name: value for name, value in zip(arguments, arguments[1:]) if name in ("--host", "--port", "--rpc")}
     listens = "%s:%s" % (found["--host"], found["--port"]) if {"--host", "--port"} <= set(found) else None
@@ -216,7 +219,7 @@ def where(kind: Optional[str], arguments: Sequence[str]) -> Dict[str, Any]:
     }
 
 
-def _command(text: str) -> Optional[List[str]]:
+def _command(text: str) -> list[str] | None:
     """The words of the command in a unit file of ours, None where it has none that we have written."""
     found = COMMAND.findall(text)
     return systemd_words(found[0]) if len(found) == 1 else None
@@ -281,7 +284,7 @@ def unit_info(
     proc: str = "/proc",
     show: Show = systemctl_show,
     digests: str = paths.DIGESTS,
-) -> List[Unit]:
+) -> list[Unit]:
     """Units that match patterns (names or globs), installed or only loaded, sorted by name.
 
     A unit file that systemd has never loaded and a process whose unit file is gone are both listed.
@@ -300,7 +303,7 @@ def unit_info(
     return [describe(unit, unit_dir, proc, digests) for unit in wanted]
 
 
-def held_since(path: str = paths.HELD) -> Optional[str]:
+def held_since(path: str = paths.HELD) -> str | None:
     """Since when the node is held for maintenance, in words where a damaged file does not say it; None when it is not.
     Errors: Refusal."""
     try:

@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Xid errors of NVIDIA GPUs, from the kernel's log. Private to the collection."""
 
+from __future__ import annotations
+
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
-Xid = Dict[str, Any]
+Xid = dict[str, Any]
 # A record of /dev/kmsg: priority, sequence number, microseconds since boot, flags; then the text.
 RECORD = re.compile(r"^\d+,\d+,(\d+),[^;]*;(.*)$", re.MULTILINE)
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, pid=7194, name=..., text; the instance stands there on a MIG device.
@@ -17,7 +19,7 @@ XID = re.compile(
 )
 
 
-def read_xids(path: str = "/dev/kmsg") -> Tuple[Optional[List[Xid]], Optional[str]]:
+def read_xids(path: str = "/dev/kmsg") -> tuple[list[Xid] | None, str | None]:
     """(xids, None), or (None, what is needed to read the log).
 
     xids: one {pci_slot, xid, count, seconds_ago, message} for each card and number, oldest first; seconds_ago and
@@ -56,9 +58,9 @@ def _read(path: str) -> str:
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-def parse_xids(records: str, now: float) -> List[Xid]:
+def parse_xids(records: str, now: float) -> list[Xid]:
     """Text of /dev/kmsg -> what read_xids returns; now: seconds since boot."""
-    found: Dict[Tuple[str, int], Xid] = {}
+    found: dict[tuple[str, int], Xid] = {}
     for microseconds, text in RECORD.findall(records):
         match = XID.match(text)
         if match:

@@ -4,7 +4,10 @@
 """What would fit where a model does not: less context, a smaller cache, another quant, more cards; each one computed.
 Private to the collection."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable
 
 from .._model.kv_cache import row_bytes
 from .._model.memory import Settings, Shape
@@ -41,11 +44,11 @@ def nearest(
     devices: Sequence[Device],
     local: int,
     quant: str = "",
-    sizes: Optional[Dict[str, Optional[int]]] = None,
-    counts: Optional[List[int]] = None,
+    sizes: dict[str, int | None] | None = None,
+    counts: list[int] | None = None,
     more: bool = True,
-    main: Optional[Device] = None,
-) -> List[str]:
+    main: Device | None = None,
+) -> list[str]:
     """What to do to the nearest things that would fit, [] for none.
 
     quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one;
@@ -83,7 +86,7 @@ def nearest(
     )
 
 
-def _smaller_margin(fits: Callable[[List[Device]], bool], devices: Sequence[Device]) -> List[str]:
+def _smaller_margin(fits: Callable[[list[Device]], bool], devices: Sequence[Device]) -> list[str]:
     """Words for a margin that leaves nothing of a device: where it does so on all of them no other advice helps, else
     where the model would fit without it."""
     eaten = [device for device in devices if device.margin_mib >= device.total_mib]
@@ -97,15 +100,15 @@ def _smaller_margin(fits: Callable[[List[Device]], bool], devices: Sequence[Devi
     ]
 
 
-def _known_types(settings: Settings) -> Dict[str, Any]:
+def _known_types(settings: Settings) -> dict[str, Any]:
     """What changes beside them where types of llama.cpp take the place of a build's own."""
     return {"bits_k": None, "bits_v": None} if settings.bits_k or settings.bits_v else {}
 
 
-def _smaller_cache(fits: Callable[..., bool], settings: Settings, wanted: int, tokens: int) -> List[str]:
+def _smaller_cache(fits: Callable[..., bool], settings: Settings, wanted: int, tokens: int) -> list[str]:
     """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is
     still more than ``tokens``."""
-    both: Dict[str, Any] = {}
+    both: dict[str, Any] = {}
     now = row_bytes(settings.cache_type_k, ROW, settings.bits_k) + row_bytes(
         settings.cache_type_v, ROW, settings.bits_v
     )
@@ -117,7 +120,7 @@ def _smaller_cache(fits: Callable[..., bool], settings: Settings, wanted: int, t
     return ["lower slot_ctx_size to %d and set cache to %s" % (most, both["cache_type_k"])] if most > tokens else []
 
 
-def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> List[str]:
+def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> list[str]:
     """Words for the largest quant that the model's entry does not have."""
     for offered in OFFERED:
         factor = BITS[offered] / float(BITS.get(quant, 0) or BITS[offered])
@@ -126,7 +129,7 @@ def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> List[str
     return []
 
 
-def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alone: bool) -> List[str]:
+def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alone: bool) -> list[str]:
     """Words for how many cards, like the smallest of these, would do; alone: where nothing else does, also how few with
     less context."""
     cards = [device for device in devices if device.kind == "GPU"]

@@ -8,8 +8,9 @@ certain are left out; some names stand for cards with unlike memory (GTX 1050, 1
 4070), the first one made counts. Where it matters, the inventory's llama_devices has `bandwidth`.
 """
 
+from __future__ import annotations
+
 import re
-from typing import Optional
 
 CARDS = {
     # GeForce
@@ -146,7 +147,7 @@ _ENDINGS = r"(\s+Generation)?(\s+\d+GB)?\Z"
 _KNOWN = {re.sub(r"\s+generation\Z", "", card.lower()): speed for card, speed in CARDS.items()}
 
 
-def bandwidth(name: Optional[str]) -> Optional[int]:
+def bandwidth(name: str | None) -> int | None:
     """GB/s of a card's memory, None where it is not known. Only a whole name counts: an RTX 3060 Ti, a 4090 D or a
     Laptop GPU is a card of its own."""
     card = re.sub(_MAKERS, "", " ".join(str(name or "").split()), flags=re.I).lower()

@@ -9,7 +9,10 @@ server-context.cpp (n_ctx_slot) caps each slot at the context the model was trai
 #28030); before, only override_kv changes it.
 """
 
-from typing import Any, Mapping, Optional
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from .._model.memory import Shape
 
@@ -17,7 +20,7 @@ from .._model.memory import Shape
 YARN_RAISES = 10754
 
 
-def allowed_context(service: Mapping[str, Any], shape: Shape, build: Optional[int]) -> int:
+def allowed_context(service: Mapping[str, Any], shape: Shape, build: int | None) -> int:
     """Tokens that a slot may have; 0 where nobody knows. build: number of the llama.cpp release, None for the
     newest."""
     allowed = overridden(service, shape) or shape.context_length
@@ -37,7 +40,7 @@ def overridden(service: Mapping[str, Any], shape: Shape) -> int:
     return int(found[-1]) if found and found[-1].isdigit() else 0
 
 
-def way_out(shape: Shape, tokens: int, build: Optional[int]) -> str:
+def way_out(shape: Shape, tokens: int, build: int | None) -> str:
     """Words for the settings that would allow ``tokens``."""
     length = shape.context_length
     override = "override_kv: ['%s.context_length=int:%d']" % (shape.architecture, tokens)

@@ -8,14 +8,17 @@ An inventory describes a card as {name, memory_mib, bandwidth} and main memory a
 names and bandwidths may be missing.
 """
 
+from __future__ import annotations
+
 import re
-from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from .._text import Refusal, printable
 from .bandwidths import bandwidth
 
 # As inventories, nvidia_smi_facts and filters give it.
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 
 # A sentence names this many processes of others.
 NAMED = 3
@@ -39,8 +42,8 @@ class Device(NamedTuple):
     total_mib: int
     others_mib: int  # what processes of others use
     margin_mib: int
-    bandwidth: Optional[float] = None  # GB/s
-    others: Dict[str, Optional[int]] = {}  # MiB of the processes of others, in words; nothing where nobody looked
+    bandwidth: float | None = None  # GB/s
+    others: dict[str, int | None] = {}  # MiB of the processes of others, in words; nothing where nobody looked
     claimed_mib: int = 0  # what other services of the plan have of it
     uuid: str = ""  # of a card that somebody looked at
     unified: bool = False  # a card whose memory is the node's main memory
@@ -64,10 +67,10 @@ def of_node(
     memory_mib: int,
     margin_mib: int,
     pids: Collection[int] = (),
-    visible: Optional[str] = None,
+    visible: str | None = None,
     described: Sequence[Facts] = (),
-    order: Optional[str] = None,
-) -> List[Device]:
+    order: str | None = None,
+) -> list[Device]:
     """The devices of a node, in the order in which CUDA counts them.
 
     gpus: those of nvidia_smi_facts; memory_mib: of main memory; pids: processes of our own units; visible:
@@ -112,12 +115,12 @@ def of_node(
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]
 
 
-def as_dicts(devices: Iterable[Device]) -> List[Facts]:
+def as_dicts(devices: Iterable[Device]) -> list[Facts]:
     """What a filter returns."""
     return [device.as_dict() for device in devices]
 
 
-def _named(processes: Sequence[Facts]) -> Dict[str, Optional[int]]:
+def _named(processes: Sequence[Facts]) -> dict[str, int | None]:
     """{words for one of a card's processes: its MiB, None where the driver does not tell}, the largest ones."""
     ordered = sorted(processes, key=lambda process: -(process["memory_used_mib"] or 0))
     found = {
@@ -140,7 +143,7 @@ def by_number(visible: Any) -> bool:
     return visible is None or bool(INDEX.match(str(visible).split(",", 1)[0].strip()))
 
 
-def _require_alike(node: str, gpus: Sequence[Facts], order: Optional[str]) -> None:
+def _require_alike(node: str, gpus: Sequence[Facts], order: str | None) -> None:
     """Errors: Refusal for cards of which CUDA and nvidia-smi may count another one first."""
     if len({(gpu["name"], gpu["memory_total_mib"]) for gpu in gpus}) > 1:
         names = ", ".join("%s %s" % (gpu["index"], printable(gpu["name"] or "?", 60)) for gpu in gpus)
@@ -151,7 +154,7 @@ def _require_alike(node: str, gpus: Sequence[Facts], order: Optional[str]) -> No
         )
 
 
-def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> Tuple[int, bool]:
+def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> tuple[int, bool]:
     """-> (MiB, whether they are main memory's) of a card whose memory nvidia-smi does not tell. card: its entry of
     llama_devices, {} for none; memory_mib: main memory, 0 if it is not this card's alone. Errors: Refusal."""
     if card.get("memory_mib"):
@@ -166,15 +169,15 @@ def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> Tuple[int, b
     return memory_mib, True
 
 
-def _integrated(name: Optional[str]) -> bool:
+def _integrated(name: str | None) -> bool:
     return bool(INTEGRATED.search(name or ""))
 
 
-def _visible(node: str, gpus: Sequence[Facts], visible: str) -> List[Tuple[Facts, Facts]]:
+def _visible(node: str, gpus: Sequence[Facts], visible: str) -> list[tuple[Facts, Facts]]:
     """[(GPU, the part of it that a process sees)] that CUDA_VISIBLE_DEVICES names, in its order. As CUDA does it, what
     comes after a number without a card is left out. Errors: Refusal for what leaves CUDA without the cards that it
     seems to name."""
-    chosen: List[Tuple[Facts, Facts]] = []
+    chosen: list[tuple[Facts, Facts]] = []
     words = [word.strip() for word in str(visible).split(",")]
     for word in words:
         if word in ("", "NoDevFiles") or INDEX.match(word) and int(word) not in [gpu["index"] for gpu in gpus]:
@@ -201,7 +204,7 @@ def _kind(word: str) -> str:
     return "" if INDEX.match(word) else word[:4]
 
 
-def _named_by(word: str, gpus: Sequence[Facts]) -> List[Tuple[Facts, Facts]]:
+def _named_by(word: str, gpus: Sequence[Facts]) -> list[tuple[Facts, Facts]]:
     if INDEX.match(word):
         return [(gpu, _part(gpu)) for gpu in gpus if gpu["index"] == int(word)]
     if word.startswith("MIG-"):
@@ -212,7 +215,7 @@ def _named_by(word: str, gpus: Sequence[Facts]) -> List[Tuple[Facts, Facts]]:
     return [(gpu, _part(gpu)) for gpu in gpus if word.startswith("GPU-") and str(gpu["uuid"]).startswith(word)]
 
 
-def of_inventory(node: str, described: Sequence[Facts], margin_mib: int) -> List[Device]:
+def of_inventory(node: str, described: Sequence[Facts], margin_mib: int) -> list[Device]:
     """The devices that an inventory's llama_devices says a node has: its cards, or its main memory where it has
     none."""
     cards = [one for one in described if not one.get("main")]
@@ -221,9 +224,9 @@ def of_inventory(node: str, described: Sequence[Facts], margin_mib: int) -> List
     ]
 
 
-def of_cards(described: Sequence[Facts], margin_mib: int) -> List[Device]:
+def of_cards(described: Sequence[Facts], margin_mib: int) -> list[Device]:
     """The devices of [{node, name, memory_mib, ...}], each node's in a row."""
-    nodes: List[str] = []
+    nodes: list[str] = []
     for one in described:
         if one["node"] not in nodes:
             nodes.append(one["node"])

@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The entry of llama_models for a model that was planned from its URL, to paste. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import re
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 from .._fetch.urls import public_url
@@ -18,7 +20,7 @@ _QUANT = re.compile(
 )
 
 
-def entry(urls: Sequence[str], name: Optional[str], endpoint: str) -> List[str]:
+def entry(urls: Sequence[str], name: str | None, endpoint: str) -> list[str]:
     """Lines of YAML. urls: the model's files, in order; name: that its header has; endpoint: of the hub."""
     sources = [public_url(url) for url in urls]
     stem = _PIECE.sub("", unquote(sources[0]).rpartition("/")[2])
@@ -38,7 +40,7 @@ def entry(urls: Sequence[str], name: Optional[str], endpoint: str) -> List[str]:
     ]
 
 
-def _hub_file(url: str, endpoint: str) -> Optional[Tuple[str, str, str]]:
+def _hub_file(url: str, endpoint: str) -> tuple[str, str, str] | None:
     """(repository, revision, file) of a URL of the hub."""
     if not url.startswith(endpoint.rstrip("/") + "/"):
         return None

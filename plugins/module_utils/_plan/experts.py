@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many layers of a mixture of experts keep their experts in the head's main memory. Private to the collection."""
 
-from typing import List, Optional, Sequence, Tuple, Union
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Union
 
 from .._model.memory import Settings, Shape
 from .devices import Device
@@ -17,12 +20,12 @@ def plan_experts(
     shape: Shape,
     settings: Settings,
     devices: Sequence[Device],
-    main: Optional[Device],
+    main: Device | None,
     wish: Wish,
     force_split: bool = False,
-    counts: Optional[List[int]] = None,
-    earlier: Optional[Plan] = None,
-) -> Tuple[Shape, Plan]:
+    counts: list[int] | None = None,
+    earlier: Plan | None = None,
+) -> tuple[Shape, Plan]:
     """-> (the model with its experts where they are, its plan); for auto the fewest layers that fit, all of them where
     nothing fits.
 
@@ -31,7 +34,7 @@ def plan_experts(
     """
     beside = devices[-1].kind == "GPU"
 
-    def with_layers(layers: int, counts: Optional[List[int]], main: Optional[Device]) -> Tuple[Shape, Plan]:
+    def with_layers(layers: int, counts: list[int] | None, main: Device | None) -> tuple[Shape, Plan]:
         kept = shape.keeping(layers) if beside else shape
         return kept, plan(kept, settings, devices, len(devices), force_split, counts, main)
 

@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long a service reads a prompt that fills a slot, by what was measured of it. Private to the collection."""
 
+from __future__ import annotations
+
 import base64
 import json
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from .._text import duration
 
@@ -21,10 +24,10 @@ class Measured(NamedTuple):
 
     rate: float  # tokens a second
     day: str
-    inputs: List[Any]
+    inputs: list[Any]
 
 
-def record(long: Mapping[str, Any], inputs: List[Any]) -> Dict[str, Any]:
+def record(long: Mapping[str, Any], inputs: list[Any]) -> dict[str, Any]:
     """What a head keeps of a long prompt; nothing of one that was too short, or of a service without a plan. long:
     tokens and seconds of llama_long_prompt, and measured_at."""
     tokens, seconds = int(long.get("tokens") or 0), float(long.get("seconds") or 0)
@@ -33,7 +36,7 @@ def record(long: Mapping[str, Any], inputs: List[Any]) -> Dict[str, Any]:
     return {"tokens": tokens, "seconds": seconds, "inputs": inputs, "measured_at": str(long["measured_at"])}
 
 
-def measured(kept: Mapping[str, Any]) -> Optional[Measured]:
+def measured(kept: Mapping[str, Any]) -> Measured | None:
     """The same of a record, as node_facts reads it with a plan (prompt: JSON in base64) or as record() made it; None
     where it is none."""
     try:
@@ -46,7 +49,7 @@ def measured(kept: Mapping[str, Any]) -> Optional[Measured]:
         return None
 
 
-def full_prompt(slot: int, inputs: List[Any], found: Optional[Measured]) -> Optional[str]:
+def full_prompt(slot: int, inputs: list[Any], found: Measured | None) -> str | None:
     """In words; None where nobody has measured a service with this plan. slot: tokens."""
     if not found or not inputs or json.dumps(found.inputs) != json.dumps(inputs):
         return None

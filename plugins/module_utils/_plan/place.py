@@ -7,7 +7,10 @@ collection.
 Sizes in a plan are MiB, rounded up.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .._llama.args import build_number
 from .._model.memory import Placed, Settings, Shape, Share, place, settings_of
@@ -24,14 +27,14 @@ class Row(NamedTuple):
     device: str
     kind: str
     layers: int
-    first_layer: Optional[int]
-    last_layer: Optional[int]
+    first_layer: int | None
+    last_layer: int | None
     weights_mib: int
     kv_mib: int
     compute_mib: int
     margin_mib: int
     total_mib: int
-    free_mib: Optional[int] = None  # None in a plan that was kept
+    free_mib: int | None = None  # None in a plan that was kept
 
 
 class Plan(NamedTuple):
@@ -40,13 +43,13 @@ class Plan(NamedTuple):
     fits: bool
     topology: str  # single, replicas or split
     reason: str
-    devices: List[Row]
-    host: Dict[str, int]  # weights_mib, kv_mib, compute_mib
-    counts: List[int]  # layers per device
-    tensor_split: List[int]  # as in --tensor-split, nothing for one device
+    devices: list[Row]
+    host: dict[str, int]  # weights_mib, kv_mib, compute_mib
+    counts: list[int]  # layers per device
+    tensor_split: list[int]  # as in --tensor-split, nothing for one device
     cpu_moe: int = 0  # how many of the first layers have their experts in the head's main memory
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return dict(self._asdict(), devices=[dict(row._asdict()) for row in self.devices])
 
 
@@ -62,19 +65,19 @@ class ServicePlan(NamedTuple):
     ctx_size: int
     slot_ctx_size: int
     cache_type: str
-    layers: Dict[str, int]  # by node
-    inputs: List[Any]  # what it was made for
-    problem: Optional[str] = None  # why the header was not read
-    unplanned: List[str] = []  # words for llama-server that nobody counted
+    layers: dict[str, int]  # by node
+    inputs: list[Any]  # what it was made for
+    problem: str | None = None  # why the header was not read
+    unplanned: list[str] = []  # words for llama-server that nobody counted
     node: str = ""  # the head's, none of a model by itself
     models_max: int = 0  # how many models of its router are loaded at a time
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         found = self._asdict()
         return dict(found.pop("plan").as_dict(), **found)
 
     @classmethod
-    def of(cls, facts: Dict[str, Any]) -> "ServicePlan":
+    def of(cls, facts: dict[str, Any]) -> ServicePlan:
         """The plan that as_dict() made the dict of. KeyError, TypeError where it is none of this version's."""
         own = dict(facts)
         plan = {key: own.pop(key) for key in Plan._fields if key in own}
@@ -83,7 +86,7 @@ class ServicePlan(NamedTuple):
 
 
 def settings_for(
-    service: Mapping[str, Any], build: Optional[str], extra_types: Optional[Mapping[str, float]] = None
+    service: Mapping[str, Any], build: str | None, extra_types: Mapping[str, float] | None = None
 ) -> Settings:
     """Settings of a service; build: its release, such as b11434; extra_types: bits per element of the types of a KV
     cache that its build has beside llama.cpp's."""
@@ -128,8 +131,8 @@ def plan(
     devices: Sequence[Device],
     local: int,
     force_split: bool = False,
-    counts: Optional[List[int]] = None,
-    main: Optional[Device] = None,
+    counts: list[int] | None = None,
+    main: Device | None = None,
 ) -> Plan:
     """Place a model on devices, in llama.cpp's order.
 
@@ -173,7 +176,7 @@ def plan(
     )
 
 
-def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: List[int], local: int) -> List[int]:
+def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: list[int], local: int) -> list[int]:
     """Layers per device: over the equals, and over as many of the others, which are main memory, as it takes to hold
     what is left over."""
     others = sorted(
@@ -192,7 +195,7 @@ def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: 
     return _spread(dict(zip(equals, counts or [1] * shape.block_count)), devices)
 
 
-def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: int) -> List[int]:
+def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: int) -> list[int]:
     """Bytes of each device for the model's own layers: a draft model has its part of each, and what the head keeps in
     main memory is part of a card that works there."""
     rooms, unified = [device.room() for device in devices], _unified(devices, local)
@@ -208,11 +211,11 @@ def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: i
     return [room - both.total() + own.total() for room, both, own in zip(rooms, with_draft, without)]
 
 
-def _spread(counts: Dict[int, int], devices: Sequence[Device]) -> List[int]:
+def _spread(counts: dict[int, int], devices: Sequence[Device]) -> list[int]:
     return [counts.get(index, 0) for index in range(len(devices))]
 
 
-def _reason(devices: Sequence[Device], equals: List[int], alone: List[int], used: List[int]) -> str:
+def _reason(devices: Sequence[Device], equals: list[int], alone: list[int], used: list[int]) -> str:
     names = ["%s %s" % (device.node, device.device) for device in devices]
     rest = [names[index] for index in used if index not in equals]
     if len(used) > 1 and alone and not rest:
@@ -230,7 +233,7 @@ def _reason(devices: Sequence[Device], equals: List[int], alone: List[int], used
 MAIN_MEMORY = 1e-6
 
 
-def _speeds(devices: Sequence[Device]) -> List[float]:
+def _speeds(devices: Sequence[Device]) -> list[float]:
     """Bandwidths; GPUs count alike where one is not known, and so does main memory, which is never weighed against
     them."""
     speeds = []
@@ -242,11 +245,11 @@ def _speeds(devices: Sequence[Device]) -> List[float]:
     return speeds
 
 
-def _counts(shape: Shape, devices: int, index: int) -> List[int]:
+def _counts(shape: Shape, devices: int, index: int) -> list[int]:
     return [shape.block_count if device == index else 0 for device in range(devices)]
 
 
-def _unified(devices: Sequence[Device], local: int) -> Optional[int]:
+def _unified(devices: Sequence[Device], local: int) -> int | None:
     """Which device is the head's own card that works in its main memory; None if none is."""
     return next((index for index in range(len(devices) - local, len(devices)) if devices[index].unified), None)
 
@@ -257,7 +260,7 @@ def _fits_alone(shape: Shape, settings: Settings, devices: Sequence[Device], ind
     return _fits(placed.devices, [devices[index]], 0 if devices[index].unified else None, placed.host)
 
 
-def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: List[int], local: int) -> Placed:
+def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: list[int], local: int) -> Placed:
     main = bool(local) and len(devices) == 1 and devices[0].kind == "main"
     placed = place(shape, settings, counts, local, main=main)
     placed = placed._replace(host=placed.host.beside(Share(kv=settings.cache_ram << 20)))
@@ -267,7 +270,7 @@ def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: 
     return placed
 
 
-def _fits(shares: Sequence[Share], devices: Sequence[Device], unified: Optional[int], host: Share) -> bool:
+def _fits(shares: Sequence[Share], devices: Sequence[Device], unified: int | None, host: Share) -> bool:
     """unified, host: what the head keeps in main memory is in the memory of this device too."""
     sizes = [share.total() + (host.total() if index == unified else 0) for index, share in enumerate(shares)]
     return all(not size or size <= device.room() for size, device in zip(sizes, devices))

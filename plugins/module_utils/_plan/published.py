@@ -4,9 +4,12 @@
 """Which models of a list are there, untouched since they were published, and what their headers say. Private to the
 collection."""
 
+from __future__ import annotations
+
 import os
 import stat
-from typing import Any, Dict, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 from .._fetch.present import unchanged
 from .._fetch.request import Request, Watch
@@ -17,7 +20,7 @@ from .header import local_shape
 ASKED = ("urls", "repo", "files", "revision", "sha256")
 
 
-def look(item: Mapping[str, Any], mode: int) -> Dict[str, Any]:
+def look(item: Mapping[str, Any], mode: int) -> dict[str, Any]:
     """{item, there}, and for a model that is there what gguf_fetch returns for it and its `shape`, as llama_plan
     returns it; None for one that it cannot read.
 
@@ -32,14 +35,14 @@ def look(item: Mapping[str, Any], mode: int) -> Dict[str, Any]:
     return dict(found, item=item)
 
 
-def _look(request: Request, mode: int) -> Dict[str, Any]:
+def _look(request: Request, mode: int) -> dict[str, Any]:
     done = unchanged(request, Watch(), check=True, hashing=False)
     if done is None or not all(_has_mode(entry["path"], mode) for entry in done["files"]):
         return {"there": False}
     return dict(done, there=True, shape=_shape(done["dest"]))
 
 
-def _shape(path: str) -> Optional[Dict[str, Any]]:
+def _shape(path: str) -> dict[str, Any] | None:
     try:
         return local_shape(path).as_dict()
     except (OSError, Refusal):

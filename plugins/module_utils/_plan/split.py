@@ -7,7 +7,9 @@ A token passes the devices one after the other and reads all of a device's weigh
 longest is the one with most bytes of weights per byte/s of memory bandwidth.
 """
 
-from typing import Dict, List, Optional, Sequence
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 from .._model.memory import Settings, Shape, kv_bytes, place
 
@@ -20,10 +22,10 @@ ROUNDS = 4
 def split(
     shape: Shape,
     settings: Settings,
-    room: Optional[Sequence[float]],
+    room: Sequence[float] | None,
     speeds: Sequence[float],
     local: int,
-) -> Optional[List[int]]:
+) -> list[int] | None:
     """Layers per device, in llama.cpp's order, at least one each: all fit, and the slowest stage is as short as it can
     be; None where none fit.
 
@@ -79,7 +81,7 @@ class _Stages:
         return (self.weights[end] - self.weights[start] + self.output[device]) * self.slowness[device]
 
 
-def _sums(sizes: Sequence[int]) -> List[int]:
+def _sums(sizes: Sequence[int]) -> list[int]:
     sums = [0]
     for size in sizes:
         sums.append(sums[-1] + size)
@@ -92,7 +94,7 @@ def _partition(
     room: Sequence[float],
     speeds: Sequence[float],
     compute: Sequence[int],
-) -> Optional[List[int]]:
+) -> list[int] | None:
     """Consecutive blocks per device: first the shortest slowest stage, then, among those, the most even ones (least
     squares)."""
     stages = _Stages(shape, settings, room, speeds, compute)
@@ -106,20 +108,20 @@ def _partition(
     return _most_even(stages, ends, slowest)
 
 
-def _slowest(stages: _Stages, blocks: int, devices: int) -> List[Dict[int, float]]:
+def _slowest(stages: _Stages, blocks: int, devices: int) -> list[dict[int, float]]:
     """-> [{end: time of the slowest stage when the first end blocks lie on this device and those before}] of each
     device.
 
     A later start leaves a device less to do and, among the starts that are kept, those before it more: the best one is
     where the two meet.
     """
-    known: Dict[int, float] = {0: 0}
-    tables: List[Dict[int, float]] = []
+    known: dict[int, float] = {0: 0}
+    tables: list[dict[int, float]] = []
     for device in range(devices):
         last = device == devices - 1
-        table: Dict[int, float] = {}
-        starts: List[int] = []
-        before: List[float] = []
+        table: dict[int, float] = {}
+        starts: list[int] = []
+        before: list[float] = []
         for end in range(device + 1, blocks - (devices - device - 1) + 1):
             if end - 1 in known:
                 # A start that leaves more to do for this device and the others than a later one is never the best.
@@ -145,18 +147,18 @@ def _slowest(stages: _Stages, blocks: int, devices: int) -> List[Dict[int, float
     return tables
 
 
-def _most_even(stages: _Stages, ends: List[List[int]], slowest: float) -> List[int]:
+def _most_even(stages: _Stages, ends: list[list[int]], slowest: float) -> list[int]:
     """-> blocks per device; ends: of each device, where its blocks may end so that no stage takes longer than slowest.
 
     The best start moves on with the end (the squares are convex), so the best one of the middle end bounds those of the
     others.
     """
-    known: Dict[int, float] = {0: 0}
-    history: List[Dict[int, int]] = []
+    known: dict[int, float] = {0: 0}
+    history: list[dict[int, int]] = []
     for device, own in enumerate(ends):
         starts = sorted(known)
-        table: Dict[int, float] = {}
-        origin: Dict[int, int] = {}
+        table: dict[int, float] = {}
+        origin: dict[int, int] = {}
         open_ranges = [(0, len(own) - 1, 0, len(starts) - 1)]
         while open_ranges:
             first, last, low, high = open_ranges.pop()
@@ -173,7 +175,7 @@ def _most_even(stages: _Stages, ends: List[List[int]], slowest: float) -> List[i
             open_ranges += [(first, middle - 1, low, at), (middle + 1, last, at, high)]
         known = table
         history.append(origin)
-    counts: List[int] = []
+    counts: list[int] = []
     end = ends[-1][-1]
     for origin in reversed(history):
         counts.insert(0, end - origin[end])
@@ -181,14 +183,14 @@ def _most_even(stages: _Stages, ends: List[List[int]], slowest: float) -> List[i
     return counts
 
 
-def with_output(counts: List[int]) -> List[int]:
+def with_output(counts: list[int]) -> list[int]:
     """Counts of layers as --tensor-split wants them: the output layer is one more item, of the last device that has
     any."""
     last = max(index for index, count in enumerate(counts) if count)
     return counts[:last] + [counts[last] + 1]
 
 
-def per_device(layers: Dict[str, int], nodes: List[str]) -> List[int]:
+def per_device(layers: dict[str, int], nodes: list[str]) -> list[int]:
     """Layers by node -> layers by device; a node's are spread evenly over its cards. nodes: the node of each device."""
     counts = []
     for index, node in enumerate(nodes):

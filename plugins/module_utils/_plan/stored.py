@@ -5,7 +5,8 @@
 
 import base64
 import json
-from typing import Any, Dict, Iterable, List, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from .._model.memory import Settings, Shape
 from .devices import Device
@@ -14,7 +15,7 @@ from .place import ServicePlan
 LATER = Settings._fields.index("swa_full")
 
 
-def stored(plans: Iterable[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+def stored(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What a service's plan was made for and what it says, and nothing that changes from run to run."""
     found = []
     for one in plans:
@@ -23,7 +24,7 @@ def stored(plans: Iterable[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     return found
 
 
-def inputs_of(shape: Shape, settings: Settings, devices: Iterable[Device]) -> List[Any]:
+def inputs_of(shape: Shape, settings: Settings, devices: Iterable[Device]) -> list[Any]:
     """What a plan is made for, beside the names: it stays one for as long as this does."""
     # What settings have learned since counts where it is used: a plan that an earlier version kept stays one.
     later = [name for name in Settings._fields[LATER:] if getattr(settings, name)]
@@ -37,7 +38,7 @@ def unchanged(planned: Iterable[ServicePlan], earlier: Iterable[ServicePlan]) ->
     return now == before
 
 
-def kept(read: Mapping[str, Any]) -> List[ServicePlan]:
+def kept(read: Mapping[str, Any]) -> list[ServicePlan]:
     """An earlier plan, content: JSON in base64; [] where there is none, or none of this version's."""
     try:
         found = [ServicePlan.of(one) for one in json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))]

@@ -4,7 +4,8 @@
 """A memory plan as an operator reads it: one table. Private to the collection."""
 
 import re
-from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .place import Plan, Row, ServicePlan
 
@@ -16,14 +17,14 @@ _SOURCES = {
 COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
 
 
-def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
+def lines(planned: dict[str, Any], only: str = "") -> list[str]:
     """What memory_plan() returned, as lines: per service a title, a row for each device (MiB), those of its replicas in
     one table, and what the head keeps. only: one service.
 
     A service that is planned as it was is one line.
     """
-    found: List[str] = []
-    problems: Set[str] = set()
+    found: list[str] = []
+    problems: set[str] = set()
     if planned["uncounted"]:
         found.append(
             "note: %s not counted, some nodes are not part of this run: the memory of the others is shown as free"
@@ -54,9 +55,9 @@ def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
     return found + _about(only, planned) + (["ports, by the services' names: %s" % ", ".join(ports)] if ports else [])
 
 
-def _replicas(plans: Iterable[Dict[str, Any]]) -> List[List[ServicePlan]]:
+def _replicas(plans: Iterable[dict[str, Any]]) -> list[list[ServicePlan]]:
     """The plans of a service, those of one model on several nodes together."""
-    found: Dict[Tuple[str, str], List[ServicePlan]] = {}
+    found: dict[tuple[str, str], list[ServicePlan]] = {}
     for one in map(ServicePlan.of, plans):
         found.setdefault((one.model, one.quant), []).append(one)
     return list(found.values())
@@ -69,7 +70,7 @@ def _held(one: ServicePlan) -> str:
     return ", ".join(found)
 
 
-def _about(only: str, planned: Dict[str, Any]) -> List[str]:
+def _about(only: str, planned: dict[str, Any]) -> list[str]:
     found, wanted = [], True
     for line in planned["sharing"]:
         if not line.startswith(" "):
@@ -79,7 +80,7 @@ def _about(only: str, planned: Dict[str, Any]) -> List[str]:
     return found
 
 
-def table(*parts: ServicePlan) -> List[str]:
+def table(*parts: ServicePlan) -> list[str]:
     """The lines of one model's plan, or of those of its replicas."""
     one = parts[0]
     rows = [COLUMNS] + [_cells(row) for part in parts for row in part.plan.devices]
@@ -109,7 +110,7 @@ def table(*parts: ServicePlan) -> List[str]:
     return found
 
 
-def _verdict(plan: Plan) -> List[str]:
+def _verdict(plan: Plan) -> list[str]:
     found = ["%s, %s" % (plan.topology, plan.reason) if plan.fits else "does not fit"]
     if plan.fits and plan.topology == "split":
         found.append("--tensor-split %s" % ",".join(map(str, plan.tensor_split)))
@@ -144,7 +145,7 @@ def _title(one: ServicePlan) -> str:
     return "%s: %s, %s%s" % (one.service, model, context_words(one), _SOURCES.get(one.source, ""))
 
 
-def _cells(row: Row) -> List[str]:
+def _cells(row: Row) -> list[str]:
     place = "-" if not row.layers else "%s-%s (%d)" % (row.first_layer, row.last_layer, row.layers)
     # What an earlier plan left says nothing of what is free now.
     sizes = [row.weights_mib, row.kv_mib, row.compute_mib, row.margin_mib, row.total_mib, row.free_mib]

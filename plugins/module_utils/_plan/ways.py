@@ -4,7 +4,10 @@
 """In which ways one model would run on given nodes: on one of them, with its experts in main memory, split over them.
 Private to the collection."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._model.memory import Settings, Shape
 from .devices import Device, main_memory, of_cards
@@ -17,8 +20,8 @@ class Ways(NamedTuple):
     """lines: a sentence for each way; experts: the plan with the fewest experts in main memory, None where none fits or
     none is needed, with the model and the devices that it is for."""
 
-    lines: List[str]
-    experts: Optional[Tuple[Shape, List[Device], Plan]]
+    lines: list[str]
+    experts: tuple[Shape, list[Device], Plan] | None
 
 
 def ways(
@@ -31,7 +34,7 @@ def ways(
 ) -> Ways:
     """every: the devices of all nodes; memory: main memory beside GPUs; together: the plan on all of them, local of
     them the head's own."""
-    nodes: List[str] = []
+    nodes: list[str] = []
     for device in every:
         if device.node not in nodes:
             nodes.append(device.node)
@@ -63,7 +66,7 @@ def _experts(
     nodes: Sequence[str],
     alone: Sequence[str],
     memory: Sequence[Device],
-    fitting: Sequence[Tuple[Shape, List[Device], Plan]],
+    fitting: Sequence[tuple[Shape, list[Device], Plan]],
 ) -> str:
     if not any(shape.expert_bytes):
         return "none, it is no mixture of experts"
@@ -84,7 +87,7 @@ def _experts(
     return "fits none of %s" % join([device.node for device in memory])
 
 
-def split_cards(described: Sequence[Dict[str, Any]], margin_mib: int) -> Tuple[List[Device], List[Device]]:
+def split_cards(described: Sequence[dict[str, Any]], margin_mib: int) -> tuple[list[Device], list[Device]]:
     """[{node, name, memory_mib, main...}] -> (the devices that layers lie on, main memory beside cards)"""
     every = of_cards(described, margin_mib)
     with_cards = {device.node for device in every if device.kind == "GPU"}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan of one model for devices that need not exist. Private to the collection."""
 
-from typing import Any, Dict, List
+from typing import Any
 
 from .._model.memory import Shape
 from .advice import nearest
@@ -15,7 +15,7 @@ from .table import idle_workers, join, table
 from .ways import split_cards, ways
 
 
-def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
+def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
     """given: the options of llama_plan. -> its result with devices."""
     slots = given["parallel"] or 1
     asked = dict(
@@ -52,8 +52,8 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
         layers={},
         inputs=[],
     )
-    advice: List[str] = []
-    refused: List[str] = []
+    advice: list[str] = []
+    refused: list[str] = []
     allowed = allowed_context({}, shape, settings.build)
     if allowed and slot_context(shape, settings) > allowed:
         tokens = slot_context(shape, settings)
@@ -83,16 +83,16 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines + _entry(shape, given))
 
 
-def _entry(shape: Shape, given: Dict[str, Any]) -> List[str]:
+def _entry(shape: Shape, given: dict[str, Any]) -> list[str]:
     """Lines with the model as an inventory would have it, where it was read from a source."""
     hub = "%s/%s/resolve/%s/" % (given["endpoint"].rstrip("/"), given["repo"], given["revision"])
     urls = given["urls"] or [hub + name for name in given["files"] or []]
     return ["for llama_models, to paste:", *entry(urls, shape.name, given["endpoint"])] if urls else []
 
 
-def _nodes(devices: List[Device]) -> str:
+def _nodes(devices: list[Device]) -> str:
     """Words for the nodes and which of them is the head."""
-    names: List[str] = []
+    names: list[str] = []
     for device in devices:
         if device.node not in names:
             names.append(device.node)

@@ -7,13 +7,15 @@ A call into a share whose server is gone returns when that server does, and unti
 process. So the caller never makes such a call: a child does, and answers through a pipe.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os
 import select
 import signal
 import struct
-from typing import Callable, List, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 HEADER = struct.Struct(">cQ")
 GOOD, BAD = b"+", b"-"
@@ -25,7 +27,7 @@ class Outcome(NamedTuple):
     """value: what the work returned; error: why there is none. late: whether it has not answered in time; its child is
     left behind, or is the last one and still awaited."""
 
-    value: Optional[bytes] = None
+    value: bytes | None = None
     error: str = ""
     late: bool = False
 
@@ -40,7 +42,7 @@ class Disposable:
         self._until = 0.0
         self._killed = False
         self._read = b""
-        self._left: List[int] = []
+        self._left: list[int] = []
 
     @property
     def busy(self) -> bool:
@@ -66,7 +68,7 @@ class Disposable:
         """Until the child says something, at most so long."""
         select.select([self._pipe] if self._pid else [], [], [], max(0.0, seconds))
 
-    def poll(self, now: float) -> Optional[Outcome]:
+    def poll(self, now: float) -> Outcome | None:
         """How the work ended, once; None while it is at work or there is none. Never blocks."""
         self._reap()
         if not self._pid:

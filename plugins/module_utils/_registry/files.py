@@ -8,10 +8,13 @@ model, tier, node, host, head_node, port, endpoint, started_at. Workers are unde
 rpc_workers asks them for /health, which no worker answers.
 """
 
+from __future__ import annotations
+
 import json
 import re
 import zlib
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
 
 from .._text import Refusal, printable
 
@@ -37,16 +40,16 @@ class Endpoint(NamedTuple):
     address: str
     port: int
     state: str
-    slots: Optional[int]
-    slot_ctx_size: Optional[int]
-    models: List[str]
-    tier: Optional[str]
-    build: Optional[str]
-    quant: Optional[str]
+    slots: int | None
+    slot_ctx_size: int | None
+    models: list[str]
+    tier: str | None
+    build: str | None
+    quant: str | None
     job_id: int
     heartbeat: int
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """As registry.json has it."""
         return {name: value for name, value in self._asdict().items() if name != "heartbeat"}
 
@@ -72,7 +75,7 @@ def _or_null(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 # What a file has to have, in the order in which it is looked at.
-FIELDS: Tuple[Tuple[str, Callable[[Any], bool], str], ...] = (
+FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("version", _whole(VERSION, VERSION), str(VERSION)),
     ("job_id", _whole(0, 2**32 - 1), "a whole number below 4294967296"),
     ("service", _word, "the name of a service"),
@@ -132,7 +135,7 @@ def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
     return Endpoint(node=node, address=hosts[node], **told)
 
 
-def _node(host: str, hosts: Mapping[str, str]) -> Optional[str]:
+def _node(host: str, hosts: Mapping[str, str]) -> str | None:
     """The node that a host is, by name or address, also with the domain that SLURM's nodes have; None where it is
     none."""
     if host in hosts:

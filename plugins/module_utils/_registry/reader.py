@@ -11,11 +11,14 @@ moved while the share answered. At the first look the newest mtime of the direct
 what is older than that by its time to live is left out at once.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os
 import stat
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple
 
 from .._text import Refusal, duration, printable
 from . import files
@@ -24,7 +27,7 @@ from . import files
 LOOK, DEADLINE = 1.0, 3.0
 MOST_FILES = 1000
 O_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-Sighting = Dict[str, Any]
+Sighting = dict[str, Any]
 
 
 def look(folder: str, uids: Sequence[int]) -> bytes:
@@ -32,8 +35,8 @@ def look(folder: str, uids: Sequence[int]) -> bytes:
     hang. Errors: OSError."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        found: Dict[str, Sighting] = {}
-        refused: Dict[str, Sighting] = {}
+        found: dict[str, Sighting] = {}
+        refused: dict[str, Sighting] = {}
         # Files that do not count keep none out that do.
         for name in sorted(name for name in os.listdir(here) if files.NAME.match(name)):
             seen = _read(here, name, uids)
@@ -63,7 +66,7 @@ def _of_folder(folder: str, seen: os.stat_result, uids: Sequence[int]) -> str:
     return ""
 
 
-def _read(here: int, name: str, uids: Sequence[int]) -> Optional[Sighting]:
+def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
     """One file; None for one that is gone."""
     for again in (True, False):
         try:
@@ -83,7 +86,7 @@ def _read(here: int, name: str, uids: Sequence[int]) -> Optional[Sighting]:
     return None
 
 
-def _judged(name: str, seen: os.stat_result, text: bytes, uids: Sequence[int]) -> Dict[str, str]:
+def _judged(name: str, seen: os.stat_result, text: bytes, uids: Sequence[int]) -> dict[str, str]:
     refused = ""
     if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
         refused = "%s: no file with one name seen, one is needed: look at who made it, then remove it" % name
@@ -119,14 +122,14 @@ class Registry:
     """What is known of a share. say(sentence): told once of each thing that is wrong. device: that of the share when
     the last run of this program found endpoints on it."""
 
-    def __init__(self, hosts: Mapping[str, str], say: Callable[[str], None], device: Optional[int] = None) -> None:
+    def __init__(self, hosts: Mapping[str, str], say: Callable[[str], None], device: int | None = None) -> None:
         self._hosts, self._say = hosts, say
-        self._known: Dict[str, Known] = {}
-        self._told: Dict[str, str] = {}
+        self._known: dict[str, Known] = {}
+        self._told: dict[str, str] = {}
         self.device = device
         # Seconds for which the share has answered: while it hangs, no file can get younger and none gets older.
         self._answered = 0.0
-        self._good: Optional[float] = None
+        self._good: float | None = None
 
     def looked(self, seen: Mapping[str, Any], now: float) -> bool:
         """Takes in what look() has found; False where the share is not there, which changes nothing."""
@@ -135,8 +138,8 @@ class Registry:
             return False
         self._answered += min(now - self._good, 2 * LOOK) if self._good is not None else 0.0
         self._good = now
-        complaints: Dict[str, str] = {"": seen["folder"]} if seen["folder"] else {}
-        good: Dict[str, Tuple[files.Endpoint, int]] = {}
+        complaints: dict[str, str] = {"": seen["folder"]} if seen["folder"] else {}
+        good: dict[str, tuple[files.Endpoint, int]] = {}
         for name, one in seen["files"].items():
             try:
                 if "refused" in one:
@@ -172,26 +175,26 @@ class Registry:
     def _young(self, one: Known) -> bool:
         return self._answered - one.since <= files.BEATS * one.endpoint.heartbeat
 
-    def age(self, now: float) -> Optional[float]:
+    def age(self, now: float) -> float | None:
         """Seconds since the last look that the share has answered; None before the first one."""
         return None if self._good is None else now - self._good
 
-    def endpoints(self) -> List[Dict[str, Any]]:
+    def endpoints(self) -> list[dict[str, Any]]:
         """Those whose file is young enough; of two files for one address the newer one counts."""
-        by_place: Dict[Tuple[str, int], files.Endpoint] = {}
+        by_place: dict[tuple[str, int], files.Endpoint] = {}
         for one in sorted(self._known.values(), key=lambda known: known.mtime):
             if self._young(one):
                 by_place[one.endpoint.address, one.endpoint.port] = one.endpoint
         return [endpoint.as_dict() for _place, endpoint in sorted(by_place.items())]
 
 
-def as_json(endpoints: List[Dict[str, Any]], age: float, device: Optional[int]) -> bytes:
+def as_json(endpoints: list[dict[str, Any]], age: float, device: int | None) -> bytes:
     """The text of registry.json. device: for the next run of the program."""
     told = {"version": files.VERSION, "age": round(age, 1), "endpoints": endpoints, "device": device}
     return (json.dumps(told, sort_keys=True) + "\n").encode("ascii")
 
 
-def device_of(text: str) -> Optional[int]:
+def device_of(text: str) -> int | None:
     """What the last run has noted in registry.json; None where it has not."""
     try:
         found = json.loads(text)["device"]
@@ -200,7 +203,7 @@ def device_of(text: str) -> Optional[int]:
     return found if isinstance(found, int) else None
 
 
-def settings_of(text: str) -> Tuple[str, Dict[str, str], List[int]]:
+def settings_of(text: str) -> tuple[str, dict[str, str], list[int]]:
     """Directory, hosts and uids of the program's configuration. Errors: Refusal."""
     try:
         told = json.loads(text)

@@ -10,7 +10,8 @@ import os
 import socket
 import time
 import urllib.request
-from typing import Any, Dict, Mapping, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from .._text import Refusal, printable
@@ -28,7 +29,7 @@ class Settings(NamedTuple):
     directory: str
     suffix: str
     url: str
-    record: Dict[str, Any]
+    record: dict[str, Any]
 
 
 def settings_of(text: str) -> Settings:
@@ -46,7 +47,7 @@ def settings_of(text: str) -> Settings:
     return found
 
 
-def full(record: Mapping[str, Any], job_id: int, state: str, started: float = 0.0) -> Dict[str, Any]:
+def full(record: Mapping[str, Any], job_id: int, state: str, started: float = 0.0) -> dict[str, Any]:
     """A record with what changes."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
     changing = {

@@ -3,13 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How what is ours is removed from a node. A directory goes when it is empty. Private to the collection."""
 
+from __future__ import annotations
+
 import contextlib
 import glob
 import json
 import os
 import re
 import stat
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from .._fetch.manifest import SUFFIX, is_model_name, manifest_path
 from .._files import MOST_TEXT, is_ours, owners, read_ours
@@ -34,7 +37,7 @@ NODE_FOLDERS = (
 )
 
 
-def _recorded_files(record: str) -> List[Dict[str, Any]]:
+def _recorded_files(record: str) -> list[dict[str, Any]]:
     """What the record of a model, by its path, says of its files."""
     listed = (record_of(record) or {}).get("files")
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
@@ -46,7 +49,7 @@ class Removal:
     def __init__(self, check: bool = False, root: str = "/") -> None:
         self.check = check
         self.root = root
-        self.removed: List[str] = []
+        self.removed: list[str] = []
 
     def units(self, names: Iterable[str], unit_dir: str = paths.UNITS) -> None:
         """Unit files of these names."""
@@ -92,7 +95,7 @@ class Removal:
         self._folder(releases)
         self._folder(prefix)
 
-    def _build(self, release: str, files: List[str]) -> None:
+    def _build(self, release: str, files: list[str]) -> None:
         folders = {os.path.dirname(os.path.join(release, name)) for name in files}
         own = [
             folder
@@ -135,7 +138,7 @@ class Removal:
         for one in names:
             self._unfinished(folder, one, here)
 
-    def retire(self, path: str) -> List[Dict[str, Any]]:
+    def retire(self, path: str) -> list[dict[str, Any]]:
         """A model by the name of its (first) file, whoever put it there -> what its record says of its files. One that
         is gone with its record is no mistake.
 
@@ -180,7 +183,7 @@ class Removal:
                 self._unfinished(folder, name, here)
         self._folder(folder)
 
-    def _entries(self, record: str) -> List[Dict[str, Any]]:
+    def _entries(self, record: str) -> list[dict[str, Any]]:
         """The files that the record of a model lists, those that name nothing outside of its directory."""
         return [entry for entry in _recorded_files(record) if is_model_name(entry.get("name"))]
 
@@ -205,8 +208,8 @@ class Removal:
         """What else the roles have written on a node, and the directories that they made."""
         self._marked(NODE_FILES, NODE_FOLDERS)
 
-    def _marked(self, files: Sequence[Tuple[str, str]], folders: Sequence[str]) -> None:
-        inner: Set[str] = set()
+    def _marked(self, files: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+        inner: set[str] = set()
         for pattern, _mark in files:
             for path in sorted(glob.glob(self._below(pattern, glob.escape(self.root)))):
                 if is_our_file(os.path.relpath(path, self.root), self.root):
@@ -258,13 +261,13 @@ def _held(folder: str) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _beside(folder: str, suffix: str) -> List[str]:
+def _beside(folder: str, suffix: str) -> list[str]:
     """The models that have a file with this suffix beside them."""
     names = [name for name in _names(folder) if name.endswith(".gguf" + suffix) and not name.startswith(".")]
     return [name[: -len(suffix)] for name in names]
 
 
-def _names(folder: str) -> List[str]:
+def _names(folder: str) -> list[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
@@ -280,7 +283,7 @@ def _unlike(path: str, size: Any) -> str:
     return "" if size in (None, seen.st_size) else "a file of %d bytes, not of %d," % (seen.st_size, size)
 
 
-def _is_file(path: str, size: Optional[int] = None) -> bool:
+def _is_file(path: str, size: int | None = None) -> bool:
     """Whether there is a regular file of root's, or of who runs this, of that size where one is given."""
     try:
         seen = os.lstat(path)

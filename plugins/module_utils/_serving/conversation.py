@@ -8,10 +8,12 @@ Judgements are functions of what came back; Conversation asks. A model that is t
 template, build or setting that breaks is named.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 from .._llama.api import DOCUMENTS, NoAnswer, count, error_text, plain, rows, table
 from .._llama.args import Told
@@ -55,7 +57,7 @@ CALLED = {"id": "call00001", "type": "function", "function": {"name": NAME, "arg
 # What is said of a conversation.
 PARTS = ("question", "embedding", "reranking", "tools", "reasoning", "draft", "not_held")
 # (what is said of it, None for nothing; a sentence where it is refused)
-Verdict = Tuple[Optional[str], Optional[str]]
+Verdict = tuple[Optional[str], Optional[str]]
 
 
 class Reply(NamedTuple):
@@ -63,7 +65,7 @@ class Reply(NamedTuple):
 
     content: str
     reasoning: str
-    calls: List[Dict[str, Any]]
+    calls: list[dict[str, Any]]
     finish: str
     tokens: int
 
@@ -81,7 +83,7 @@ class NotHeld(Refusal):
     """Nobody is to blame; its text says why."""
 
 
-def reply_of(body: Dict[str, Any]) -> Reply:
+def reply_of(body: dict[str, Any]) -> Reply:
     """An answer in OpenAI's format, whatever of it is missing or of another type."""
     choice = (rows(body.get("choices")) or [{}])[0]
     message = table(choice.get("message"))
@@ -120,7 +122,7 @@ def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
     return None, "%s, some is needed, and %s" % (seen, step)
 
 
-def judge_sense(reply: Reply, question: str, told: Told, bare: bool) -> Optional[str]:
+def judge_sense(reply: Reply, question: str, told: Told, bare: bool) -> str | None:
     """A sentence where a model was spoken to in another way than it was trained. bare: whether its file has no chat
     template, and nobody has set one."""
     # Of raw thoughts judge_reasoning() speaks, and of the tokens around them.
@@ -157,7 +159,7 @@ def judge_reasoning(reply: Reply, told: Told) -> Verdict:
     return ("off as configured" if told.reasoning_off else "apart from the answer" if reply.reasoning else "none"), None
 
 
-def refuse_context(slot: Optional[int], wanted: Optional[int], trained: int) -> Optional[str]:
+def refuse_context(slot: int | None, wanted: int | None, trained: int) -> str | None:
     """slot: tokens of a slot as the server tells; wanted: as configured; trained: as the header says, 0 where nobody
     knows."""
     if slot is None or wanted is None or slot >= wanted:
@@ -201,7 +203,7 @@ def judge_call(reply: Reply) -> Verdict:
     return "called, and was cut off" if reply.finish == "length" else "called", None
 
 
-def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
+def judge_embedding(body: dict[str, Any], size: int) -> Verdict:
     """size: numbers of the model's embedding, 0 where nobody knows."""
     vector = (rows(body.get("data")) or [{}])[0].get("embedding")
     numbers = vector if isinstance(vector, list) else []
@@ -218,9 +220,9 @@ def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
     return "%d numbers" % len(numbers), None
 
 
-def judge_scores(body: Dict[str, Any], documents: int) -> Verdict:
+def judge_scores(body: dict[str, Any], documents: int) -> Verdict:
     """documents: how many were sent."""
-    scores: Dict[Any, Any] = {
+    scores: dict[Any, Any] = {
         str(one.get("index")): one.get("relevance_score") for one in rows(body.get("results")) or []
     }
     found = [scores.get(str(at)) for at in range(documents)]
@@ -233,7 +235,7 @@ def judge_scores(body: Dict[str, Any], documents: int) -> Verdict:
     return "%d scores for %d documents" % (len(sound), documents), None
 
 
-def judge_draft(timings: Dict[str, Any], speculative: List[Any]) -> Verdict:
+def judge_draft(timings: dict[str, Any], speculative: list[Any]) -> Verdict:
     """Of the answer to a plain question. speculative: what each slot says of itself."""
     drafted, accepted = count(timings.get("draft_n")), count(timings.get("draft_n_accepted"))
     if drafted:
@@ -258,8 +260,8 @@ class Conversation:
         self.timeout = timeout
         # Tokens a second, 0 where nobody knows.
         self.rate: float = result["tokens_per_second"] or 0.0
-        self.refused: List[str] = []
-        self.said: Dict[str, Optional[str]] = dict.fromkeys(PARTS)
+        self.refused: list[str] = []
+        self.said: dict[str, str | None] = dict.fromkeys(PARTS)
 
     def hold(self, full: bool) -> None:
         """full: with more than the answer that is there already."""
@@ -289,30 +291,30 @@ class Conversation:
         self.said[name] = said
         self._refuse(refused)
 
-    def _refuse(self, refused: Optional[str]) -> None:
+    def _refuse(self, refused: str | None) -> None:
         if refused and refused not in self.refused:
             self.refused.append(refused)
 
-    def _meta(self) -> Dict[str, Any]:
+    def _meta(self) -> dict[str, Any]:
         models = rows(table(self._look("/v1/models")).get("data")) or [{}]
         own = [one for one in models if one.get("id") == self.head.api.model]
         return table((own or models)[0].get("meta"))
 
-    def _look(self, path: str) -> Dict[str, Any]:
+    def _look(self, path: str) -> dict[str, Any]:
         try:
             status, body = self.head.api.get(path, LOOK, of_model=True)
         except NoAnswer:
             return {}
         return table(body) if status == 200 else {}
 
-    def _slots(self) -> List[Any]:
+    def _slots(self) -> list[Any]:
         try:
             body = self.head.api.get("/slots", LOOK, of_model=True)[1]
         except NoAnswer:
             return []
         return rows(body) or []
 
-    def _talk(self, full: bool, slot: Optional[int]) -> None:
+    def _talk(self, full: bool, slot: int | None) -> None:
         props = self._look("/props")
         reply = reply_of(self.head.body)
         limit, patient = self.max_tokens, True
@@ -339,14 +341,14 @@ class Conversation:
         if full:
             self._use_tools(props, slot)
 
-    def _allowance(self, slot: Optional[int]) -> Tuple[int, bool]:
+    def _allowance(self, slot: int | None) -> tuple[int, bool]:
         """-> (tokens that an answer may have, whether these are all that anybody could ask for)"""
         room = (slot or MOST) - count(self.result["prompt_tokens"]) - SHORT
         most = max(min(MOST, room, self.told.n_predict or MOST), 1)
         fits = int(self.rate * PATIENCE) or most
         return min(most, fits), fits >= most
 
-    def _ask(self, what: str, request: Dict[str, Any], max_tokens: int) -> Reply:
+    def _ask(self, what: str, request: dict[str, Any], max_tokens: int) -> Reply:
         timeout = self.timeout + (min(2 * max_tokens / self.rate, 2 * PATIENCE) if self.rate else 0)
         try:
             status, body = self.head.api.converse(dict(request, max_tokens=max_tokens), timeout)
@@ -363,7 +365,7 @@ class Conversation:
             raise Refused("%s, 200 is needed: set another chat_template or build" % seen)
         return reply_of(body)
 
-    def _use_tools(self, props: Dict[str, Any], slot: Optional[int]) -> None:
+    def _use_tools(self, props: dict[str, Any], slot: int | None) -> None:
         caps = table(props.get("chat_template_caps"))
         has = bool(caps.get("supports_tools") and caps.get("supports_tool_calls"))
         # One that fails with every tool has none for llama-server, which tries it at its start: clients try it, too.

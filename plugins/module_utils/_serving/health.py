@@ -8,10 +8,13 @@ cannot answer, or not over all workers), down (no HTTP). /health alone cannot te
 so do /slots and /metrics while a worker hangs.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .. import _files
 from .._llama.api import Answer, LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
@@ -23,7 +26,7 @@ from .._node.units import Properties, failed_in_a_row, number, parse_show, servi
 from .._text import Refusal
 from . import router
 
-Result = Dict[str, Any]
+Result = dict[str, Any]
 STATES = ("loading", "ready", "busy", "degraded", "down")
 SERVING = ("ready", "busy")
 # Seconds for an endpoint that answers from memory, and between two looks.
@@ -42,11 +45,11 @@ class Sample(NamedTuple):
     """What moves while a head works, each None when it cannot be had. silent: builds of January 2026 answer /slots
     between two batches only."""
 
-    slots: Optional[List[Dict[str, Any]]]
-    metrics: Optional[List[float]]
-    requests: Optional[float]
+    slots: list[dict[str, Any]] | None
+    metrics: list[float] | None
+    requests: float | None
     silent: bool
-    workers: Optional[List[Connection]]
+    workers: list[Connection] | None
 
 
 class Head:
@@ -64,10 +67,10 @@ class Head:
         self,
         api: LlamaApi,
         endpoints: Sequence[str] = (),
-        unit: Optional[str] = None,
+        unit: str | None = None,
         own_key: bool = False,
         health_only: bool = False,
-        told: Optional[Told] = None,
+        told: Told | None = None,
     ) -> None:
         self.api = api
         self.endpoints = list(endpoints)
@@ -75,13 +78,13 @@ class Head:
         self.own_key = own_key
         self.health_only = health_only
         self.told = told or told_by([])
-        self.models: List[router.Model] = []  # of a router
-        self.body: Dict[str, Any] = {}  # of the last answer to deep
-        self.pid: Optional[int] = None
-        self._restarts: Optional[int] = None  # of the unit at the first look
+        self.models: list[router.Model] = []  # of a router
+        self.body: dict[str, Any] = {}  # of the last answer to deep
+        self.pid: int | None = None
+        self._restarts: int | None = None  # of the unit at the first look
         self._astray = False  # connected to others than its workers, which no waiting changes
 
-    def check(self, wait: float = 0, deep: Optional[Dict[str, Any]] = None) -> Result:
+    def check(self, wait: float = 0, deep: dict[str, Any] | None = None) -> Result:
         """State of the head -> result of llama_health, see there.
 
         wait: seconds to look again every half second until it serves. deep: None, or {prompt, max_tokens, timeout}.
@@ -105,7 +108,7 @@ class Head:
             self._deep(result, **deep)
         return result
 
-    def _look(self) -> Tuple[Result, bool]:
+    def _look(self) -> tuple[Result, bool]:
         """One look -> (result, whether waiting is hopeless)."""
         result = dict.fromkeys(
             ("model", "slots", "slots_busy", "n_ctx", "answer", "tokens", "prompt_tokens", "progress")
@@ -137,7 +140,7 @@ class Head:
         result["state"], result["reason"] = "down", "%s has ended %d times and never served" % (self.unit, ended)
         return True
 
-    def _show_unit(self) -> Optional[Properties]:
+    def _show_unit(self) -> Properties | None:
         if not self.unit:
             return None
         for shown in parse_show(systemctl_show([self.unit])):
@@ -147,7 +150,7 @@ class Head:
             "unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit
         )
 
-    def _judge(self, result: Result, shown: Optional[Properties]) -> Tuple[str, str]:
+    def _judge(self, result: Result, shown: Properties | None) -> tuple[str, str]:
         try:
             status, body = self.api.get("/health", LOOK)
         except NoAnswer as error:
@@ -200,7 +203,7 @@ class Head:
         return words % others if others else "start the missing workers, then restart the head"
 
     @staticmethod
-    def _unit_words(shown: Optional[Properties]) -> str:
+    def _unit_words(shown: Properties | None) -> str:
         if not shown:
             return ""
         words = " (%s is %s/%s, result %s, %s restarts)"
@@ -212,7 +215,7 @@ class Head:
             shown.get("NRestarts"),
         )
 
-    def _describe(self, result: Result) -> Tuple[bool, bool]:
+    def _describe(self, result: Result) -> tuple[bool, bool]:
         """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too
         busy to tell)."""
         props, _silent = self._get("/props")
@@ -232,7 +235,7 @@ class Head:
             result["slots_busy"] = int(sample.requests)
         return isinstance(props, dict) and bool(props.get("is_sleeping")), sample.silent
 
-    def _get(self, path: str) -> Tuple[Any, bool]:
+    def _get(self, path: str) -> tuple[Any, bool]:
         """-> (body of a 200 or None, whether nothing came): /slots and /metrics can be switched off, a router has no
         slots itself."""
         try:
@@ -253,7 +256,7 @@ class Head:
             workers=connections(self.endpoints, self.pid) if sockets and self.endpoints else None,
         )
 
-    def _watch(self, timeout: float) -> Tuple[bool, Sample]:
+    def _watch(self, timeout: float) -> tuple[bool, Sample]:
         """Waits for progress -> (whether there was any within timeout seconds, last sample).
 
         llama-server's counters move once a batch and the sockets once a micro-batch, so timeout has to exceed the
@@ -348,7 +351,7 @@ class Head:
         return again
 
 
-def key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
+def key_of(unit: str, folder: str = paths.KEYS) -> str | None:
     """The key of a unit of ours, from the file of its service's name; None where there is no such file.
 
     What the unit's process says of its arguments is not believed: one that was taken over would have root read any file
@@ -369,7 +372,7 @@ def key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
         ) from None
 
 
-def _moved(first: Optional[List[Connection]], now: Optional[List[Connection]]) -> bool:
+def _moved(first: list[Connection] | None, now: list[Connection] | None) -> bool:
     """Whether a worker answered between two samples; what is sent to a hanging worker is still acknowledged by its
     kernel."""
     return any(worker.bytes_received for worker in traffic(first or [], now or []))
@@ -380,7 +383,7 @@ def _waits_for(sample: Sample) -> str:
     return ": it waits for " + " and ".join(endpoints) if endpoints else ""
 
 
-def _read_answer(result: Result, body: Dict[str, Any]) -> None:
+def _read_answer(result: Result, body: dict[str, Any]) -> None:
     choice = (rows(body.get("choices")) or [{}])[0]
     message = table(choice.get("message"))
     timings = table(body.get("timings"))
@@ -395,6 +398,6 @@ def _read_answer(result: Result, body: Dict[str, Any]) -> None:
         result["model"] = body["model"]
 
 
-def _rate(value: Any) -> Optional[float]:
+def _rate(value: Any) -> float | None:
     """Tokens a second."""
     return float(min(value, 1e9)) if isinstance(value, (int, float)) and 0 < value < math.inf else None

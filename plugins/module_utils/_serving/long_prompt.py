@@ -5,7 +5,7 @@
 only the rest to read. Private to the collection."""
 
 import time
-from typing import Any, Dict
+from typing import Any
 
 from .._llama.api import NoAnswer, error_text, table
 from .._text import Refusal
@@ -18,7 +18,7 @@ TEXT = "The quick brown fox jumps over the lazy dog and runs along the river unt
 NEXT = "lower slot_ctx_size or ubatch_size"
 
 
-def read_part(head: Head, part: int, timeout: float) -> Dict[str, Any]:
+def read_part(head: Head, part: int, timeout: float) -> dict[str, Any]:
     """part: 1 to PARTS. -> {state, reason, tokens: of this part, whole: of the prompt, slot: tokens of one, seconds}
 
     A head that serves others is left alone: its state is busy. Errors: Refusal where the part is not read as it should.

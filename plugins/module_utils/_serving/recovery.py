@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """When a head answers again after something broke, and what its clients noticed. Private to the collection."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable
 
 from .._llama.api import LlamaApi, NoAnswer, count, rows, table
 from .._text import Refusal
@@ -20,7 +22,7 @@ TOKEN = 300
 PROMPT = "Once upon a time there was a cluster of three nodes that told each other stories, and this is one of them: "
 
 
-def process_identity(pid: int, proc: str = "/proc") -> Optional[str]:
+def process_identity(pid: int, proc: str = "/proc") -> str | None:
     """A process's start in clock ticks: with its number it is unique. None when there is no such process."""
     try:
         with open(os.path.join(proc, str(pid), "stat"), encoding="utf-8", errors="replace") as stream:
@@ -37,9 +39,9 @@ class Client(threading.Thread):
         self.api = api
         self.prompt = prompt
         self.tokens = 0
-        self.last_at: Optional[float] = None
-        self.cut_at: Optional[float] = None
-        self.failure: Optional[str] = None
+        self.last_at: float | None = None
+        self.cut_at: float | None = None
+        self.failure: str | None = None
         self.generating = threading.Event()
         self._stopped = False
 
@@ -85,11 +87,11 @@ def watch(
     timeout: float,
     armed: Callable[[], None],
     wanted: Callable[[], bool],
-    generate: Optional[str] = None,
-    alive: Callable[[int], Optional[str]] = process_identity,
+    generate: str | None = None,
+    alive: Callable[[int], str | None] = process_identity,
     embeddings: bool = False,
     there: Callable[[], bool] = lambda: True,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
     The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself.

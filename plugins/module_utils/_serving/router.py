@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a router says of its models, which no look loads or unloads. Private to the collection."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .._llama.api import LlamaApi, NoAnswer, plain, rows, table
 from .._llama.args import Told, told
@@ -20,11 +23,11 @@ class Model(NamedTuple):
     name: str
     state: str
     told: Told
-    slots: Optional[int] = None
-    busy: Optional[int] = None
+    slots: int | None = None
+    busy: int | None = None
 
 
-def models(api: LlamaApi, timeout: float) -> List[Model]:
+def models(api: LlamaApi, timeout: float) -> list[Model]:
     """All of a router's, those at work first, then those that are loaded; none for another server. Errors: NoAnswer,
     Refusal."""
     status, body = api.get("/models", timeout)
@@ -50,7 +53,7 @@ def _at_work(api: LlamaApi, one: Model, timeout: float) -> Model:
     return one._replace(slots=len(slots), busy=sum(1 for slot in slots if slot.get("is_processing")))
 
 
-def describe(api: LlamaApi, result: Dict[str, Any], timeout: float) -> Tuple[List[Model], bool]:
+def describe(api: LlamaApi, result: dict[str, Any], timeout: float) -> tuple[list[Model], bool]:
     """Fills in models, slots and slots_busy -> (the models, whether it is too busy to tell them)."""
     try:
         found = models(api, timeout)
@@ -62,7 +65,7 @@ def describe(api: LlamaApi, result: Dict[str, Any], timeout: float) -> Tuple[Lis
     return found, False
 
 
-def state(found: Sequence[Model]) -> Tuple[str, str]:
+def state(found: Sequence[Model]) -> tuple[str, str]:
     """-> (ready or busy, why)"""
     loaded = [one.name for one in found if one.state in LOADED]
     loading = [one.name for one in found if one.state == "loading"]
@@ -75,7 +78,7 @@ def state(found: Sequence[Model]) -> Tuple[str, str]:
     return "busy" if busy or loading else "ready", ", ".join(words)
 
 
-def refuse_answer(model: str, body: Dict[str, Any]) -> str:
+def refuse_answer(model: str, body: dict[str, Any]) -> str:
     return "a request for %s is answered by %s, the model's own name is needed: run site.yml" % (
         model,
         plain(body.get("model")),

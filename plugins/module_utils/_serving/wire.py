@@ -8,8 +8,10 @@ Two questions are asked: one that is generated token by token, whose bytes and t
 micro-batches, whose bytes and speed are told apart from it.
 """
 
+from __future__ import annotations
+
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .._llama.api import NoAnswer, count, error_text, rows, table
 from .._model.gguf import read_path
@@ -29,7 +31,7 @@ UBATCHES = 4
 TEXT = "The miller counted forty sacks of rye before the river rose and took the lowest of his three bridges. "
 # Of a slot it fills at most this much.
 SHARE = 0.75
-Wire = Dict[str, Any]
+Wire = dict[str, Any]
 
 
 def look(head: Head, model_path: str, ubatch: int, seconds: float, timeout: float) -> Wire:
@@ -48,7 +50,7 @@ def look(head: Head, model_path: str, ubatch: int, seconds: float, timeout: floa
     return found
 
 
-def dimensions(path: str) -> Dict[str, Optional[int]]:
+def dimensions(path: str) -> dict[str, int | None]:
     """-> {n_embd, n_vocab} of a model file: a stage hands on n_embd numbers a token, the last one n_vocab."""
     tensors = {tensor.name: tensor.dims for tensor in read_path(path).tensors}
     dims = tensors.get("token_embd.weight") or ()
@@ -56,7 +58,7 @@ def dimensions(path: str) -> Dict[str, Optional[int]]:
     return {"n_embd": n_embd, "n_vocab": n_vocab}
 
 
-def ends(head: Head) -> List[Wire]:
+def ends(head: Head) -> list[Wire]:
     """The established connections of the head's process to each worker -> [{endpoint, ends: [[local, remote]]}]."""
     return [
         {"endpoint": one.endpoint, "ends": sorted([_shown(local), _shown(remote)] for local, remote in one.ends)}
@@ -64,14 +66,14 @@ def ends(head: Head) -> List[Wire]:
     ]
 
 
-def _shown(end: Tuple[str, int]) -> str:
+def _shown(end: tuple[str, int]) -> str:
     return "%s:%d" % end
 
 
 def _decode(head: Head, seconds: float, timeout: float) -> Wire:
-    texts: List[str] = []
+    texts: list[str] = []
     total = {"prompt_tokens": 0, "tokens": 0, "answers": 0}
-    rates: List[float] = []
+    rates: list[float] = []
     began, start = time.time(), time.monotonic()
     before = connections(head.endpoints, head.pid)
     while not texts or (time.monotonic() - start < seconds and len(texts) < ANSWERS):

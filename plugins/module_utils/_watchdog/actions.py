@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the watchdog may decide, and how often. Private to the collection."""
 
-from typing import List, Union
+from typing import Union
 
 # Judgements that may be acted on: so many in a window of so many seconds, then one a window until one has passed
 # without any.
@@ -37,7 +37,7 @@ class Limit:
     """Keeps a wrong judgement from taking a service down again and again."""
 
     def __init__(self) -> None:
-        self._times: List[float] = []
+        self._times: list[float] = []
         self._hit = False
 
     def wait(self, now: float) -> float:

@@ -6,20 +6,22 @@
 Nothing is polled: the kernel tells everybody who listens that its rules have changed.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import select
 import socket
 import subprocess
 import time
-from typing import Callable, List, Optional, Tuple
+from typing import Callable
 
 from .._node import paths
 
 Say = Callable[[str], None]
 # Counts a repair: of which unit, and why.
 Note = Callable[[str, str], None]
-Run = Callable[[List[str]], Tuple[int, str]]
+Run = Callable[[list[str]], tuple[int, str]]
 UNIT = "llama-firewall.service"
 LIST = ["nft", "--stateless", "list", "table", "inet", "llama_cluster"]
 # Linux: the protocol of nftables on a netlink socket, and the group that hears of changes.
@@ -29,7 +31,7 @@ NETLINK_NETFILTER, GROUP_NFTABLES = 12, 7
 SETTLE, AGAIN, ANYWAY = 0.5, 10, 60
 
 
-def run(command: List[str]) -> Tuple[int, str]:
+def run(command: list[str]) -> tuple[int, str]:
     """(exit status, output) of a command."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
@@ -44,8 +46,8 @@ class Rules:
 
     def __init__(self, say: Say, note: Note, run: Run = run, path: str = paths.FIREWALL_RULES) -> None:
         self._say, self._note, self._run, self._path = say, note, run, path
-        self._file: Optional[Tuple[float, int, int]] = None  # the file as it was loaded
-        self._wanted: Optional[str] = None  # the kernel's list then
+        self._file: tuple[float, int, int] | None = None  # the file as it was loaded
+        self._wanted: str | None = None  # the kernel's list then
 
     def check(self) -> bool:
         """Has the rules of the file in force, if they are to be: while the unit is active. Returns whether all is
@@ -88,7 +90,7 @@ class Firewall:
         self._due = clock()
         self._not_before = self._due
         try:
-            self._socket: Optional[socket.socket] = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+            self._socket: socket.socket | None = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
             self._socket.bind((0, 1 << (GROUP_NFTABLES - 1)))
             self._socket.setblocking(False)
         except OSError:

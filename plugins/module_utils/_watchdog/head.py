@@ -9,13 +9,15 @@ judgement, and a long prompt looks like it between two micro-batches: so its dea
 that is judged.
 """
 
-from typing import Any, Dict, List, Optional, Set, Tuple
+from __future__ import annotations
+
+from typing import Any
 
 from .actions import Action, Probe, Repair, Serves
 
-Process = Tuple[int, int]
-Look = Dict[str, Any]
-LastProbe = Dict[str, Any]
+Process = tuple[int, int]
+Look = dict[str, Any]
+LastProbe = dict[str, Any]
 # Seconds without a sign of progress after which a head is judged to hang: while its slowest step is unknown, and at
 # least.
 UNKNOWN, LEAST = 120, 10
@@ -35,7 +37,7 @@ PROBE_TOKENS = 8
 ERRORS = 3
 
 
-def _is_probe(slot: Dict[str, Any], seed: Optional[int]) -> bool:
+def _is_probe(slot: dict[str, Any], seed: int | None) -> bool:
     """Whether a slot at work has a probe of this seed. An embedding has none: it is as short, and gives no token."""
     return slot["prompt"] <= PROBE_TOKENS and (not slot["decoded"] if seed is None else slot["seed"] == seed)
 
@@ -46,9 +48,9 @@ class HeadJudge:
     def __init__(self, ubatch: int) -> None:
         self.ubatch = ubatch
         self.working = True  # it has to be looked at again and again
-        self._process: Optional[Process] = None
+        self._process: Process | None = None
 
-    def _begin(self, process: Process, load: Optional[float] = None) -> None:
+    def _begin(self, process: Process, load: float | None = None) -> None:
         self._process = process
         self._serving = load is not None
         self._least: float = LEAST
@@ -56,20 +58,20 @@ class HeadJudge:
             self._loaded_in(load)
         self.working = True
         self._done = False
-        self._seen_at: Optional[float] = None
-        self._look_at: Optional[float] = None
-        self._linked: Set[str] = set()
-        self._lost: Dict[str, float] = {}  # endpoint: when it was first seen without its connection
+        self._seen_at: float | None = None
+        self._look_at: float | None = None
+        self._linked: set[str] = set()
+        self._lost: dict[str, float] = {}  # endpoint: when it was first seen without its connection
         self._busy = self._ours = self._generating = self._knows_prompts = False
         # task: (tokens of its prompt that were taken, those before them or None where that was not seen)
-        self._prompts: Optional[Dict[Optional[int], Tuple[int, Optional[int]]]] = None
+        self._prompts: dict[int | None, tuple[int, int | None]] | None = None
         self._signs: Any = None
-        self._received: Optional[int] = None
-        self._moved_at: Optional[float] = None  # the last sign of progress, or the last time that nothing had to move
-        self._progress_at: Optional[float] = None  # the last sign of progress
+        self._received: int | None = None
+        self._moved_at: float | None = None  # the last sign of progress, or the last time that nothing had to move
+        self._progress_at: float | None = None  # the last sign of progress
         self._others = 0  # tokens that were computed for anybody else
-        self._total: Optional[int] = 0  # tokens that were computed at all
-        self._used_at: Optional[float] = None  # when that last changed; None while the cache holds nobody's prompt
+        self._total: int | None = 0  # tokens that were computed at all
+        self._used_at: float | None = None  # when that last changed; None while the cache holds nobody's prompt
         self.slowest = 0.0
 
     def _loaded_in(self, seconds: float) -> None:
@@ -79,7 +81,7 @@ class HeadJudge:
         """The process has answered before this watchdog started. load: seconds that its load took."""
         self._begin(process, load)
 
-    def decide(self, sample: Dict[str, Any]) -> List[Action]:
+    def decide(self, sample: dict[str, Any]) -> list[Action]:
         """What to do now, a list of Serves, Probe and Repair.
 
         sample: {now; process: what identifies the running process, None when it is not to be touched; age: its seconds;
@@ -100,7 +102,7 @@ class HeadJudge:
             look = None
         if look is not None:
             self._look_at = look["at"]
-        actions: List[Action] = []
+        actions: list[Action] = []
         if not self._serving:
             if look is None or look["health"] != 200:
                 return []
@@ -133,7 +135,7 @@ class HeadJudge:
         """The process was told to end: nothing more is decided about it."""
         self._done = True
 
-    def _lost_worker(self, links: Dict[str, str], look: Optional[Look], now: float) -> Optional[str]:
+    def _lost_worker(self, links: dict[str, str], look: Look | None, now: float) -> str | None:
         for endpoint, state in sorted(links.items()):
             if state == "up":
                 self._linked.add(endpoint)
@@ -150,7 +152,7 @@ class HeadJudge:
                     return endpoint
         return None
 
-    def _read(self, look: Look, probe: Optional[LastProbe], now: float) -> None:
+    def _read(self, look: Look, probe: LastProbe | None, now: float) -> None:
         """What a new look says of who is at work, and whose prompt is in the cache."""
         at_work = look["slots"] or []
         self._busy = bool(at_work or look["silent"] or look["requests"])
@@ -173,7 +175,7 @@ class HeadJudge:
                 self._others, self._used_at = others, now
             self._total = look["total"]
 
-    def _learn(self, at_work: List[Dict[str, Any]]) -> bool:
+    def _learn(self, at_work: list[dict[str, Any]]) -> bool:
         """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is
         known.
 
@@ -193,7 +195,7 @@ class HeadJudge:
             self._prompts[task] = (last, before)
         return computed
 
-    def _still(self, sample: Dict[str, Any], stood_still: bool) -> Optional[float]:
+    def _still(self, sample: dict[str, Any], stood_still: bool) -> float | None:
         """Seconds for which nothing has moved, when that is too long; None when all is well."""
         now, look, probe = sample["now"], sample["look"], sample["probe"]
         signs = (
@@ -224,7 +226,7 @@ class HeadJudge:
         known = self._knows_prompts or (self._progress_at is not None and (asked or self._ours or self._generating))
         return max(self._least if known else UNKNOWN, MARGIN * self.slowest)
 
-    def _ask(self, sample: Dict[str, Any]) -> List[Action]:
+    def _ask(self, sample: dict[str, Any]) -> list[Action]:
         now, look, probe = sample["now"], sample["look"], sample["probe"]
         if not sample["settled"] or look["health"] != 200 or look["sleeping"] or look["total"] is None:
             return []

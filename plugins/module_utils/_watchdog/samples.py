@@ -4,12 +4,15 @@
 """What the watchdog looks at, cheaply: processes and sockets in /proc, systemd only when a process is new or has to be
 ended. Private to the collection."""
 
+from __future__ import annotations
+
 import os
 import random
 import subprocess
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
 from .._node import sock_diag, sockets
@@ -40,7 +43,7 @@ def read(path: str) -> str:
         return ""
 
 
-def process_state(pid: int) -> Optional[Tuple[str, int]]:
+def process_state(pid: int) -> tuple[str, int] | None:
     """(state letter, start time in clock ticks since boot) of a process, None when it has ended."""
     # The command name may hold spaces and parentheses: count from behind it.
     fields = read("/proc/%d/stat" % pid).rpartition(")")[2].split()
@@ -52,11 +55,11 @@ class Unit:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.process: Optional[Process] = None  # (pid, start time)
-        self.state: Optional[str] = None
-        self._asked_at: Optional[float] = None
+        self.process: Process | None = None  # (pid, start time)
+        self.state: str | None = None
+        self._asked_at: float | None = None
 
-    def look(self, now: float) -> Optional[Process]:
+    def look(self, now: float) -> Process | None:
         """Identity of the running main process, None without one."""
         if self.process:
             seen = process_state(self.process[0])
@@ -95,7 +98,7 @@ class Unit:
             stderr=subprocess.DEVNULL,
         )
 
-    def age(self) -> Optional[float]:
+    def age(self) -> float | None:
         """Seconds since the process started, None without one."""
         return float(read("/proc/uptime").split()[0]) - self.process[1] / TICKS if self.process else None
 
@@ -110,16 +113,16 @@ class Links:
         table: Callable[[], str] = lambda: read(TCP),
     ) -> None:
         self._endpoints, self._query, self._table = endpoints, query, table
-        self._known: Dict[str, List[sockets.Ends]] = {}  # those that were up, by endpoint
-        self.acked: Optional[int] = None  # bytes that the workers have confirmed, at the last look
+        self._known: dict[str, list[sockets.Ends]] = {}  # those that were up, by endpoint
+        self.acked: int | None = None  # bytes that the workers have confirmed, at the last look
 
-    def look(self) -> Tuple[Dict[str, str], Optional[int], Optional[int]]:
+    def look(self) -> tuple[dict[str, str], int | None, int | None]:
         """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over all of them or None, segments
         sent or None)."""
-        states: Dict[str, str] = {}
-        received: Optional[int] = 0
-        sent: Optional[int] = 0
-        acked: Optional[int] = 0
+        states: dict[str, str] = {}
+        received: int | None = 0
+        sent: int | None = 0
+        acked: int | None = 0
         text = None
         for endpoint in self._endpoints:
             seen = [self._query(local, remote) for local, remote in self._known.get(endpoint, ())]
@@ -137,7 +140,7 @@ class Links:
         return states, received, sent
 
     def _find(self, endpoint: str, text: str) -> str:
-        found: List[sockets.Entry] = []
+        found: list[sockets.Entry] = []
         for end in sockets.resolve(endpoint):
             # A connection without inode belongs to no process any more.
             found += [entry for entry in sockets.entries(text, end) if entry.remote == end and entry.inode]
@@ -148,7 +151,7 @@ class Links:
         return "closed" if any(entry.state == sockets.CLOSED_BY_PEER for entry in found) else "gone"
 
 
-def _sum(before: Optional[int], counts: List[Optional[int]]) -> Optional[int]:
+def _sum(before: int | None, counts: list[int | None]) -> int | None:
     """A sum and more, None where anything of it is not known."""
     known = [count for count in [before] + counts if count is not None]
     return sum(known) if counts and len(known) > len(counts) else None
@@ -159,7 +162,7 @@ def clients(
     port: int,
     query: Query = sock_diag.query,
     table: Callable[[], str] = lambda: read(TCP),
-) -> Tuple[int, int]:
+) -> tuple[int, int]:
     """Of a worker's listener -> (connections that nobody has accepted, connections that are served; not counted while
     nobody waits)."""
     listener = query((address, port))
@@ -171,7 +174,7 @@ def clients(
     return waiting, sum(1 for entry in here if entry.state == sockets.ESTABLISHED and entry.inode)
 
 
-def _slot(shown: Dict[str, Any]) -> Dict[str, Any]:
+def _slot(shown: dict[str, Any]) -> dict[str, Any]:
     """What the judge wants of an entry of /slots."""
     step = shown.get("next_token")
     step = step[0] if isinstance(step, list) and step else step
@@ -191,11 +194,11 @@ class HeadApi:
     alone, with reranking scores. pid: its process, as whoever uses this knows it."""
 
     def __init__(
-        self, url: str, api_key_file: Optional[str], say: Say, embeddings: bool = False, reranking: bool = False
+        self, url: str, api_key_file: str | None, say: Say, embeddings: bool = False, reranking: bool = False
     ) -> None:
         self._url, self._api_key_file, self._say, self.embeddings = url, api_key_file, say, embeddings
         self._reranking = reranking
-        self._said: Optional[str] = None
+        self._said: str | None = None
         self.pid = 0
 
     def _api(self) -> LlamaApi:
@@ -234,7 +237,7 @@ class HeadApi:
             self.complain(error)
         return result
 
-    def token(self, seed: Optional[int]) -> Tuple[Optional[int], int]:
+    def token(self, seed: int | None) -> tuple[int | None, int]:
         """Asks for a token, without a seed for the embedding of a word -> (HTTP status, None when nothing came in time,
         0 when it could not be asked; tokens that this cost)."""
         try:
@@ -307,10 +310,10 @@ class Looker(threading.Thread):
     # interval: not below a second. llama-server (b11434) notices that a client without a stream has left only after a
     # second in which nobody got an answer.
     def __init__(self, api: HeadApi, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
-        super(Looker, self).__init__(daemon=True)
+        super().__init__(daemon=True)
         self._api, self._interval, self._clock = api, interval, clock
-        self._asked: Optional[Tuple[Process, bool]] = None  # (process, may_sleep)
-        self._result: Optional[Tuple[Process, Look]] = None
+        self._asked: tuple[Process, bool] | None = None  # (process, may_sleep)
+        self._result: tuple[Process, Look] | None = None
         self._wake = threading.Event()
         self._ended = False
 
@@ -319,7 +322,7 @@ class Looker(threading.Thread):
         self._asked = (process, may_sleep)
         self._wake.set()
 
-    def of(self, process: Optional[Process]) -> Optional[Look]:
+    def of(self, process: Process | None) -> Look | None:
         """The last look at this process, None before there is one."""
         result = self._result
         return result[1] if result and process is not None and result[0] == process else None
@@ -357,11 +360,11 @@ class Prober:
 
     def __init__(self, api: HeadApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
-        self._process: Optional[Process] = None
+        self._process: Process | None = None
         self._chance = random.SystemRandom()
-        self.last: Optional[LastProbe] = None
+        self.last: LastProbe | None = None
 
-    def of(self, process: Optional[Process]) -> Optional[LastProbe]:
+    def of(self, process: Process | None) -> LastProbe | None:
         if process != self._process:
             self._process, self.last = process, None
         return self.last
@@ -379,7 +382,7 @@ class Prober:
         threading.Thread(target=self._ask, args=(self.last,), daemon=True).start()
 
     def _ask(self, probe: LastProbe) -> None:
-        status: Optional[int] = 0
+        status: int | None = 0
         tokens = 0
         try:
             status, tokens = self._api.token(probe["seed"])

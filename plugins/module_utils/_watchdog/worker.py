@@ -4,7 +4,9 @@
 """When an RPC worker has to be restarted: decided from samples alone, none of which connects to it. Private to the
 collection."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from __future__ import annotations
+
+from typing import Any
 
 from .actions import Repair
 
@@ -20,11 +22,11 @@ class WorkerJudge:
     """One worker."""
 
     def __init__(self) -> None:
-        self._process: Optional[Tuple[int, int]] = None
+        self._process: tuple[int, int] | None = None
         self._seen_at = 0.0
-        self._since: Dict[str, float] = {}
+        self._since: dict[str, float] = {}
 
-    def decide(self, sample: Dict[str, Any]) -> List[Repair]:
+    def decide(self, sample: dict[str, Any]) -> list[Repair]:
         """What to do now, a list of at most one Repair.
 
         sample: {now; process: what identifies the running process, None when it is not to be touched; state: its letter
@@ -41,7 +43,7 @@ class WorkerJudge:
             self._since = {}
         self._seen_at = now
         waiting, serving = sample["waiting"], sample["serving"]
-        due: List[Repair] = []
+        due: list[Repair] = []
         for words, fact, holds, most in (
             ("its process has been stopped for %.0f s", True, sample["state"] in ("T", "t"), STOPPED),
             ("its process has waited for a disk or a driver for %.0f s", False, sample["state"] == "D", BLOCKED),

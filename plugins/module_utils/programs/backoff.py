@@ -8,11 +8,13 @@ the rest. After a run that served nobody waits; such a run left a file of the un
 watchdog), or lasted that many seconds, an hour where none are given.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Union
+from typing import Any, Callable
 
 from .._files import write_atomically
 from .._node import paths
@@ -20,7 +22,7 @@ from .._node.notify import notify, say
 from .._node.units import number, parse_show, systemctl_show
 from .._text import Refusal, duration
 
-State = Dict[str, Any]
+State = dict[str, Any]
 # Seconds before the next run, by runs in a row that never served; then the last.
 DELAYS = (0, 10, 30, 60, 120, 300, 600)
 # A run that lasted so long served, whoever was there to see it: the watchdog may be switched off.
@@ -85,7 +87,7 @@ def restarts_of(unit: str) -> int:
     return number(shown[0], "NRestarts") if shown else 0
 
 
-def main(arguments: List[str]) -> Union[int, str]:
+def main(arguments: list[str]) -> int | str:
     if len(arguments) not in (2, 3) or arguments[0] != "start":
         return "usage: backoff start UNIT [SECONDS]"
     start(arguments[1], restarts_of(arguments[1]), int(arguments[2]) if arguments[2:] else LONG)

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Dict, List
+from typing import Any
 
 from .. import _files
 from .._doctor import evidence, explain
@@ -25,7 +25,7 @@ RULES_MOST = 4 << 20
 FOUND, NOT_LOOKED = 1, 2
 
 
-def rules_of(path: str = paths.DOCTOR) -> List[Dict[str, Any]]:
+def rules_of(path: str = paths.DOCTOR) -> list[dict[str, Any]]:
     """The rules that the role has written, in JSON: nodes have no YAML. Errors: Refusal."""
     try:
         rules = json.loads(_files.read_ours(path, RULES_MOST).decode("utf-8"))["rules"]
@@ -34,7 +34,7 @@ def rules_of(path: str = paths.DOCTOR) -> List[Dict[str, Any]]:
     return list(rules)
 
 
-def main(arguments: List[str]) -> int:
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="llama-doctor", description="What is wrong on this node, and the fix.")
     parser.add_argument("--json", action="store_true", help="for programs: evidence and findings")
     parser.add_argument("--since", default="6h", metavar="TIME", help="how far back: 10m, 6h, 2d (default: 6h)")

@@ -7,6 +7,8 @@ The main process only starts a worker and waits for it. When it ends, systemd st
 come meanwhile waits in the socket, which is systemd's; the old worker answers what it has begun, then ends too.
 """
 
+from __future__ import annotations
+
 import argparse
 import asyncio
 import contextlib
@@ -15,7 +17,7 @@ import os
 import signal
 import socket
 import sys
-from typing import Any, List, Optional
+from typing import Any
 
 from .._gateway.engine import Engine, Files
 from .._node import paths
@@ -31,7 +33,7 @@ UNUSABLE = 78
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT}
 
 
-def options(arguments: List[str]) -> Any:
+def options(arguments: list[str]) -> Any:
     parser = argparse.ArgumentParser(prog="gateway")
     parser.add_argument("--config", default=paths.GATEWAY, help="folder of gateway.json and keys.json")
     parser.add_argument("--socket", default=paths.GATEWAY_SOCKET, help="where systemd has not opened one")
@@ -103,7 +105,7 @@ def watch(worker: int) -> int:
     return 1
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     chosen = options(sys.argv[1:] if arguments is None else arguments)
     files = Files(chosen.config, chosen.draining, chosen.registry, chosen.state)
     try:

@@ -9,6 +9,8 @@ default answers; 1 nothing to print; 2 wrong use; 3 the gateway does not answer.
 is needed, so its file holds none and every user may run it.
 """
 
+from __future__ import annotations
+
 import argparse
 import http.client
 import json
@@ -17,7 +19,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from .._node import paths
 from .._text import Refusal, printable
@@ -37,7 +39,7 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def told_by(path: str) -> Tuple[str, Dict[str, str]]:
+def told_by(path: str) -> tuple[str, dict[str, str]]:
     """What the role has written: {"base_url": "http://10.0.0.5:8000", "paths": {model: file on its head}}."""
     paths_of: Any = {}
     try:
@@ -84,7 +86,7 @@ def sentence_of(answer: urllib.error.HTTPError) -> str:
         return ""
 
 
-def status_of(url: str) -> Dict[str, Any]:
+def status_of(url: str) -> dict[str, Any]:
     try:
         status = json.loads(ask(url, "/status.json"))
     except (ValueError, RecursionError):
@@ -94,7 +96,7 @@ def status_of(url: str) -> Dict[str, Any]:
     return status
 
 
-def find(status: Dict[str, Any], wanted: str) -> Optional[Dict[str, Any]]:
+def find(status: dict[str, Any], wanted: str) -> dict[str, Any] | None:
     """The model of that name or alias, with the service that has it: one that is ready before others."""
     found = []
     for service, told in sorted(status["services"].items()):
@@ -107,7 +109,7 @@ def find(status: Dict[str, Any], wanted: str) -> Optional[Dict[str, Any]]:
     return found[0] if found else None
 
 
-def select(status: Dict[str, Any], task: str) -> Dict[str, Any]:
+def select(status: dict[str, Any], task: str) -> dict[str, Any]:
     """{task, known, model, service, state, context} of a task; the default answers an unknown one. Refusal where there
     is no default, or no service has the model."""
     routes = status.get("routes") or {}
@@ -128,7 +130,7 @@ def select(status: Dict[str, Any], task: str) -> Dict[str, Any]:
     return dict(entry, task=task, known=known)
 
 
-def list_lines(status: Dict[str, Any]) -> List[str]:
+def list_lines(status: dict[str, Any]) -> list[str]:
     """A line for each task, and one for any other."""
     routes = status.get("routes") or {}
     rows = sorted((routes.get("tasks") or {}).items())
@@ -178,7 +180,7 @@ def show(text: str) -> None:
         sys.stdout.write(printable(line, None) + "\n")
 
 
-def main(arguments: List[str]) -> int:
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="llama-model-selector", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("task", nargs="?", metavar="TASK", help="as in llama_routes, such as analyze or fix")
     parser.add_argument("--json", action="store_true", help="with service, state and context")

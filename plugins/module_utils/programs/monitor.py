@@ -7,6 +7,8 @@
 status: 0, or 2 where it was called wrongly.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
@@ -15,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .._monitor.read import Follower, once, sources
 from .._monitor.state import Cluster, put_together, verdicts
@@ -28,13 +30,13 @@ END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def as_json(cluster: Cluster) -> str:
-    told: Dict[str, Any] = {"services": [one._asdict() for one in verdicts(cluster.endpoints)]}
+    told: dict[str, Any] = {"services": [one._asdict() for one in verdicts(cluster.endpoints)]}
     for name, value in cluster._asdict().items():
         told[name] = [one._asdict() for one in value] if isinstance(value, list) else value
     return json.dumps(told, indent=2, sort_keys=True) + "\n"
 
 
-def live(sources_seen: List[Any], interval: float, colour: bool) -> None:
+def live(sources_seen: list[Any], interval: float, colour: bool) -> None:
     """Until somebody ends it. Lines are written over: a terminal that is cleared flickers."""
     changed, over = threading.Event(), threading.Event()
 
@@ -61,7 +63,7 @@ def live(sources_seen: List[Any], interval: float, colour: bool) -> None:
         show(LEAVE)
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="llama-cluster-monitor", description="What runs, live.")
     parser.add_argument("--once", action="store_true", help="print it once and end")
     parser.add_argument("--json", action="store_true", help="print it once, as JSON")

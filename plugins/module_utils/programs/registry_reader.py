@@ -8,11 +8,13 @@ OUTPUT: {version, age: seconds since the share has answered, endpoints: [...]}. 
 last endpoints stay, and the age grows.
 """
 
+from __future__ import annotations
+
 import json
 import signal
 import sys
 import time
-from typing import Any, Dict, List, Optional, Union
+from typing import Any
 
 from .._files import text_of, write_atomically
 from .._node.notify import notify, say
@@ -34,7 +36,7 @@ class Program:
         self._next = 0.0
         self._trouble = ""
         self._began = 0.0
-        self._written: Optional[List[Dict[str, Any]]] = None
+        self._written: list[dict[str, Any]] | None = None
         self._written_at = 0.0
         self._told_age = 0.0
 
@@ -85,10 +87,10 @@ class Program:
         self._written, self._written_at, self._told_age = endpoints, now, age
 
 
-def main(arguments: List[str]) -> Union[int, str]:
+def main(arguments: list[str]) -> int | str:
     if len(arguments) != 2:
         return "usage: registry_reader CONFIG OUTPUT"
-    ended: List[int] = []
+    ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))
     try:
         program = Program(*arguments)

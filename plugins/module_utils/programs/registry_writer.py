@@ -7,11 +7,12 @@ CONFIG: {directory, suffix, url: of the llama-server, record: what the file says
 SLURM_JOB_ID. SIGUSR1: the endpoint is draining; SIGUSR2: it is not any more. A share that hangs holds up a child alone.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 import time
-from typing import List, Union
 
 from .._node.notify import notify, say
 from .._registry import files, writer
@@ -85,7 +86,7 @@ class Program:
         self._child.end()
 
 
-def main(arguments: List[str]) -> Union[int, str]:
+def main(arguments: list[str]) -> int | str:
     if len(arguments) != 1:
         return "usage: registry_writer CONFIG"
     try:
@@ -97,7 +98,7 @@ def main(arguments: List[str]) -> Union[int, str]:
     record = settings.record
     job_id = int(job) if job.isdigit() else files.job_number(str(record["host"]), str(record["service"]))
     program = Program(settings, job_id)
-    ended: List[int] = []
+    ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))
     signal.signal(signal.SIGUSR1, lambda _number, _frame: program.drain(True))
     signal.signal(signal.SIGUSR2, lambda _number, _frame: program.drain(False))

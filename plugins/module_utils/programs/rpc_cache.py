@@ -14,6 +14,8 @@ returned read-only: the permission is the record of what is proved. A worker tha
 before that aborts, and starts again: never a wrong answer.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import re
@@ -21,7 +23,8 @@ import stat
 import subprocess
 import sys
 import time
-from typing import Callable, Collection, List, NamedTuple, Optional, Set, Tuple
+from collections.abc import Collection
+from typing import Callable, NamedTuple
 
 from .._node.notify import say
 from .._text import human
@@ -56,7 +59,7 @@ class Cache:
         self.unproved = os.path.join(directory, "unproved")
         self.program = os.path.join(release, "bin", "fnv1a64")
 
-    def files(self) -> List[Stored]:
+    def files(self) -> list[Stored]:
         """The longest unused first. What is no regular file was not stored by a worker.
 
         The last use is the later of both times. With relatime, reading changes the time of access only where that of
@@ -89,7 +92,7 @@ class Cache:
             if path not in writing:
                 os.rename(path, os.path.join(self.unproved, os.path.basename(path)))
 
-    def prove(self) -> Optional[str]:
+    def prove(self) -> str | None:
         """Returns the next hidden file to the worker, or removes it. -> None when there is none, else its damage, empty
         for none"""
         for path in sorted(one.path for one in self.files() if os.path.dirname(one.path) == self.unproved):
@@ -120,7 +123,7 @@ class Cache:
             else "tensor %s: its %s have hash %s, cut short or damaged: removed" % (name, human(length), found)
         )
 
-    def prune(self, quota: int, now: float) -> Tuple[int, int]:
+    def prune(self, quota: int, now: float) -> tuple[int, int]:
         """Removes the longest unused until the quota holds and the file system has its reserve. -> (bytes removed, of
         those recently used)
 
@@ -145,7 +148,7 @@ def quota_of(text: str) -> int:
     return int(text[:-1]) * UNITS[text[-1]]
 
 
-def held_by(pid: int) -> Set[str]:
+def held_by(pid: int) -> set[str]:
     """The paths that a process has open."""
     paths = set()
     for name in os.listdir("/proc/%d/fd" % pid):
@@ -190,7 +193,7 @@ def keep(
             pause(PAUSE)
 
 
-def run(directory: str, quota: str, release: str, command: List[str]) -> int:
+def run(directory: str, quota: str, release: str, command: list[str]) -> int:
     cache = Cache(directory, release)
     limit = quota_of(quota)
     for folder in (cache.stored, cache.unproved):
@@ -244,7 +247,7 @@ def check(directory: str, release: str) -> int:
     return 1 if damaged else 0
 
 
-def main(arguments: List[str]) -> int:
+def main(arguments: list[str]) -> int:
     if arguments[:1] == ["run"] and len(arguments) > 4:
         return run(arguments[1], arguments[2], arguments[3], arguments[4:])
     if arguments[:1] == ["check"] and len(arguments) == 3:

@@ -8,10 +8,11 @@ What it sees is in /run/llama-cluster/samples.prom, and where sampler.json says 
 a page for the monitoring hosts.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import time
-from typing import Dict, List, Optional, Tuple, Union
 
 from .. import _files
 from .._exporter import cards, config, heads, machine, page, proof
@@ -32,10 +33,10 @@ class Sampler:
 
     def __init__(self, told: config.Config) -> None:
         self._told = told
-        self._parts: List[Part] = []
+        self._parts: list[Part] = []
         self.board = Board()
-        self._heads: Dict[str, Tuple[config.Watched, List[Part]]] = {}
-        self._page: Optional[page.Page] = None
+        self._heads: dict[str, tuple[config.Watched, list[Part]]] = {}
+        self._page: page.Page | None = None
         node = machine.Machine(told)
         for name, interval, look in (
             ("units", UNITS, Units(told).look),
@@ -100,7 +101,7 @@ class Sampler:
                 "end what listens there" % (told.address, told.port, error.strerror)
             ) from None
 
-    def round(self) -> List[str]:
+    def round(self) -> list[str]:
         """-> what could not be done."""
         failed = []
         for what, do in (("follow", self.follow), ("write", self.write), ("answer", self.answer)):
@@ -125,9 +126,9 @@ class Following:
         self._read = config.written()
         self._sampler = begun(config.load())
 
-    def round(self) -> List[str]:
+    def round(self) -> list[str]:
         """-> what could not be done."""
-        failed: List[str] = []
+        failed: list[str] = []
         written = config.written()
         if written != self._read:
             self._read = written
@@ -142,12 +143,12 @@ class Following:
         return failed + self._sampler.round()
 
 
-def main() -> Union[int, str]:
+def main() -> int | str:
     try:
         following = Following()
     except Refusal as error:
         return "sampler: %s" % error
-    complaints: List[str] = []
+    complaints: list[str] = []
     while True:
         failed = following.round()
         for one in failed:

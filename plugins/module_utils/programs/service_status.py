@@ -8,10 +8,11 @@
 over all nodes, on another host its own.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
-from typing import List, Optional
 
 from .._monitor.read import Follower, once, sources
 from .._monitor.state import code_of, put_together, verdicts
@@ -28,7 +29,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(WRONG_USE)
 
 
-def main(arguments: Optional[List[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
         prog="llama-service-status",
         description="Whether services answer. Exit status: 0 all do, 1 one does not, 2 one loads, 3 it cannot be told.",

@@ -7,11 +7,13 @@ It is asked too early after each boot, and then does nothing. While a playbook c
 of that, which may be the end of the trial too; not for ever, since a run may have died.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
 import time
-from typing import Callable, List, Union
+from typing import Callable
 
 from .._node import paths
 from .._node.notify import say
@@ -56,7 +58,7 @@ def said(record: Record) -> str:
     return "%s: %s is back%s" % (end, record["was"], ", " + record["reason"] if record["reason"] else "")
 
 
-def main(arguments: List[str]) -> Union[int, str]:
+def main(arguments: list[str]) -> int | str:
     if len(arguments) != 1:
         return "usage: trial SERVICE"
     service, trials = arguments[0], Trials()

@@ -9,6 +9,8 @@ more than an open port: a worker that serves a dead connection, or speaks anothe
 while a head is attached, whose worker would let this wait and lose a place in its queue.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import pwd
@@ -19,13 +21,14 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Callable
 
 from .._node.notify import notify, say
 from .._text import Refusal
 
 Say = Callable[[str], None]
-Sizes = Tuple[int, int]
+Sizes = tuple[int, int]
 HELLO = 0x0E
 # Sizes of the question and of the answer. Protocol 4 (the builds of April 2026) gave both of them transport
 # capabilities.
@@ -83,14 +86,14 @@ def handshake(endpoint: str, sizes: Sizes, say: Say, quiet: float = QUIET, patie
         raise Refusal("no connection (%s), see whether its node is up" % (error.strerror or error)) from None
 
 
-def dialects(build: Optional[int]) -> List[Sizes]:
+def dialects(build: int | None) -> list[Sizes]:
     """The sizes to try: those of the build, or both where it is not known which are its own."""
     if build is None or LAST_OLD < build < FIRST_NEW:
         return [NEW, OLD]
     return [NEW] if build >= FIRST_NEW else [OLD]
 
 
-def ask(endpoint: str, build: Optional[int], say: Say) -> str:
+def ask(endpoint: str, build: int | None, say: Say) -> str:
     """The worker's protocol version. Refusal with the reason of the last dialect tried."""
     for sizes in dialects(build):
         try:
@@ -102,14 +105,14 @@ def ask(endpoint: str, build: Optional[int], say: Say) -> str:
 
 def wait(
     endpoints: Sequence[str],
-    build: Optional[int] = None,
+    build: int | None = None,
     announce: Say = say,
     sleep: Callable[[float], None] = time.sleep,
-    asking: Callable[[str, Optional[int], Say], str] = ask,
-) -> Dict[str, str]:
+    asking: Callable[[str, int | None, Say], str] = ask,
+) -> dict[str, str]:
     """Returns {endpoint: protocol version} when all have answered; announces each reason for which it waits once."""
-    versions: Dict[str, str] = {}
-    said: Dict[str, str] = {}
+    versions: dict[str, str] = {}
+    said: dict[str, str] = {}
     for endpoint in endpoints:
 
         def say(reason: str, endpoint: str = endpoint) -> None:
@@ -166,7 +169,7 @@ def announce(text: str) -> None:
     notify("STATUS=" + text)
 
 
-def main(arguments: List[str]) -> int:
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="wait_for_workers")
     parser.add_argument("--user")
     parser.add_argument("--build", default="")

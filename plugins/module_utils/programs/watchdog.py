@@ -9,6 +9,8 @@ them alone}, router-SERVICE.json {kind: router, and the same}, rpc-SERVICE.json 
 head_url}.
 """
 
+from __future__ import annotations
+
 import collections
 import glob
 import ipaddress
@@ -17,7 +19,7 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple, Type, Union
+from typing import Any
 from urllib.parse import urlsplit
 
 from .. import _files
@@ -45,13 +47,13 @@ class Watch(threading.Thread):
     interval = 0.0
 
     def __init__(self, words: str, unit: str) -> None:
-        super(Watch, self).__init__(daemon=True)
+        super().__init__(daemon=True)
         self.words = words
         self.unit = samples.Unit(unit)
         self.limit = Limit()
         self.beat = time.monotonic()
         self._end = threading.Event()
-        self._postponed: Optional[samples.Process] = None  # the process whose repair has been put off
+        self._postponed: samples.Process | None = None  # the process whose repair has been put off
         self._hands_off = 0.0  # until then: the unit had a job when it was to be repaired
 
     def stop(self) -> None:
@@ -73,7 +75,7 @@ class Watch(threading.Thread):
     def round(self, now: float) -> None:
         raise NotImplementedError
 
-    def repair(self, judge: Union[HeadJudge, WorkerJudge], repair: Repair, now: float) -> None:
+    def repair(self, judge: HeadJudge | WorkerJudge, repair: Repair, now: float) -> None:
         if now < self._hands_off:
             return
         wait = 0 if repair.fact else self.limit.wait(now)
@@ -100,8 +102,8 @@ class HeadWatch(Watch):
     interval = HEAD
     role = "head"
 
-    def __init__(self, service: str, config: Dict[str, Any]) -> None:
-        super(HeadWatch, self).__init__("%s %s" % (self.role, service), config["unit"])
+    def __init__(self, service: str, config: dict[str, Any]) -> None:
+        super().__init__("%s %s" % (self.role, service), config["unit"])
         self._links = samples.Links(config["rpc_endpoints"])
         self._judge = HeadJudge(config["ubatch"])
         asks = samples.RouterApi if self.role == "router" else samples.HeadApi
@@ -116,13 +118,13 @@ class HeadWatch(Watch):
         self._looker = samples.Looker(api)
         self._prober = samples.Prober(api)
         self._marker = os.path.join(paths.SERVED, config["unit"])
-        self._known: Optional[samples.Process] = None
+        self._known: samples.Process | None = None
         self._looked: Any = None  # what had moved when the last look was asked for
         self._began = time.monotonic()
         self._looker.start()
 
     def stop(self) -> None:
-        super(HeadWatch, self).stop()
+        super().stop()
         self._looker.stop()
 
     def round(self, now: float) -> None:
@@ -174,7 +176,7 @@ class HeadWatch(Watch):
         with open(self._marker, "w") as stream:
             stream.write("%d %.1f\n" % (pid, load))
 
-    def _marked(self, process: samples.Process) -> Optional[float]:
+    def _marked(self, process: samples.Process) -> float | None:
         """Seconds that the load of a process took that has served before this watch; None for another one."""
         words = samples.read(self._marker).split()
         return float(words[1]) if len(words) == 2 and words[0] == str(process[0]) else None
@@ -189,8 +191,8 @@ class RouterWatch(HeadWatch):
 class WorkerWatch(Watch):
     interval = WORKER
 
-    def __init__(self, service: str, config: Dict[str, Any]) -> None:
-        super(WorkerWatch, self).__init__("worker " + service, config["unit"])
+    def __init__(self, service: str, config: dict[str, Any]) -> None:
+        super().__init__("worker " + service, config["unit"])
         self._address, self._port = config["address"], config["port"]
         self._judge = WorkerJudge()
         head = urlsplit(config["head_url"] or "")
@@ -199,7 +201,7 @@ class WorkerWatch(Watch):
         )
 
     def round(self, now: float) -> None:
-        sample: Dict[str, Any] = {"now": now, "process": self.unit.look(now), "state": self.unit.state}
+        sample: dict[str, Any] = {"now": now, "process": self.unit.look(now), "state": self.unit.state}
         if sample["process"]:
             waiting, serving = samples.clients(self._address, self._port)
             head = _listens(self._head) if waiting and serving and self._head else None
@@ -228,7 +230,7 @@ def _loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _listens(address: Tuple[str, int]) -> Optional[bool]:
+def _listens(address: tuple[str, int]) -> bool | None:
     """Whether something listens there; None when that cannot be told."""
     try:
         socket.create_connection(address, timeout=KNOCK).close()
@@ -239,14 +241,14 @@ def _listens(address: Tuple[str, int]) -> Optional[bool]:
     return True
 
 
-KINDS: Dict[str, Type[Union[HeadWatch, WorkerWatch]]] = {
+KINDS: dict[str, type[HeadWatch | WorkerWatch]] = {
     "head": HeadWatch,
     "router": RouterWatch,
     "rpc": WorkerWatch,
 }
 
 
-def read_configuration(folder: str = paths.WATCHED) -> Dict[str, str]:
+def read_configuration(folder: str = paths.WATCHED) -> dict[str, str]:
     """{path: text} of what is to be watched."""
     return {path: samples.read(path) for path in sorted(glob.glob(os.path.join(folder, "*.json")))}
 
@@ -255,9 +257,9 @@ class Watchdog:
     """Keeps one watch for each file."""
 
     def __init__(self) -> None:
-        self.watches: Dict[str, Tuple[str, Optional[Watch]]] = collections.OrderedDict()  # by path, with its text
+        self.watches: dict[str, tuple[str, Watch | None]] = collections.OrderedDict()  # by path, with its text
 
-    def apply(self, texts: Dict[str, str]) -> None:
+    def apply(self, texts: dict[str, str]) -> None:
         for path in [path for path, (text, _watch) in self.watches.items() if texts.get(path) != text]:
             _text, watch = self.watches.pop(path)
             if watch:
@@ -267,7 +269,7 @@ class Watchdog:
                 self.watches[path] = (text, self._start(path, text))
 
     @staticmethod
-    def _start(path: str, text: str) -> Optional[Watch]:
+    def _start(path: str, text: str) -> Watch | None:
         service = os.path.basename(path)[: -len(".json")].partition("-")[2]
         try:
             config = json.loads(text)
@@ -281,7 +283,7 @@ class Watchdog:
         watch.start()
         return watch
 
-    def stuck(self, now: float) -> List[str]:
+    def stuck(self, now: float) -> list[str]:
         """Words of the watches that make no more rounds."""
         return [watch.words for _text, watch in self.watches.values() if watch and now - watch.beat > STUCK]
 

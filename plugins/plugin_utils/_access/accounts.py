@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 Account = Mapping[str, Any]
 Entry = Sequence[str]

@@ -4,6 +4,8 @@
 """Which clients reach a head's port, what firewalld has to be told for it, and whether another firewall keeps them out.
 Private to the collection."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why Ansible cannot work on a node, in one sentence: the way there, root, and its Python."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

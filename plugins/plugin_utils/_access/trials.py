@@ -10,8 +10,9 @@ what serves until it is kept or switched back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Mapping, Sequence
+from typing import Any
 
 # As llama_unit_info tells them.
 Trials = Sequence[Mapping[str, Any]]

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...module_utils._llama.flags import flags, known_flags, owner
 from ...module_utils._node import paths

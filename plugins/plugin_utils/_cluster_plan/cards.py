@@ -4,6 +4,8 @@
 """The cards that somebody writes down, in llama_devices or as -e devices=, for a plan that asks no node. Private to the
 collection."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from typing import Any

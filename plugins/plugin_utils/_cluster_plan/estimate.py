@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shape of a model estimated from the catalog, for a plan where no header can be had. Private to the collection."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle, islice
 from math import prod

@@ -4,6 +4,8 @@
 """What a service of a plan can reach: the most tokens/s that memory bandwidth allows, and more context on the same
 devices. Private to the collection."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Protocol
 

@@ -4,6 +4,8 @@
 """The memory plan of an inventory: all of its services together, those that share a card added up. Private to the
 collection."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@
 """What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the
 collection."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

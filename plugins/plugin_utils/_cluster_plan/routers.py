@@ -4,6 +4,8 @@
 """How many models of a router are loaded at a time, and where. Any of them may be loaded together: each has one place,
 and the largest ones of a device count. Private to the collection."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why models that no service serves fit no service of these nodes. Private to the collection."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,6 +4,8 @@
 """The variants in which one service's model can be served with the same flags: as it is deployed, by its head's node
 alone, over RPC on loopback, with one worker. Private to the collection."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

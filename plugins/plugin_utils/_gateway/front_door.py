@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where clients will come in, as lines of a plan: address, TLS, names, keys. Private to the collection."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,6 +4,8 @@
 """The entries of llama_builds: which of them a node runs, what each is there, and how the release that it becomes is
 called. Private to the collection."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re

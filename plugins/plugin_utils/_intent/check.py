@@ -4,6 +4,8 @@
 """Finds what is wrong with an inventory's intent, one sentence a mistake: entry, value seen, value needed, next step.
 Private to the collection."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@
 """What is wrong with the gateway: tiers, fallbacks, names, ports, files of TLS and keys, one sentence a mistake.
 Private to the collection."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from collections.abc import Mapping

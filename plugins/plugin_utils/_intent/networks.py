@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Networks that an inventory names. Private to the collection."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from typing import Any

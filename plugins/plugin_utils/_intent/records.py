@@ -6,6 +6,8 @@
 Filters hand out as_dict(): playbooks and templates see its keys.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

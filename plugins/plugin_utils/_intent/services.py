@@ -7,6 +7,8 @@ Intent is written once, in the inventory. Roles read lists that the functions he
 one line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import zlib

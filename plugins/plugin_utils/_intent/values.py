@@ -4,6 +4,8 @@
 """One value of the inventory against what it has to be, with the next step for what YAML commonly makes of it. Private
 to the collection."""
 
+from __future__ import annotations
+
 import difflib
 import math
 import re

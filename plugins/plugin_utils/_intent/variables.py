@@ -4,6 +4,8 @@
 """The variables of an inventory by name: those that nothing reads, and those without a value. Private to the
 collection."""
 
+from __future__ import annotations
+
 import difflib
 import functools
 import re
@@ -96,7 +98,7 @@ ROLES = Path(__file__).resolve().parents[3] / "roles"
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _entry_points() -> list[tuple[str, dict[str, Any]]]:
     """Those of all roles: (name, {variable: its option})"""
     return [

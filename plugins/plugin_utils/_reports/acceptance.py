@@ -4,6 +4,8 @@
 """Whether a service is accepted: what it answered, what its workers held and moved for it, and how far the plan was
 off. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

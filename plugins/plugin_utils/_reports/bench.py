@@ -4,6 +4,8 @@
 """What is kept and printed of a benchmark: its cells, what the nodes did meanwhile, and what the figures depend on.
 Private to the collection."""
 
+from __future__ import annotations
+
 import csv
 import hashlib
 import io

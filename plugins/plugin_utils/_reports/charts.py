@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Charts as SVG that stands in a page and takes its colors. Private to the collection."""
 
+from __future__ import annotations
+
 import html
 import importlib
 import re

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ten success criteria. Private to the collection. docs/report.md says what each one means."""
 
+from __future__ import annotations
+
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

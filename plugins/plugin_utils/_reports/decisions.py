@@ -8,6 +8,8 @@ A claim is about a figure of one kind of result (`of`), or about what it is by t
 the two differ in nothing else. Kinds are told by quant, by cards and by keys of a service.
 """
 
+from __future__ import annotations
+
 import itertools
 import json
 import math

@@ -7,6 +7,8 @@ Private to the collection.
 It has no date of its own: the same decisions and results are the same page.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -4,6 +4,8 @@
 """What a drill measured: from the time of the break, the nodes' timelines and the first answer to detection, restart
 and load. Private to the collection."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any

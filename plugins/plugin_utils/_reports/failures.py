@@ -4,6 +4,8 @@
 """What failed tasks say, for the callback brief and for rescues, without what Ansible wraps around it. Private to the
 collection."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

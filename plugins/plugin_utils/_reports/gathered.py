@@ -8,6 +8,8 @@ Nodes say it as what playbooks/_report.yml (acceptance_hand) and entry point cri
 (acceptance_models_seen, acceptance_measured) register, and as their fact llama_node.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was measured before, as it is kept on the controller. Private to the collection."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -4,6 +4,8 @@
 """The table of targets, in both readings: as operators wrote it down, and as it means something on these cards. Private
 to the collection. docs/report.md says why there are two."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -7,6 +7,8 @@ Each check looks at what kernel, cards and llama.cpp's log of the load say. A ch
 refuses nothing.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -8,6 +8,8 @@ read or generated, in an answer of eight bytes more; the last stage hands on n_v
 answered, and nothing for the others.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -7,6 +7,8 @@ At temperature 0 the same model, build and hardware give the same text. What dif
 without being wrong: it is not compared.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from typing import Any

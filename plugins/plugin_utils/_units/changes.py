@@ -4,6 +4,8 @@
 """What has to stop, start and restart so that the units that run are the ones the inventory wants. Private to the
 collection."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 

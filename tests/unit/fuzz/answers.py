@@ -140,18 +140,18 @@ class HubClient(fetch_http.Client):
     """Gives an answer to some requests, and sound ones to the others. turns: the requests that it is for."""
 
     def __init__(self, data, turns):
-        super(HubClient, self).__init__()
+        super().__init__()
         self._data, self._turns, self._asked = data, turns, 0
 
     def _connect(self, origin):
-        connection = super(HubClient, self)._connect(origin)
+        connection = super()._connect(origin)
         connection.sock = Wire(self._data if self._asked in self._turns else answer(TREE if self._asked else REVISION))
         self._asked += 1
         return connection
 
     def get(self, url, headers):
         self._open.clear()
-        return super(HubClient, self).get(url, headers)
+        return super().get(url, headers)
 
 
 def hub_seeds(_files):
@@ -175,7 +175,7 @@ class Api(LlamaApi):
     """A llama-server whose answer to one path is damaged. answers: {path: bytes}"""
 
     def __init__(self, answers):
-        super(Api, self).__init__("http://127.0.0.1:9")
+        super().__init__("http://127.0.0.1:9")
         self._answers, self._asked = answers, None
 
     def _connect(self, _timeout):
@@ -196,7 +196,7 @@ class Watched(HeadApi):
 
     def __init__(self, answers):
         self.said = []
-        super(Watched, self).__init__("http://127.0.0.1:9", None, self.said.append)
+        super().__init__("http://127.0.0.1:9", None, self.said.append)
         self._answers = answers
 
     def _api(self):

@@ -11,9 +11,10 @@ from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_
 
 
 def run(capsys, **more):
-    with patch_module_args({"units": ["llama-rpc-chat.service"], "since": 1795292605.5, **more}), pytest.raises(
-        SystemExit
-    ) as stop:
+    with (
+        patch_module_args({"units": ["llama-rpc-chat.service"], "since": 1795292605.5, **more}),
+        pytest.raises(SystemExit) as stop,
+    ):
         llama_timeline.main()
     return stop.value.code, json.loads(capsys.readouterr().out)
 

@@ -328,19 +328,22 @@ def impatient(monkeypatch):
 
 
 def test_a_header_that_drips_is_given_up(client, impatient):
-    with speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url, pytest.raises(
-        Transient, match="slower than 4,096 bytes per second for [0-9]+ sec"
+    with (
+        speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url,
+        pytest.raises(Transient, match="slower than 4,096 bytes per second for [0-9]+ sec"),
     ):
         resolved(url, client)
 
 
 def test_header_fields_without_an_end_are_given_up(client):
-    with speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url, pytest.raises(
-        (Transient, Refusal)
+    with (
+        speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url,
+        pytest.raises((Transient, Refusal)),
     ):
         resolved(url, client)
-    with speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url, pytest.raises(
-        Transient, match="more than 1,048,576 bytes of header fields"
+    with (
+        speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url,
+        pytest.raises(Transient, match="more than 1,048,576 bytes of header fields"),
     ):
         resolved(url, client)
 
@@ -433,9 +436,10 @@ def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
     ],
 )
 def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
-    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url, pytest.raises(
-        Refusal
-    ) as caught:
+    with (
+        speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url,
+        pytest.raises(Refusal) as caught,
+    ):
         resolved(url, client)
     assert words in str(caught.value)
     assert str(caught.value).isprintable()
