@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
                     self._tail(arguments["log"], 2000),
                 ),
             )
-        progress.show("done in %s" % duration(result["seconds"]))
+        progress.show(f"done in {duration(result['seconds'])}")
         return result
 
     def _tail(self, path, size):

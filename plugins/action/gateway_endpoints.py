@@ -32,7 +32,7 @@ class ActionModule(ActionBase):
                 now = self._execute_module(module_args=asked, task_vars=task_vars)
             except AnsibleConnectionFailure as error:
                 # Its clients cannot be told; those of other gateways, and nodes, do not wait for it.
-                progress.show("not reached (%s): go on without it" % error)
+                progress.show(f"not reached ({error}): go on without it")
                 return dict(result, changed=False, waiting=[], reason=str(error), endpoints=[], seconds=0.0)
             # What the first call has written the next ones find.
             told = told or now
@@ -41,10 +41,10 @@ class ActionModule(ActionBase):
             left = timeout - (time.monotonic() - began)
             if left < 1:
                 break
-            progress.show("%s, waiting %s more" % ("; ".join(now["waiting"]), duration(int(left))))
+            progress.show(f"{'; '.join(now['waiting'])}, waiting {duration(int(left))} more")
         if now.get("reason"):
-            progress.show("its engine does not answer (%s): go on without it" % now["reason"])
+            progress.show(f"its engine does not answer ({now['reason']}): go on without it")
         elif now.get("waiting") and timeout:
-            progress.show("%s, %s is over: go on nevertheless" % ("; ".join(now["waiting"]), duration(timeout)))
+            progress.show(f"{'; '.join(now['waiting'])}, {duration(timeout)} is over: go on nevertheless")
         written = {key: told[key] for key in ("changed", "diff") if key in told and not now.get("failed")}
         return {**result, **now, **written, "seconds": round(time.monotonic() - began, 1)}

@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
             try:
                 arguments = dict(arguments, _bundled=bundled(arguments))
             except Refusal as problem:
-                raise AnsibleActionFail("gguf_fetch: %s" % problem) from None
+                raise AnsibleActionFail(f"gguf_fetch: {problem}") from None
         if self._task.check_mode or self._task.async_val:
             return dict(
                 result,
@@ -71,7 +71,7 @@ class ActionModule(ActionBase):
         """Where the job for these arguments keeps its state, beside Ansible's own records; the module expands the ~."""
         public = {name: value for name, value in arguments.items() if name not in ("token", "_bundled")}
         digest = hashlib.sha256(json.dumps(public, sort_keys=True, default=str).encode()).hexdigest()
-        return "%s/gguf_fetch-%s.json" % (self.get_shell_option("async_dir", default="~/.ansible_async"), digest[:24])
+        return f"{self.get_shell_option('async_dir', default='~/.ansible_async')}/gguf_fetch-{digest[:24]}.json"
 
     def _send(self, source, one):
         """Have a file of the bundle at one["path"] of the node: [one["there"], one["size"]) is missing."""
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
                 % (source, found, exact(size))
             )
         if done > size:
-            self._shell("rm -f %s" % shlex.quote(one["path"]))
+            self._shell(f"rm -f {shlex.quote(one['path'])}")
             done = 0
         progress = Progress(self._vars["inventory_hostname"], one["name"])
         begun, first, shown = time.monotonic(), done, time.monotonic()
@@ -121,7 +121,7 @@ class ActionModule(ActionBase):
             if answer["rc"] or not reached.isdigit() or int(reached) <= start:
                 reason = answer["stderr"].strip().rpartition(": ")[2] or "no answer"
                 raise AnsibleActionFail(
-                    "gguf_fetch: bundle: %s on the node cannot be written (%s): run again, it goes on" % (path, reason)
+                    f"gguf_fetch: bundle: {path} on the node cannot be written ({reason}): run again, it goes on"
                 )
             return int(reached)
 
@@ -129,7 +129,7 @@ class ActionModule(ActionBase):
         return self._low_level_execute_command(command)["stdout"]
 
     def _start(self, arguments, state):
-        self._shell("touch %s.lease" % shlex.quote(state))
+        self._shell(f"touch {shlex.quote(state)}.lease")
         # What makes _execute_module detach is the task's own async; nobody else may see it set.
         self._task.async_val = LONGEST
         try:
@@ -139,7 +139,7 @@ class ActionModule(ActionBase):
         finally:
             self._task.async_val = 0
         # For whoever follows this job in a later run.
-        self._shell("echo %s >%s.jid" % (shlex.quote(started.get("ansible_job_id", "none")), shlex.quote(state)))
+        self._shell(f"echo {shlex.quote(started.get('ansible_job_id', 'none'))} >{shlex.quote(state)}.jid")
 
     def _follow(self, state):
         """Poll until the job has ended. -> its result; the result of async_status when it ended without one."""
@@ -208,7 +208,7 @@ class ActionModule(ActionBase):
         }
 
     def _jid(self, state):
-        return self._shell("cat %s.jid 2>/dev/null" % shlex.quote(state)).strip()
+        return self._shell(f"cat {shlex.quote(state)}.jid 2>/dev/null").strip()
 
     def _clean(self, state):
         """Remove the job's files, and Ansible's record of it once the wrapper has written that for the last time."""

@@ -18,7 +18,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         arguments = self._task.args
         cells = list(itertools.product(*([one] if one is None else one for one in self._lists(arguments))))
-        progress = Progress(task_vars["inventory_hostname"], "measuring %s" % arguments.get("url"))
+        progress = Progress(task_vars["inventory_hostname"], f"measuring {arguments.get('url')}")
         done = []
         for number, (prompt, depth, concurrency) in enumerate(cells):
             changes = {"prompts": [prompt], "depths": [depth], "concurrency": [concurrency]}
@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
                 return dict(result, **answer)
             done += answer["cells"]
             ahead = progress.left(number + 1, len(cells))
-            progress.show(_line(done[-1], number + 1, len(cells)) + (", %s left" % duration(ahead) if ahead else ""))
+            progress.show(_line(done[-1], number + 1, len(cells)) + (f", {duration(ahead)} left" if ahead else ""))
         return dict(result, changed=False, cells=done, disturbed=any(one["others"] for one in done))
 
     @staticmethod
@@ -48,7 +48,7 @@ def _line(cell, number, of):
     """cell 2 of 4, long at 4096 tokens, 4 at a time: 31.2 tokens/s"""
     figures = cell["figures"]
     rate = figures["tokens_per_second"]
-    many = "%g a second" % cell["rate"] if cell["rate"] else "%d at a time" % cell["concurrency"]
-    said = "no answer" if rate is None else "%.1f tokens/s" % rate
+    many = f"{cell['rate']:g} a second" if cell["rate"] else "%d at a time" % cell["concurrency"]
+    said = "no answer" if rate is None else f"{rate:.1f} tokens/s"
     errors = ", %d of %d requests failed" % (figures["errors"], figures["requests"]) if figures["errors"] else ""
     return "cell %d of %d, %s at %d tokens, %s: %s%s" % (number, of, cell["prompt"], cell["depth"], many, said, errors)

@@ -42,9 +42,9 @@ class ActionModule(ActionBase):
             if not busy or waited >= arguments["timeout"] or self._task.check_mode:
                 break
             if shown is None or time.monotonic() - shown >= EVERY:
-                progress.show("%s, waiting %s more" % (health["reason"], duration(int(arguments["timeout"] - waited))))
+                progress.show(f"{health['reason']}, waiting {duration(int(arguments['timeout'] - waited))} more")
                 shown = time.monotonic()
             time.sleep(min(POLL, max(0, arguments["timeout"] - waited)))
         if busy and not self._task.check_mode:
-            progress.show("%s, %s is over: stopped nevertheless" % (health["reason"], duration(arguments["timeout"])))
+            progress.show(f"{health['reason']}, {duration(arguments['timeout'])} is over: stopped nevertheless")
         return dict(result, changed=False, drained=not busy, seconds=round(waited, 1), reason=health["reason"])

@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
         )
         progress = Progress(task_vars["inventory_hostname"], arguments["unit"])
         started, found, seconds = time.monotonic(), {}, 0.0
-        why = "its %s are over" % duration(arguments["timeout"])
+        why = f"its {duration(arguments['timeout'])} are over"
         for part in range(1, PARTS + 1):
             left = int(arguments["timeout"] - (time.monotonic() - started))
             if left < 1:
@@ -50,5 +50,5 @@ class ActionModule(ActionBase):
         tokens, slot = found.get("tokens", 0), found.get("slot", 0)
         said = "%d of the %d tokens of a slot read in %s" % (tokens, slot, duration(seconds)) if tokens else "not read"
         if tokens < found.get("whole", 1):
-            said = "%s, then given up: %s" % (said, why)
+            said = f"{said}, then given up: {why}"
         return dict(result, changed=False, tokens=tokens, slot=slot, seconds=round(seconds, 1), said=said)

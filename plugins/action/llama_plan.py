@@ -28,7 +28,7 @@ def server(args):
     except ValueError:
         # The module says what is wrong with it.
         return ""
-    return "%s://%s%s" % (parts.scheme, parts.hostname, port) if parts.hostname else ""
+    return f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else ""
 
 
 class ActionModule(ActionBase):
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
             found = self._execute_module(module_args=own, task_vars=task_vars) if own.get("path") else {"failed": True}
             return dict(result, **dict(found, msg=self.silent[origin]) if found.get("failed") else found)
         progress = Progress(task_vars["inventory_hostname"], "waits for")
-        timer = threading.Timer(PATIENCE, progress.show, ["%s, which has the header of a model" % origin])
+        timer = threading.Timer(PATIENCE, progress.show, [f"{origin}, which has the header of a model"])
         if origin:
             timer.start()
         try:

@@ -109,14 +109,12 @@ class CallbackModule(Default):
             self.silent_since = self.play_begun
         took = time.monotonic() - self.play_begun
         self.play_begun += took
-        line = "%s %s" % (self.play_name or "localhost", duration(int(took)))
+        line = f"{self.play_name or 'localhost'} {duration(int(took))}"
         if self.play_changes:
             self.show_unchanged()
             names = list(self.play_changes.values())
             more = ["%d more" % (len(names) - NAMES)] if len(names) > NAMES else []
-            self.show(
-                "%s: %d changed (%s)" % (line, len(names), ", ".join(names[:NAMES] + more)), color=C.COLOR_CHANGED
-            )
+            self.show(f"{line}: {len(names)} changed ({', '.join(names[:NAMES] + more)})", color=C.COLOR_CHANGED)
             self.play_changes = {}
         elif self.play_name and took >= 1:
             self.unchanged.append(line)
@@ -125,7 +123,7 @@ class CallbackModule(Default):
 
     def show_unchanged(self):
         if self.unchanged:
-            self.show("%s: no change" % ", ".join(self.unchanged))
+            self.show(f"{', '.join(self.unchanged)}: no change")
             self.unchanged = []
 
     # Tasks
@@ -194,12 +192,12 @@ class CallbackModule(Default):
                 self.show_unchanged()
                 # What our own tasks say once for all nodes names those that it is about.
                 task = of(result, "task")
-                of_host = "" if task.run_once and task.action == SHOW_LINES else "%s: " % of(result, "host")
-                self.show("warning: %s%s" % (of_host, text), color=C.COLOR_WARN)
+                of_host = "" if task.run_once and task.action == SHOW_LINES else f"{of(result, 'host')}: "
+                self.show(f"warning: {of_host}{text}", color=C.COLOR_WARN)
 
     def v2_on_file_diff(self, result):
         # Each host has a diff of its own.
-        self._last_task_banner, self.diff_of = None, "%s: %s" % (of(result, "host"), result.task_name)
+        self._last_task_banner, self.diff_of = None, f"{of(result, 'host')}: {result.task_name}"
         super().v2_on_file_diff(result)
 
     def _get_diff(self, difflist):
@@ -263,8 +261,8 @@ class CallbackModule(Default):
                 % (count(len(self.changes), "task") if self.changes else "no task", took)
             )
         else:
-            done = "%d changed" % len(self.changes) if self.changes else "no change"
-            self.show("%s, %s%s" % (done, "verified in " if self.verified else "", took), color=C.COLOR_OK)
+            done = f"{len(self.changes)} changed" if self.changes else "no change"
+            self.show(f"{done}, {'verified in ' if self.verified else ''}{took}", color=C.COLOR_OK)
 
     def why_stopped(self):
         mistakes, silent, failures = (len(self.failures.of_kind(kind)) for kind in (MISTAKE, SILENT, FAILURE))
@@ -277,7 +275,7 @@ class CallbackModule(Default):
         parts += [count(findings, "finding")] if findings else []
         parts += [count(failures, "failure")] if failures else []
         if self.changes and not context.CLIARGS["check"]:
-            became = "%s had changed something" % count(len(self.changes), "task")
+            became = f"{count(len(self.changes), 'task')} had changed something"
         elif failures and not context.CLIARGS["check"]:
             became = "no task before had changed anything"
         else:

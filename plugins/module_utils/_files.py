@@ -81,7 +81,7 @@ def open_directory(path: str, make: int | None = None, others: bool = False) -> 
                 below = os.open(name, DIRECTORY, dir_fd=here)
                 del todo[0]
             else:
-                raise Refusal("%s: no directory, one is needed: look at who made it, then remove it" % full)
+                raise Refusal(f"{full}: no directory, one is needed: look at who made it, then remove it")
             os.close(here)
             here, shown = below, full
     except BaseException:
@@ -127,14 +127,12 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
         except OSError as error:
             # A link; a FIFO that nobody reads, or a socket.
             if error.errno in (errno.ELOOP, errno.ENXIO):
-                raise Refusal(
-                    "%s: no regular file, one is needed: look at who made it, then remove it" % path
-                ) from None
+                raise Refusal(f"{path}: no regular file, one is needed: look at who made it, then remove it") from None
             raise OSError(error.errno, error.strerror, path) from None
     try:
         seen = os.fstat(descriptor)
         if not stat.S_ISREG(seen.st_mode):
-            raise Refusal("%s: no regular file, one is needed: look at who made it, then remove it" % path)
+            raise Refusal(f"{path}: no regular file, one is needed: look at who made it, then remove it")
         _refuse_others(path, seen)
     except BaseException:
         os.close(descriptor)
@@ -177,7 +175,7 @@ def write_atomically(
     Errors: Refusal, OSError.
     """
     above, name = os.path.split(path)
-    partial = ".%s.partial" % name
+    partial = f".{name}.partial"
     opened = os.open(above or ".", os.O_DIRECTORY) if anywhere and links else open_directory(above, others=anywhere)
     with _closing(opened) as folder:
         with contextlib.suppress(FileNotFoundError):
@@ -207,7 +205,7 @@ def write_atomically(
 def link_atomically(path: str, target: str) -> None:
     """Has a link to ``target`` at ``path``, or what was there before. Errors: Refusal, OSError."""
     above, name = os.path.split(path)
-    partial = ".%s.partial" % name
+    partial = f".{name}.partial"
     with directory(above) as folder:
         with contextlib.suppress(FileNotFoundError):
             # Left by a run that died.

@@ -94,7 +94,7 @@ def told(state: dict[str, Any]) -> str:
     if state["rate"] < 1:
         return text + ", waiting for the source"
     left = duration(1 + int((state["total"] - state["done"]) / state["rate"]))
-    return "%s, %s/s, %s left" % (text, human(int(state["rate"])), left)
+    return f"{text}, {human(int(state['rate']))}/s, {left} left"
 
 
 class Job:

@@ -24,7 +24,7 @@ CACHE_TYPES = ("f16", "q8_0", "q4_0")
 
 LLAMA_NUMA = ("distribute", "isolate", "numactl")
 NUMA = (
-    re.compile(r"^(bind|interleave|none|%s)\Z" % "|".join(LLAMA_NUMA)),
+    re.compile(rf"^(bind|interleave|none|{'|'.join(LLAMA_NUMA)})\Z"),
     "bind, interleave, none, {node: N}, %s" % ", ".join(LLAMA_NUMA[:-1]) + " or " + LLAMA_NUMA[-1],
     "choose one of them",
 )

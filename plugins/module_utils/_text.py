@@ -27,18 +27,18 @@ def human(count: float) -> str:
         value /= 1000.0
         if value < 999.95 or unit == "TB":
             break
-    return "%.1f %s" % (value, unit)
+    return f"{value:.1f} {unit}"
 
 
 def exact(count: int) -> str:
     """98362432 -> '98,362,432 bytes'."""
-    return "{:,} bytes".format(count)
+    return f"{count:,} bytes"
 
 
 def duration(seconds: float) -> str:
     """0.4 -> '0.4 s', 4 -> '4 s', 200 -> '3 min 20 s', 3900 -> '1 h 05 min'."""
     if seconds < 10:
-        return "%s s" % round(seconds, 1)
+        return f"{round(seconds, 1)} s"
     if seconds < 60:
         return "%d s" % seconds
     if seconds < 3600:

@@ -114,7 +114,7 @@ def main():
     try:
         step(module.params["kind"]) if module.params["step"] in ("stop", "start") else step()
     except Refusal as error:
-        module.fail_json(msg="adoption: %s" % error)
+        module.fail_json(msg=f"adoption: {error}")
     module.exit_json(changed=bool(adoption.actions), actions=adoption.actions)
 
 

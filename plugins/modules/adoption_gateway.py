@@ -128,7 +128,7 @@ def main():
     try:
         told = getattr(adoption, module.params["step"])() or {}
     except Refusal as error:
-        module.fail_json(msg="adoption: %s" % error)
+        module.fail_json(msg=f"adoption: {error}")
     module.exit_json(changed=bool(adoption.actions), actions=adoption.actions, **told)
 
 

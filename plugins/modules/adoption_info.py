@@ -130,7 +130,7 @@ def main():
     try:
         result = look(module.params["directory"], module.params["moved"])
     except Refusal as error:
-        module.fail_json(msg="adoption_info: %s" % error)
+        module.fail_json(msg=f"adoption_info: {error}")
     module.exit_json(changed=False, **result)
 
 

@@ -97,7 +97,7 @@ def main():
         rules = module.params["rules"]
         told = tell(record, peer_rules(module.params["peers"]) if rules is None else rules, timeout, module.check_mode)
     except Refusal as refusal:
-        module.fail_json(msg="firewalld_rules: %s" % refusal)
+        module.fail_json(msg=f"firewalld_rules: {refusal}")
     except OSError as error:
         module.fail_json(
             msg="firewalld_rules: %s: %s, root and a disk that can be written are needed: run with become"

@@ -139,10 +139,10 @@ def main():
     try:
         module.exit_json(**draining.apply(module.params, time.time(), module.check_mode))
     except Refusal as error:
-        module.fail_json(msg="gateway_endpoints: %s" % error)
+        module.fail_json(msg=f"gateway_endpoints: {error}")
     except OSError as error:
         module.fail_json(
-            msg="gateway_endpoints: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror)
+            msg=f"gateway_endpoints: {error.filename}: {error.strerror}: root and a writable disk are needed"
         )
 
 

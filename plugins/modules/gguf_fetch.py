@@ -389,7 +389,7 @@ def number_of(name, find, option):
         return find(name)
     except KeyError:
         raise Refusal(
-            "%s: %s is unknown on this node, one that is there is needed: create it or correct it" % (option, name)
+            f"{option}: {name} is unknown on this node, one that is there is needed: create it or correct it"
         ) from None
 
 
@@ -433,7 +433,7 @@ def mode_number(module, mode, seen):
             number = 1 << 12
     if number is not None and not 0 <= number < 1 << 12:
         raise Refusal(
-            "mode: %s seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it" % mode
+            f"mode: {mode} seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it"
         )
     return number
 
@@ -493,21 +493,21 @@ def run(module):
         if done.get("wanted"):
             return done
     except Refusal as error:
-        done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s" % error}
+        done = {"failed": True, "changed": False, "msg": f"gguf_fetch: {error}"}
         if isinstance(error, DiskTooSmall):
             done["disk"] = error.disk
     except BlockingIOError:
         done = {
             "failed": True,
             "changed": False,
-            "msg": "gguf_fetch: %s: another job is fetching it: wait for that one" % module.params["dest"],
+            "msg": f"gguf_fetch: {module.params['dest']}: another job is fetching it: wait for that one",
         }
     except Stopped as error:
         done = {
             "failed": True,
             "changed": False,
             "stopped": True,
-            "msg": "gguf_fetch: %s: stopped, %s" % (module.params["dest"], error),
+            "msg": f"gguf_fetch: {module.params['dest']}: stopped, {error}",
         }
     if job:
         job.finish(done)

@@ -122,7 +122,7 @@ def main():
     try:
         done = run(module)
     except Refusal as error:
-        module.fail_json(msg="gguf_share: %s" % error)
+        module.fail_json(msg=f"gguf_share: {error}")
     module.exit_json(**done)
 
 

@@ -222,14 +222,13 @@ def main():
     paths, digests = module.params["paths"] or [], module.params["sha256"] or []
     if digests and len(digests) != len(paths):
         module.fail_json(
-            msg="gguf_verify: sha256: %d digests given, paths has %d files: give one for each"
-            % (len(digests), len(paths)),
+            msg=f"gguf_verify: sha256: {len(digests)} digests given, paths has {len(paths)} files: give one for each",
             models=[],
         )
     try:
         token = read_token(module.params["token_file"])
     except Refusal as error:
-        module.fail_json(msg="gguf_verify: %s" % error, models=[])
+        module.fail_json(msg=f"gguf_verify: {error}", models=[])
     models = [
         verify_path(path, digest, module.params["checksum"])
         for path, digest in zip(paths, digests or [None] * len(paths))

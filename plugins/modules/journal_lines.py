@@ -105,7 +105,7 @@ def main():
         since = time.time() - given["seconds"]
         result = recent(since, given["service"], given["lines"], given["all"], known_units())
     except Refusal as error:
-        module.fail_json(msg="journal_lines: %s" % error)
+        module.fail_json(msg=f"journal_lines: {error}")
     module.exit_json(changed=False, **result)
 
 

@@ -121,7 +121,7 @@ def main():
     try:
         found = {} if module.check_mode else reach(**module.params)
     except Refusal as error:
-        module.fail_json(msg="link_capacity: %s" % error)
+        module.fail_json(msg=f"link_capacity: {error}")
     module.exit_json(changed=False, **found)
 
 

@@ -251,7 +251,7 @@ def main():
             pid = main_pid(params["unit"]) if params["unit"] and key else None
             cells.append(measure(params["url"], key, cell, asked, pid))
     except Refusal as error:
-        module.fail_json(msg="llama_bench: %s: %s" % (params["url"], error))
+        module.fail_json(msg=f"llama_bench: {params['url']}: {error}")
     module.exit_json(changed=False, cells=cells, disturbed=any(one["others"] for one in cells))
 
 
@@ -264,7 +264,7 @@ def wanted(params):
             if value < least:
                 raise Refusal("%s %d seen, at least %d is needed" % (name, value, least))
     if params["rate"] is not None and params["rate"] <= 0:
-        raise Refusal("rate %g seen, more than 0 requests a second are needed" % params["rate"])
+        raise Refusal(f"rate {params['rate']:g} seen, more than 0 requests a second are needed")
     many = [1] if params["rate"] is not None else params["concurrency"]
     cells = [
         Cell(prompt["name"], prompt["text"], depth, concurrency, params["rate"], params["requests"], 0)

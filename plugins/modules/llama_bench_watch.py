@@ -101,7 +101,7 @@ def main():
         # Afterwards: the files of a build are hashed for it, which takes a processor for a while.
         machine = fingerprint(params["address"], params["prefix"], params["release"])
     except Refusal as error:
-        module.fail_json(msg="llama_bench_watch: %s" % error)
+        module.fail_json(msg=f"llama_bench_watch: {error}")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(params["stop"])
     module.exit_json(changed=False, samples=samples, machine=machine)

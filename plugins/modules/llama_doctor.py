@@ -104,7 +104,7 @@ def main():
             module.exit_json(changed=False, since=since, events=explain.events_of(given["explain"], since, node))
         seen = evidence.collect(given["rules"], since, node)
     except Refusal as error:
-        module.fail_json(msg="llama_doctor: %s" % error)
+        module.fail_json(msg=f"llama_doctor: {error}")
     if given["now"] is not None:
         seen["ahead"] = round(now - given["now"], 1)
     module.exit_json(changed=False, since=since, evidence=seen, findings=judge(given["rules"], seen))

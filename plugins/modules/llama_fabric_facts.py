@@ -215,7 +215,7 @@ def main():
     try:
         facts = collect(**module.params)
     except Refusal as error:
-        module.fail_json(msg="llama_fabric_facts: %s" % error)
+        module.fail_json(msg=f"llama_fabric_facts: {error}")
     for warning in facts["warnings"]:
         module.warn(warning)
     module.exit_json(changed=False, ansible_facts={"llama_fabric": facts})

@@ -78,9 +78,9 @@ def main():
     try:
         found = last_hand(module.params["units"])
     except Refusal as error:
-        module.fail_json(msg="llama_hand: %s" % error)
+        module.fail_json(msg=f"llama_hand: {error}")
     except OSError as error:
-        module.fail_json(msg="llama_hand: %s: %s: root is needed" % (error.filename, error.strerror))
+        module.fail_json(msg=f"llama_hand: {error.filename}: {error.strerror}: root is needed")
     module.exit_json(changed=False, **found)
 
 

@@ -322,11 +322,11 @@ def main():
         if params["conversation"] and result["state"] in SERVING:
             Conversation(head, head.told, result, **asked).hold(params["conversation"] == "full")
     except Refusal as error:
-        module.fail_json(msg="llama_health: %s" % error)
+        module.fail_json(msg=f"llama_health: {error}")
     if result["state"] in params["fail_on"]:
-        source = "journalctl -u %s" % params["unit"] if params["unit"] else "the journal of its unit"
+        source = f"journalctl -u {params['unit']}" if params["unit"] else "the journal of its unit"
         module.fail_json(
-            msg="llama_health: %s is %s: %s; see %s" % (params["url"], result["state"], result["reason"], source),
+            msg=f"llama_health: {params['url']} is {result['state']}: {result['reason']}; see {source}",
             **result,
         )
     module.exit_json(changed=False, **result)

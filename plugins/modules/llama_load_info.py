@@ -200,7 +200,7 @@ def main():
     try:
         result = load_info(module.params["unit"], module.params["model"])
     except Refusal as error:
-        module.fail_json(msg="llama_load_info: %s" % error)
+        module.fail_json(msg=f"llama_load_info: {error}")
     module.exit_json(changed=False, **result)
 
 

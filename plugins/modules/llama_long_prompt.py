@@ -108,7 +108,7 @@ def main():
         head = Head(LlamaApi(params["url"]), unit=params["unit"], own_key=True)
         module.exit_json(changed=False, **read_part(head, params["part"], params["timeout"]))
     except Refusal as error:
-        module.fail_json(msg="%s: %s; see journalctl -u %s" % (params["url"], error, params["unit"]))
+        module.fail_json(msg=f"{params['url']}: {error}; see journalctl -u {params['unit']}")
 
 
 if __name__ == "__main__":

@@ -319,9 +319,7 @@ def main():
         shape = shape_of(given)
         result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape.as_dict())
     except OSError as error:
-        module.fail_json(
-            msg="%s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror)
-        )
+        module.fail_json(msg=f"{error.filename or given['path']}: {error.strerror}: fetch it, or correct the path")
     except Refusal as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)

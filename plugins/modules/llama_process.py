@@ -97,7 +97,7 @@ def main():
             names = ("identity", "sha256", "intact", "broken")
             result["build"] = {name: told["build_" + name] for name in names} if told else {}
     except Refusal as error:
-        module.fail_json(msg="llama_process: %s" % error)
+        module.fail_json(msg=f"llama_process: {error}")
     module.exit_json(changed=False, **result)
 
 

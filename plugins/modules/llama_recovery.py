@@ -177,7 +177,7 @@ def main():
             there=there,
         )
     except Refusal as error:
-        module.fail_json(msg="llama_recovery: %s" % error)
+        module.fail_json(msg=f"llama_recovery: {error}")
     module.exit_json(changed=False, **result)
 
 

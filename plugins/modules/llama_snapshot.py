@@ -146,11 +146,9 @@ def main():
             changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.drop()
         result = snapshots.look()
     except Refusal as error:
-        module.fail_json(msg="llama_snapshot: %s" % error)
+        module.fail_json(msg=f"llama_snapshot: {error}")
     except OSError as error:
-        module.fail_json(
-            msg="llama_snapshot: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror)
-        )
+        module.fail_json(msg=f"llama_snapshot: {error.filename}: {error.strerror}: root and a writable disk are needed")
     diff = [
         {"before_header": path, "after_header": path, "before": text_of(now), "after": text_of(then)}
         for path, now, then in changes

@@ -159,7 +159,7 @@ def main():
     try:
         result = timeline(given["units"], given["since"])
     except Refusal as error:
-        module.fail_json(msg="llama_timeline: %s" % error)
+        module.fail_json(msg=f"llama_timeline: {error}")
     if given["fault"]:
         result["noticed_at"] = noticed(result["events"], given["fault"], given["since"])
     module.exit_json(changed=False, **result)

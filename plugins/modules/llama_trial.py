@@ -112,13 +112,11 @@ def main():
             records = [record for record in found if record] or [before[name] for name in names if name in before]
             changed = bool(records)
     except Refusal as refusal:
-        module.fail_json(msg="llama_trial: %s" % refusal)
+        module.fail_json(msg=f"llama_trial: {refusal}")
     except OSError as error:
-        module.fail_json(
-            msg="llama_trial: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror)
-        )
+        module.fail_json(msg=f"llama_trial: {error.filename}: {error.strerror}: root and a writable disk are needed")
     told = [{key: record[key] for key in TOLD} for record in records]
-    lines = "".join("%(service)s: %(quant)s until %(until)s, then %(was)s\n" % one for one in told)
+    lines = "".join(f"{one['service']}: {one['quant']} until {one['until']}, then {one['was']}\n" for one in told)
     diff = {"before": "" if state == "started" else lines, "after": lines if state == "started" else ""}
     module.exit_json(changed=changed, trials=told, diff=dict(diff, header="trials") if changed else {})
 

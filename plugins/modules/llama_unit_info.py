@@ -313,7 +313,7 @@ def main():
         result["trials"] = Trials().told()
         result["transfers"] = running("gguf_fetch")
     except Refusal as error:
-        module.fail_json(msg="llama_unit_info: %s" % error)
+        module.fail_json(msg=f"llama_unit_info: {error}")
     module.exit_json(changed=False, **result)
 
 

@@ -117,11 +117,9 @@ def main():
         else:
             changed = variant.end()
     except Refusal as refusal:
-        module.fail_json(msg="llama_variant: %s" % refusal)
+        module.fail_json(msg=f"llama_variant: {refusal}")
     except OSError as error:
-        module.fail_json(
-            msg="llama_variant: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror)
-        )
+        module.fail_json(msg=f"llama_variant: {error.filename}: {error.strerror}: root and a writable disk are needed")
     module.exit_json(changed=changed, **started)
 
 

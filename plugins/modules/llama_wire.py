@@ -130,7 +130,7 @@ def main():
         head = Head(LlamaApi(params["url"]), params["rpc_endpoints"], params["unit"], own_key=True)
         result = look(head, params["model_path"], params["ubatch_size"], params["seconds"], params["timeout"])
     except (Refusal, OSError) as error:
-        module.fail_json(msg="llama_wire: %s" % error)
+        module.fail_json(msg=f"llama_wire: {error}")
     module.exit_json(changed=False, **result)
 
 

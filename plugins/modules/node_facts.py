@@ -243,7 +243,7 @@ def main():
     try:
         facts = collect(module.params)
     except Refusal as error:
-        module.fail_json(msg="node_facts: %s" % error)
+        module.fail_json(msg=f"node_facts: {error}")
     public = {name: facts.pop(name) for name in PUBLIC if name in facts}
     # An address that no interface has is refused by role preflight.
     for warning in (

@@ -144,11 +144,9 @@ def main():
         for entry in module.params["files"]:
             files.apply(entry)
     except Refusal as error:
-        module.fail_json(msg="node_files: %s" % error)
+        module.fail_json(msg=f"node_files: {error}")
     except OSError as error:
-        module.fail_json(
-            msg="node_files: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror)
-        )
+        module.fail_json(msg=f"node_files: {error.filename}: {error.strerror}: root and a writable disk are needed")
     module.exit_json(changed=bool(files.paths), changed_paths=files.paths, diff=files.changes)
 
 

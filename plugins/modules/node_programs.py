@@ -95,11 +95,10 @@ def main():
             prefix, loaded_sources(), choose_python((sys.executable,) + PYTHONS), module.check_mode
         )
     except Refusal as error:
-        module.fail_json(msg="node_programs: %s" % error)
+        module.fail_json(msg=f"node_programs: {error}")
     except OSError as error:
         module.fail_json(
-            msg="node_programs: %s: cannot be written (%s): run with become"
-            % (error.filename or prefix, error.strerror)
+            msg=f"node_programs: {error.filename or prefix}: cannot be written ({error.strerror}): run with become"
         )
     module.exit_json(
         changed=bool(changes),

@@ -61,7 +61,7 @@ def main():
     try:
         answers = knock(module.params["endpoints"])
     except Refusal as error:
-        module.fail_json(msg="port_knock: %s" % error)
+        module.fail_json(msg=f"port_knock: {error}")
     module.exit_json(changed=False, answers=answers)
 
 

@@ -139,9 +139,7 @@ def main():
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     except OSError as error:
-        module.fail_json(
-            msg="remove_ours: %s: cannot be removed (%s): run with become" % (error.filename, error.strerror)
-        )
+        module.fail_json(msg=f"remove_ours: {error.filename}: cannot be removed ({error.strerror}): run with become")
     module.exit_json(changed=bool(removal.removed), removed=removal.removed, recorded=recorded)
 
 

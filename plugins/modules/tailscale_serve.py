@@ -105,7 +105,7 @@ def main():
         before, after = Tailscale(record=module.params["record"]).serve(wanted, module.check_mode)
     except Refusal as error:
         module.fail_json(msg=str(error))
-    shown = [sorted("%s\n" % str(handler) for handler in handlers) for handlers in (before, after)]
+    shown = [sorted(f"{handler!s}\n" for handler in handlers) for handlers in (before, after)]
     module.exit_json(
         changed=shown[0] != shown[1],
         handlers=[str(handler) for handler in after],

@@ -90,13 +90,13 @@ def main():
         # Check mode only pretends to have made the user.
         if not module.check_mode:
             module.fail_json(
-                msg="owner: no user %r seen, the user of the workers is needed: run with --tags node first" % owner
+                msg=f"owner: no user {owner!r} seen, the user of the workers is needed: run with --tags node first"
             )
     caches = Caches(module.params["directory"], module.check_mode)
     try:
         caches.have(services, identity)
     except (Refusal, OSError) as error:
-        module.fail_json(msg="tensor_caches: %s" % error)
+        module.fail_json(msg=f"tensor_caches: {error}")
     module.exit_json(changed=bool(caches.actions), actions=caches.actions)
 
 

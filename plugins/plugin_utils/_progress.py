@@ -27,7 +27,7 @@ class Progress:
 
     def show(self, text: str) -> None:
         if text != self.last_line:
-            display.display(printable("%s: %s %s" % (self.host, self.what, text), None), color="bright gray")
+            display.display(printable(f"{self.host}: {self.what} {text}", None), color="bright gray")
             self.last_line = text
 
     def left(self, done: float, total: float) -> int | None:

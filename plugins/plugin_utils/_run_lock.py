@@ -74,11 +74,11 @@ class Run(NamedTuple):
     @property
     def id(self) -> str:
         """The same in every process of the run."""
-        words = "%s %s %s %s" % (self.host, self.machine, self.pid, self.start)
+        words = f"{self.host} {self.machine} {self.pid} {self.start}"
         return hashlib.sha256(words.encode()).hexdigest()[:32]
 
     def line(self) -> str:
-        return "%s %s" % (self.id, json.dumps(self._asdict()))
+        return f"{self.id} {json.dumps(self._asdict())}"
 
 
 def this_run(pid: int, playbooks: Sequence[str], now: str) -> Run:
@@ -90,7 +90,7 @@ def this_run(pid: int, playbooks: Sequence[str], now: str) -> Run:
 def _machine() -> str:
     """This boot of it, the same in every process; a container has processes of its own."""
     try:
-        return "%s %s" % (Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid"))
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 
@@ -148,7 +148,7 @@ def has_ended(told: Mapping[str, Any], own: Run) -> bool:
 def words(told: Mapping[str, Any]) -> str:
     """Who runs what since when."""
     found = {key: printable(str(told.get(key) or "unknown"), 60) for key in Run._fields}
-    return "%(playbook)s of %(user)s on %(host)s, process %(pid)s, since %(since)s" % found
+    return f"{found['playbook']} of {found['user']} on {found['host']}, process {found['pid']}, since {found['since']}"
 
 
 def refusal(node: str, told: Mapping[str, Any]) -> str:
@@ -159,7 +159,7 @@ def refusal(node: str, told: Mapping[str, Any]) -> str:
 
 
 def unlockable(node: str, reason: str) -> str:
-    return "%s: cannot keep other runs from changing anything because %s" % (node, printable(reason, 500))
+    return f"{node}: cannot keep other runs from changing anything because {printable(reason, 500)}"
 
 
 def lost(node: str) -> str:

@@ -180,7 +180,7 @@ def find_units(updaters: Sequence[str], places: Places) -> list[str]:
 
 def named(updaters: Sequence[str]) -> str:
     """A pattern for the path of an updater; it matches nothing where there is none."""
-    return r"(?<![\w./-])(?:%s)(?![\w.-])" % "|".join(map(re.escape, updaters)) if updaters else r"(?!)"
+    return rf"(?<![\w./-])(?:{'|'.join(map(re.escape, updaters))})(?![\w.-])" if updaters else r"(?!)"
 
 
 def starts_one(text: str, updaters: Sequence[str]) -> bool:
@@ -207,7 +207,7 @@ def write_crontab(text: str) -> None:
     output = process.communicate(text.encode("utf-8", "surrogateescape"))[0].decode("utf-8", "replace")
     if process.returncode:
         raise Refusal(
-            "crontab -u root: failed (%s): see crontab -l on the host" % printable(" ".join(output.split()), None)
+            f"crontab -u root: failed ({printable(' '.join(output.split()), None)}): see crontab -l on the host"
         )
 
 
@@ -227,19 +227,18 @@ def running(updaters: Sequence[str], units: Sequence[str], proc: str = "/proc") 
             continue
         # The program, or what an interpreter was given first.
         run = [word for word in words[:2] if word in updaters]
-        if run and not any("/%s\n" % unit in cgroup for unit in units):
+        if run and not any(f"/{unit}\n" in cgroup for unit in units):
             seen.append((int(entry), run[0]))
     return seen
 
 
 def front_lines(front: Front, directory: str) -> list[str]:
     """What is found, as lines to print."""
-    lines = ["%s: a site of nginx, ours takes its place" % path for path in front.sites]
+    lines = [f"{path}: a site of nginx, ours takes its place" for path in front.sites]
     lines += [
-        "%s (%s): starts the updater, stopped" % (unit["name"], unit["unit_file_state"] or "no state")
-        for unit in front.units
+        f"{unit['name']} ({unit['unit_file_state'] or 'no state'}): starts the updater, stopped" for unit in front.units
     ]
-    lines += ["%s: a line starts the updater, commented out" % path for path in front.cron]
+    lines += [f"{path}: a line starts the updater, commented out" for path in front.cron]
     lines += ["root's crontab: a line starts the updater, commented out"] if front.crontab else []
-    lines += ["%s: put aside, saved in %s" % (path, directory) for path in front.files if path not in front.sites]
+    lines += [f"{path}: put aside, saved in {directory}" for path in front.files if path not in front.sites]
     return lines

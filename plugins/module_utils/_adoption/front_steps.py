@@ -84,7 +84,7 @@ class FrontAdoption(Adoption):
         new = [path for path in seen if known.get(path["path"]) != path]
         new_units = [unit for unit in units if unit["name"] not in [one["name"] for one in record["units"]]]
         for name in [path["path"] for path in new] + [unit["name"] for unit in new_units]:
-            self._act("save %s" % name)
+            self._act(f"save {name}")
         again = record.pop("put_back", False)
         if self.check or not (new or new_units or again):
             return
@@ -107,7 +107,7 @@ class FrontAdoption(Adoption):
         front = self.find()
         # Timers come first: they would start the service again.
         active = [unit["name"] for unit in front.units if unit["active"]]
-        if active and self._act("stop %s" % ", ".join(active)):
+        if active and self._act(f"stop {', '.join(active)}"):
             for name in active:
                 systemctl("stop", name)
         starts = re.compile(named(front.updaters))
@@ -132,7 +132,7 @@ class FrontAdoption(Adoption):
 
         for path in fronts.found(self.places.cron):
             text = fronts.read_text(path)
-            if changed(text) != text and self._act("change %s" % path):
+            if changed(text) != text and self._act(f"change {path}"):
                 data = _files.read(path)
                 seen = os.stat(path)
                 text = data.decode("utf-8", "surrogateescape")
@@ -157,9 +157,9 @@ class FrontAdoption(Adoption):
             if not os.path.lexists(path["path"]):
                 continue
             if not holds(path):
-                raise Refusal("%s: it has changed since it was saved: run again" % path["path"])
+                raise Refusal(f"{path['path']}: it has changed since it was saved: run again")
             gone.append(path["path"])
-        if not gone or not self._act("remove %s" % ", ".join(gone)):
+        if not gone or not self._act(f"remove {', '.join(gone)}"):
             return
         for name in gone:
             with _files.directory(os.path.dirname(name)) as folder:
@@ -179,9 +179,9 @@ class FrontAdoption(Adoption):
         for path in missing:
             if os.path.lexists(path["path"]):
                 raise Refusal(
-                    "%s: another file has the place of the saved one: move it away, then run again" % path["path"]
+                    f"{path['path']}: another file has the place of the saved one: move it away, then run again"
                 )
-        if missing and self._act("put back %s" % ", ".join(path["path"] for path in missing)):
+        if missing and self._act(f"put back {', '.join((path['path'] for path in missing))}"):
             for path in missing:
                 self._put_back(path)
             systemctl("daemon-reload")
@@ -200,7 +200,7 @@ class FrontAdoption(Adoption):
         names = [unit["name"] for unit in record["units"] if unit["active"]]
         shown = parse_show(self.show(names, ("Id", "ActiveState"))) if names else []
         wanted = [unit["Id"] for unit in shown if unit.get("ActiveState") not in ("active", "activating")]
-        if wanted and self._act("start %s" % ", ".join(wanted)):
+        if wanted and self._act(f"start {', '.join(wanted)}"):
             systemctl("start", "--no-block", *wanted)
 
     def _load(self) -> None:
@@ -221,7 +221,7 @@ class FrontAdoption(Adoption):
     def forget(self) -> None:
         """The record goes: everything is as it was before there was one."""
         record = self.read()
-        if record is None or not self._act("remove %s" % self.directory):
+        if record is None or not self._act(f"remove {self.directory}"):
             return
         for path in self._everything(record):
             if "sha256" in path and os.path.isfile(self._copy_of(path["path"])):

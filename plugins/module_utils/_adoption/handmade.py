@@ -29,7 +29,7 @@ KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "wor
 EXEC_START = re.compile(
     r"^\s*ExecStart=.*?(?<![\w.-])(llama-server|ggml-rpc-server|rpc-server)(?![\w.-])", re.MULTILINE
 )
-OURS = re.compile(r"%s=|github\.com/thefermisea/" % DIGEST_VARIABLE)
+OURS = re.compile(rf"{DIGEST_VARIABLE}=|github\.com/thefermisea/")
 PROPERTIES = ("Id", "FragmentPath", "DropInPaths", "UnitFileState", "ActiveState", "MainPID", "User")
 # Where operators put what goes with a deployment: it is told and copied, never changed.
 AROUND = (
@@ -185,14 +185,14 @@ def left_alone(process: Process) -> tuple[str | None, str | None]:
     """(whose a process is, why it is neither ended nor started again), (None, None) for one that was left behind and is
     root's in all that it runs."""
     if process["foreign"]:
-        return process["foreign"], "%s started it and ends it" % process["foreign"]
+        return process["foreign"], f"{process['foreign']} started it and ends it"
     needed = "end it with kill %d if its port or memory is needed" % process["pid"]
     if process["uid"] not in _files.owners():
-        return user_name(process["uid"]), "it belongs to %s, not to root: %s" % (user_name(process["uid"]), needed)
+        return user_name(process["uid"]), f"it belongs to {user_name(process['uid'])}, not to root: {needed}"
     if not process["sees_our_files"]:
         return (
             "a container",
-            "it runs in a container or another root directory, its files are not the node's: %s" % needed,
+            f"it runs in a container or another root directory, its files are not the node's: {needed}",
         )
     try:
         # llama.cpp loads libraries from where its program is and from where it was started.
@@ -200,7 +200,7 @@ def left_alone(process: Process) -> tuple[str | None, str | None]:
             with _files.directory(folder):
                 pass
     except Refusal as error:
-        return "root", "others may change what it runs as root (%s): %s" % (error, needed)
+        return "root", f"others may change what it runs as root ({error}): {needed}"
     except OSError as error:
         return "root", "what it runs is not where it was when it started (%s: %s): %s" % (
             error.filename,
@@ -212,7 +212,7 @@ def left_alone(process: Process) -> tuple[str | None, str | None]:
 
 def user_name(uid: int) -> str:
     try:
-        return "user %s" % pwd.getpwuid(uid).pw_name
+        return f"user {pwd.getpwuid(uid).pw_name}"
     except KeyError:
         return "user id %d" % uid
 
@@ -345,11 +345,11 @@ def words(kind: str, serves: Settings | None) -> str:
     """One line's worth of what describe() says. A process may call its model anything: what a terminal would act on is
     shown as a question mark."""
     if serves is None:
-        return "a %s that does not run" % kind
-    parts = ["%s at %s:%s" % (serves["program"], serves["host"], serves["port"])]
-    parts += ["model %s" % serves["model"]] if serves["model"] else []
-    parts += ["over %s" % ", ".join(serves["rpc"])] if serves["rpc"] else []
-    parts += ["build %s" % serves["build"]] if serves["build"] else []
+        return f"a {kind} that does not run"
+    parts = [f"{serves['program']} at {serves['host']}:{serves['port']}"]
+    parts += [f"model {serves['model']}"] if serves["model"] else []
+    parts += [f"over {', '.join(serves['rpc'])}"] if serves["rpc"] else []
+    parts += [f"build {serves['build']}"] if serves["build"] else []
     return printable(", ".join(parts), None)
 
 

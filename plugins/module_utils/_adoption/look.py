@@ -34,8 +34,7 @@ def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS)
         {"pid": process["pid"], "kind": process["kind"], "serves": describe(process)} for process in found["processes"]
     ]
     lines = [
-        "%s (%s): %s" % (unit["name"], unit["enabled"] or "no state", words(unit["kind"], unit["serves"]))
-        for unit in units
+        f"{unit['name']} ({unit['enabled'] or 'no state'}): {words(unit['kind'], unit['serves'])}" for unit in units
     ]
     lines += [
         "process %d, in no unit: %s" % (process["pid"], words(process["kind"], process["serves"]))
@@ -43,11 +42,11 @@ def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS)
     ]
     if units or processes:
         lines += [
-            "%s: a directory, moved to %s" % (path, path + ASIDE)
+            f"{path}: a directory, moved to {path + ASIDE}"
             for path in moved
             if os.path.isdir(path) and not os.path.islink(path)
         ]
-        lines += ["%s: left alone, copied to %s" % (path, directory) for path in beside]
+        lines += [f"{path}: left alone, copied to {directory}" for path in beside]
         lines += ["process %d: left alone, %s" % (process["pid"], process["why"]) for process in found["foreign"]]
     heads = [one["serves"]["port"] for one in units + processes if one["kind"] == "head" and one["serves"]]
     return {

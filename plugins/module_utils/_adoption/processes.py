@@ -112,8 +112,7 @@ def start_detached(process: Process) -> None:
         problem = stream.read().decode("utf-8", "replace")
     if problem:
         raise Refusal(
-            "%s: it cannot be started again in %s (%s): start it by hand"
-            % (process["executable"], process["cwd"], problem)
+            f"{process['executable']}: it cannot be started again in {process['cwd']} ({problem}): start it by hand"
         )
 
 

@@ -68,7 +68,7 @@ class Adoption:
             return None
         except ValueError as error:
             raise Refusal(
-                "%s: not a record of an adoption (%s): put the files in %s back by hand" % (path, error, self.directory)
+                f"{path}: not a record of an adoption ({error}): put the files in {self.directory} back by hand"
             ) from None
         return record
 
@@ -109,18 +109,18 @@ class Adoption:
         new_moved = [path for path in self.moved if os.path.isdir(path) and not os.path.islink(path)]
         for path in new_moved:
             if os.path.lexists(path + ASIDE):
-                raise Refusal("%s: there already, a free name for %s is needed: move it away" % (path + ASIDE, path))
+                raise Refusal(f"{path + ASIDE}: there already, a free name for {path} is needed: move it away")
         beside = [
             path_record(path) for path in around(found) if path not in [known["path"] for known in record["around"]]
         ]
         if not (new_units or new_processes or new_moved):
             return record
         for unit in new_units:
-            self._act("save unit %s" % unit["name"])
+            self._act(f"save unit {unit['name']}")
         for process in new_processes:
             self._act("save process %d (%s)" % (process["pid"], process["argv"][0]))
         for one in beside:
-            self._act("save %s" % one["path"])
+            self._act(f"save {one['path']}")
         if self.check:
             return record
         with _files.directory(os.path.dirname(self.directory), make=0o755):
@@ -149,7 +149,7 @@ class Adoption:
         record = self.read() or {"units": [], "processes": []}
         found = self._recorded(record, kind)
         active = [unit["name"] for unit in found["units"] if unit["active"]]
-        if active and self._act("stop %s" % ", ".join(active)):
+        if active and self._act(f"stop {', '.join(active)}"):
             systemctl("stop", *active)
         for process in found["processes"]:
             if self._act("end process %d (%s)" % (process["pid"], process["argv"][0])):
@@ -181,7 +181,7 @@ class Adoption:
             if identity(process) not in known_processes and not self.check
         ]
         if missing:
-            raise Refusal("%s: it came after everything had been looked at and saved: run again" % ", ".join(missing))
+            raise Refusal(f"{', '.join(missing)}: it came after everything had been looked at and saved: run again")
         return {"units": units, "processes": processes}
 
     def put_aside(self) -> None:
@@ -190,7 +190,7 @@ class Adoption:
         gone = False
         for unit in record["units"]:
             present = [path["path"] for path in unit["paths"] if holds(path)]
-            if present and self._act("remove %s" % ", ".join(present)):
+            if present and self._act(f"remove {', '.join(present)}"):
                 for path in present:
                     os.unlink(path)
                 for folder in {os.path.dirname(path) for path in present if os.path.dirname(path).endswith(".d")}:
@@ -198,7 +198,7 @@ class Adoption:
                         os.rmdir(folder)
                 gone = True
         for path in record["moved"]:
-            if os.path.isdir(path) and not os.path.islink(path) and self._act("move %s to %s" % (path, path + ASIDE)):
+            if os.path.isdir(path) and not os.path.islink(path) and self._act(f"move {path} to {path + ASIDE}"):
                 os.rename(path, path + ASIDE)
         if gone:
             systemctl("daemon-reload")
@@ -220,7 +220,7 @@ class Adoption:
         if record is None:
             return
         for path in record["moved"]:
-            if os.path.isdir(path + ASIDE) and self._act("move %s to %s" % (path + ASIDE, path)):
+            if os.path.isdir(path + ASIDE) and self._act(f"move {path + ASIDE} to {path}"):
                 # Ours, that role llama_cpp puts there; another one is somebody's.
                 if os.path.islink(path) and os.readlink(path) == "current":
                     os.unlink(path)
@@ -228,13 +228,12 @@ class Adoption:
                     os.rename(path + ASIDE, path)
                 except OSError as error:
                     raise Refusal(
-                        "%s: %s has its place (%s): move that away, then run again"
-                        % (path + ASIDE, path, error.strerror)
+                        f"{path + ASIDE}: {path} has its place ({error.strerror}): move that away, then run again"
                     ) from None
         changed = False
         for unit in record["units"]:
             missing = [path for path in unit["paths"] if not holds(path)]
-            if missing and self._act("put back %s" % ", ".join(path["path"] for path in missing)):
+            if missing and self._act(f"put back {', '.join((path['path'] for path in missing))}"):
                 for path in missing:
                     self._put_back(path)
                 changed = True
@@ -263,21 +262,17 @@ class Adoption:
             for unit in record["units"]
             if unit["kind"] == kind and unit["active"] and unit["name"] not in running
         ]
-        if wanted and self._act("start %s" % ", ".join(wanted)):
+        if wanted and self._act(f"start {', '.join(wanted)}"):
             systemctl("start", *wanted)
         alive = [identity(process) for process in found["processes"]]
         for process in record["processes"]:
-            if (
-                process["kind"] == kind
-                and identity(process) not in alive
-                and self._act("start %s" % process["argv"][0])
-            ):
+            if process["kind"] == kind and identity(process) not in alive and self._act(f"start {process['argv'][0]}"):
                 start_detached(process)
 
     def forget(self) -> None:
         """The record goes: everything is as it was before there was one."""
         record = self.read()
-        if record is None or not self._act("remove %s" % self.directory):
+        if record is None or not self._act(f"remove {self.directory}"):
             return
         for path in record["around"] + [path for unit in record["units"] for path in unit["paths"]]:
             if "sha256" in path and os.path.isfile(self._copy_of(path["path"])):

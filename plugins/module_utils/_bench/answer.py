@@ -77,10 +77,10 @@ class _Reader:
             return
         body = _json(data)
         if not isinstance(body, dict):
-            self.error = self.error or "a piece of the stream is no JSON (%s)" % plain(data, 80)
+            self.error = self.error or f"a piece of the stream is no JSON ({plain(data, 80)})"
             return
         if "error" in body:
-            self.error = self.error or "the stream says %s" % error_text(body)
+            self.error = self.error or f"the stream says {error_text(body)}"
             return
         self.timings = table(body.get("timings")) or self.timings
         self.usage = table(body.get("usage")) or self.usage

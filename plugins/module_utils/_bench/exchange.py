@@ -46,8 +46,8 @@ class Target(NamedTuple):
 
     def post(self, path: str, body: bytes) -> bytes:
         """The bytes of a request, whose connection ends with its answer."""
-        lines = ["POST %s%s HTTP/1.1" % (self.path, path), "Host: " + self.host, "Content-Type: application/json"]
-        lines += ["Accept: text/event-stream", "Connection: close", "Content-Length: %d" % len(body)]
+        lines = [f"POST {self.path}{path} HTTP/1.1", "Host: " + self.host, "Content-Type: application/json"]
+        lines += ["Accept: text/event-stream", "Connection: close", f"Content-Length: {len(body)}"]
         if self.key:
             lines.append("Authorization: Bearer " + self.key)
         return "\r\n".join(lines + ["", ""]).encode() + body
@@ -62,11 +62,11 @@ def target(url: str, key: str | None = None, pid: int | None = None) -> Target:
     except ValueError:
         host, port = None, 0
     if not host or parts.scheme not in ("http", "https"):
-        raise Refusal("url %r is not an address: http://HOST:PORT is needed" % url)
+        raise Refusal(f"url {url!r} is not an address: http://HOST:PORT is needed")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise Refusal("url %s: %s is not known here (%s): give its address" % (url, host, error.strerror)) from None
+        raise Refusal(f"url {url}: {host} is not known here ({error.strerror}): give its address") from None
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     own = _owner((str(found[4][0]), port), url, pid) if key and pid is not None else None
     return Target(found[0], found[4], parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), tls, key, own)
@@ -109,7 +109,7 @@ class Exchange:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = self.socket.connect_ex(to.address)
         if code not in (0, errno.EINPROGRESS):
-            self.give_up("no connection (%s)" % os.strerror(code))
+            self.give_up(f"no connection ({os.strerror(code)})")
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -122,7 +122,7 @@ class Exchange:
 
     def expire(self, now: float) -> None:
         if now >= self.deadline:
-            self.give_up("no whole answer in %g s" % self._timeout)
+            self.give_up(f"no whole answer in {self._timeout:g} s")
 
     def go_on(self) -> None:
         """What the socket is ready for."""
@@ -149,7 +149,7 @@ class Exchange:
     def _connect(self) -> None:
         code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self.give_up("no connection (%s)" % os.strerror(code))
+            self.give_up(f"no connection ({os.strerror(code)})")
             return
         # The same one before and after has got the connection, too.
         if self._to.own and listener(self.socket.getpeername()[:2]) != self._to.own:

@@ -98,4 +98,4 @@ def _total(values: Sequence[int | None]) -> int | None:
 
 
 def _digits(value: float) -> float:
-    return float("%.6g" % value)
+    return float(f"{value:.6g}")

@@ -92,7 +92,7 @@ def parse(text: str) -> dict[str, Any]:
     try:
         told = json.loads(text)
         if told.get("error"):
-            raise Refusal("iperf3: %s" % printable(str(told["error"])))
+            raise Refusal(f"iperf3: {printable(str(told['error']))}")
         sums = told["end"]
         arrived = float(sums["sum_received"]["bits_per_second"])
         retransmits = sums["sum_sent"].get("retransmits")

@@ -86,13 +86,13 @@ def _first(to: Target, bodies: list[bytes], asked: Asked) -> None:
     errors = [one.error for one in map(answer, closed_loop(to, send, 1, asked.timeout)) if one.error]
     if len(errors) == len(bodies):
         raise Refusal(
-            "a request is not answered: %s; a stream of text is needed: look at the service with status.yml" % errors[0]
+            f"a request is not answered: {errors[0]}; a stream of text is needed: look at the service with status.yml"
         )
 
 
 def request_body(asked: Asked, text: str) -> bytes:
     # What differs comes first: no server has this prompt in its cache.
-    own = text if asked.cache_prompt else "%s: %s" % (uuid.uuid4().hex[:8], text)
+    own = text if asked.cache_prompt else f"{uuid.uuid4().hex[:8]}: {text}"
     request: dict[str, Any] = {
         "messages": [{"role": "user", "content": own}],
         "max_tokens": asked.max_tokens,

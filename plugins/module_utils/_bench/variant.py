@@ -72,7 +72,7 @@ class Layers(NamedTuple):
 
 def names(service: str) -> tuple[str, str]:
     """The units of a variant: its server, and the RPC server on loopback."""
-    return VARIANT % service, "llama-loopback-%s.service" % service
+    return VARIANT % service, f"llama-loopback-{service}.service"
 
 
 def server_words(words: Sequence[str], layers: Layers) -> list[str]:
@@ -171,7 +171,7 @@ class Variant:
         user = directive(text, "User")
         if not user or not any(word.endswith(SERVER) for word in words):
             raise Refusal(
-                "%s: no command of the collection seen, one is needed to serve another way: run site.yml" % head
+                f"{head}: no command of the collection seen, one is needed to serve another way: run site.yml"
             )
         server, worker = self.units
         # Whoever finds it there after a run that died starts the head, which ends it first.
@@ -184,14 +184,14 @@ class Variant:
             own = ["IPAddressDeny=any", "IPAddressAllow=" + LOOPBACK]
             own.append("ExecStopPost=-+/usr/sbin/nft delete table " + " ".join(TABLE))
             # A server that loses its worker aborts: it stops first.
-            told = ["Description=llama.cpp RPC on loopback of %s, while it is measured" % self.service]
+            told = [f"Description=llama.cpp RPC on loopback of {self.service}, while it is measured"]
             told += ends + ["Before=" + server]
             texts[worker] = unit_text(text, worker_words(words, port), told, own, seconds, OF_HEADS)
             layers = layers._replace(rpc_endpoints=["%s:%d" % (LOOPBACK, port)])
         release = [word[: -len(SERVER)] for word in words if word.endswith(SERVER)][0]
         wait = [paths.PROGRAM, "wait_for_workers", "--build", os.path.basename(release)] + list(layers.rpc_endpoints)
         steps = ["ExecStartPre=" + " ".join(wait)] if layers.rpc_endpoints else []
-        told = ["Description=llama.cpp of %s served another way, while it is measured" % self.service]
+        told = [f"Description=llama.cpp of {self.service} served another way, while it is measured"]
         texts[server] = unit_text(text, server_words(words, layers), told + ends, steps, seconds)
         for name, content in texts.items():
             _files.write_atomically(self._path(paths.RUN_UNITS, name), content.encode("utf-8"), 0o644)
@@ -220,7 +220,7 @@ class Variant:
     def _head(self) -> str:
         path = self._path(paths.UNITS, self._head_unit())
         if not is_our_unit(path):
-            raise Refusal("%s: no unit of the collection seen, the head's is needed: run site.yml" % path)
+            raise Refusal(f"{path}: no unit of the collection seen, the head's is needed: run site.yml")
         return _files.read(path).decode("utf-8", "replace")
 
     def _path(self, path: str, *parts: str) -> str:

@@ -55,14 +55,14 @@ def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> list[
         starts = [place for place, event in enumerate(chapter) if event["kind"] in FAILURES]
         last = chapter[starts[0] :] if starts else last
     if not last:
-        return ["%s: no failure since %s" % (unit, _moment(since))]
+        return [f"{unit}: no failure since {_moment(since)}"]
     began = last[0]["at"]
-    lines = ["%s: what happened from %s on, %s:" % (unit, _moment(began), duration(last[-1]["at"] - began))]
+    lines = [f"{unit}: what happened from {_moment(began)} on, {duration(last[-1]['at'] - began)}:"]
     for event in last:
         words = WORDS[event["kind"]]
         words = words % printable(event["text"]) if "%s" in words else words
-        where = "%s %s" % (event["node"], (event["unit"] or "llama-firewall")[:60])
-        lines.append("  %s +%7.3f s  %s: %s" % (_moment(event["at"])[11:19], event["at"] - began, where, words))
+        where = f"{event['node']} {(event['unit'] or 'llama-firewall')[:60]}"
+        lines.append(f"  {_moment(event['at'])[11:19]} +{event['at'] - began:7.3f} s  {where}: {words}")
     return lines
 
 
@@ -83,7 +83,7 @@ def since_of(text: str, now: float) -> float:
     """'90s', '10m', '6h', '2d' or seconds since 1970 -> seconds since 1970. Errors: Refusal."""
     found = re.match(r"^(\d+(?:\.\d+)?)([smhd]?)\Z", text)
     if not found:
-        raise Refusal("since: %s seen, a time such as 10m, 6h or 2d is needed: correct it" % printable(text, 40))
+        raise Refusal(f"since: {printable(text, 40)} seen, a time such as 10m, 6h or 2d is needed: correct it")
     number = float(found.group(1))
     # What has no unit is a moment, as journalctl's @.
     return now - number * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found.group(2)] if found.group(2) else number

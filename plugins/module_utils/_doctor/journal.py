@@ -30,7 +30,7 @@ ENDINGS = (
     (
         "memory",
         "",
-        re.compile(r"OOM killer|'oom-kill'|[Oo]ut of memory: Killed process \d+ \((%s)" % "|".join(KILLED_NAMES)),
+        re.compile(rf"OOM killer|'oom-kill'|[Oo]ut of memory: Killed process \d+ \(({'|'.join(KILLED_NAMES)})"),
     ),
     ("stop", "systemd", re.compile(r": Stopping |^Stopping |State 'stop-\w+' timed out|: Killing process ")),
     (
@@ -58,7 +58,7 @@ def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[s
         events += ["+"] * bool(events) + ["_PID=1", "UNIT=" + unit]
     events += ["+"] * bool(events) + ["_SYSTEMD_UNIT=" + WATCHDOG, "+", "_TRANSPORT=kernel", "+", "_TRANSPORT=audit"]
     servers = ["_SYSTEMD_UNIT=" + unit for unit in units if unit != WATCHDOG]
-    patterns = re.compile("|".join("(?:%s)" % one for one in wanted) or r"(?!)")
+    patterns = re.compile("|".join(f"(?:{one})" for one in wanted) or r"(?!)")
     found: list[Line] = []
     for most, wants in ((EVENTS_MOST, events), (SERVERS_MOST, servers)):
         newest_first = parse(ask(told + ["--lines=%d" % most] + wants, seconds=deadline), units) if wants else iter(())

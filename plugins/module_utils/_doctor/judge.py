@@ -216,5 +216,5 @@ def lines_of(findings: Iterable[Finding], failed: Mapping[str, str]) -> list[str
         if one["over"]:
             continue
         lines += ["  cause: " + one["cause"], "  fix:   " + one["fix"], "  run:   " + one["command"]]
-    lines += ["not looked at: %s: %s" % (what, printable(why)) for what, why in sorted(failed.items())]
+    lines += [f"not looked at: {what}: {printable(why)}" for what, why in sorted(failed.items())]
     return lines

@@ -38,7 +38,7 @@ def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> 
         # Not waited for: what hangs in the kernel does not even die of SIGKILL.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        raise Slow("%s gave no answer in %g s: run it on the node" % (command[0], deadline)) from None
+        raise Slow(f"{command[0]} gave no answer in {deadline:g} s: run it on the node") from None
     return process.returncode, output[-most:].decode("utf-8", "replace")
 
 
@@ -64,6 +64,6 @@ def gather(probes: dict[str, tuple[float, Callable[[], Any]]]) -> tuple[dict[str
     for name, seconds, thread in threads:
         thread.join(seconds)
         if name not in seen and name not in failed:
-            failed[name] = "no answer in %g s" % seconds
+            failed[name] = f"no answer in {seconds:g} s"
     # A copy: what comes too late is not half of it.
     return dict(seen), dict(failed)

@@ -76,7 +76,7 @@ def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 "uncorrected": gpu["ecc"]["volatile_uncorrected"],
                 "units": sorted(own),
                 "strangers": strangers,
-                "stranger": ", ".join("%(name)s[%(pid)s]" % one for one in strangers),
+                "stranger": ", ".join(f"{one['name']}[{one['pid']}]" for one in strangers),
                 "stranger_bytes": sum(one["bytes"] for one in strangers),
                 "stranger_servers": any(one["name"] in SERVERS for one in strangers),
             }
@@ -199,7 +199,7 @@ def lost(recorded: str, listed: str, active: str) -> list[dict[str, str]]:
             found.append({"zone": zone, "text": rule, "why": "it is not there any more"})
         elif used and zone not in used:
             found.append(
-                {"zone": zone, "text": rule, "why": "no interface is in that zone, but in %s" % ", ".join(sorted(used))}
+                {"zone": zone, "text": rule, "why": f"no interface is in that zone, but in {', '.join(sorted(used))}"}
             )
     return found
 

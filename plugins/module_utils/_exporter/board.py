@@ -78,7 +78,7 @@ class Part(threading.Thread):
                 # Whatever a server, a driver or a file system says: the other parts go on. Said once, tried again.
                 if str(error) != complaint:
                     complaint = str(error)
-                    say("%s: cannot be sampled: %s: %s" % (self.words, type(error).__name__, ascii_words(complaint)))
+                    say(f"{self.words}: cannot be sampled: {type(error).__name__}: {ascii_words(complaint)}")
             self._over.wait(max(0.1, self._interval - (time.monotonic() - began)))
         self._board.drop(self)
 

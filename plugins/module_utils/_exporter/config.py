@@ -60,7 +60,7 @@ def load(path: str = paths.SAMPLER) -> Config:
         http = told.pop("http", None)
         return Config(http=http and Http(**http), **told)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise Refusal("%s: cannot be used (%s): run site.yml with --tags monitoring again" % (path, error)) from None
+        raise Refusal(f"{path}: cannot be used ({error}): run site.yml with --tags monitoring again") from None
 
 
 def written(path: str = paths.SAMPLER) -> tuple[int, int] | None:

@@ -46,15 +46,15 @@ def render(families: Iterable[Family]) -> str:
         if not family.samples:
             continue
         lines.append("# HELP %s %s" % (family.name, family.words.replace("\\", "\\\\").replace("\n", "\\n")))
-        lines.append("# TYPE %s %s" % (family.name, family.kind))
+        lines.append(f"# TYPE {family.name} {family.kind}")
         written = set()
         for suffix, labels, value in family.samples:
-            told = ",".join('%s="%s"' % (key, _escaped(labels[key])) for key in sorted(labels))
+            told = ",".join(f'{key}="{_escaped(labels[key])}"' for key in sorted(labels))
             series = "%s%s%s" % (family.name, suffix, "{%s}" % told if told else "")
             # One that comes twice would take the whole page of node_exporter with it.
             if series not in written:
                 written.add(series)
-                lines.append("%s %s" % (series, number(value)))
+                lines.append(f"{series} {number(value)}")
     return "".join(line + "\n" for line in lines)
 
 

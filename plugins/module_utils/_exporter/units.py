@@ -147,7 +147,7 @@ class Units:
         return [up, received, sent, clients]
 
     def _links_of(self, service: str, endpoint: str) -> samples.Links:
-        key = "%s %s" % (service, endpoint)
+        key = f"{service} {endpoint}"
         if key not in self._links:
             self._links[key] = samples.Links([endpoint])
         return self._links[key]
@@ -165,8 +165,8 @@ def _clients(told: dict[str, Any]) -> int | None:
 def _memory(group: str | None) -> int | None:
     if not group:
         return None
-    text = config.read("/sys/fs/cgroup%s/memory.current" % group) or config.read(
-        "/sys/fs/cgroup/memory%s/memory.usage_in_bytes" % group
+    text = config.read(f"/sys/fs/cgroup{group}/memory.current") or config.read(
+        f"/sys/fs/cgroup/memory{group}/memory.usage_in_bytes"
     )
     return int(text) if text.strip().isdigit() else None
 

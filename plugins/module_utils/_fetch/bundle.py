@@ -42,10 +42,10 @@ def read(folder: str) -> dict[str, Any]:
             record = json.loads(stream.read(MOST))
     except OSError as error:
         raise Refusal(
-            "bundle: %s cannot be read (%s): give a directory that playbooks/bundle.yml made" % (path, error.strerror)
+            f"bundle: {path} cannot be read ({error.strerror}): give a directory that playbooks/bundle.yml made"
         ) from None
     except (ValueError, RecursionError):
-        raise Refusal("bundle: %s is damaged: copy the bundle again" % path) from None
+        raise Refusal(f"bundle: {path} is damaged: copy the bundle again") from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise Refusal(
             "bundle: %s is not of version %d: make the bundle again with playbooks/bundle.yml of this release"
@@ -54,8 +54,7 @@ def read(folder: str) -> dict[str, Any]:
     problem = _problem(record)
     if problem:
         raise Refusal(
-            "bundle: %s: %s: make the bundle again with playbooks/bundle.yml, and ask who changed this one"
-            % (path, problem)
+            f"bundle: {path}: {problem}: make the bundle again with playbooks/bundle.yml, and ask who changed this one"
         )
     return record
 
@@ -67,7 +66,7 @@ def _problem(record: dict[str, Any]) -> str | None:
         for entry in record["models"]:
             files, wanted = entry["files"], entry["wanted"]
             if not are_files(files) or not all(is_digest(one["sha256"]) for one in files):
-                return "files %s are not all NAME.gguf with size and sha256" % _names(files)
+                return f"files {_names(files)} are not all NAME.gguf with size and sha256"
             texts = (
                 [wanted[key] for key in ("model", "quant", "repo", "revision")]
                 + wanted["urls"]
@@ -77,10 +76,10 @@ def _problem(record: dict[str, Any]) -> str | None:
             if not all(
                 isinstance(text, str) for text in texts + ([entry["commit"]] if entry["commit"] else [])
             ) or not isinstance(entry["gguf"], dict):
-                return "the entry of %s is not one of a model" % _names(files)
+                return f"the entry of {_names(files)} is not one of a model"
         for one in record["builds"] + record["source"]:
             if not is_file_name(one["name"]) or not is_size(one["size"]) or not is_digest(one["sha256"]):
-                return "%s is not the name of an archive with size and sha256" % _names([one])
+                return f"{_names([one])} is not the name of an archive with size and sha256"
     except (LookupError, TypeError, AttributeError):
         return "a part is missing or of another kind"
     return None
@@ -102,7 +101,7 @@ def find(record: dict[str, Any], wanted: dict[str, Any], folder: str) -> dict[st
     entry = here.get(wanted["name"])
     if entry is None:
         known = ", ".join(
-            "%s %s (%s)" % (one["wanted"]["model"], one["wanted"]["quant"], name) for name, one in sorted(here.items())
+            f"{one['wanted']['model']} {one['wanted']['quant']} ({name})" for name, one in sorted(here.items())
         )
         raise Refusal(
             "bundle: %s has no %s, it has %s: make it again with playbooks/bundle.yml for this inventory"
@@ -139,9 +138,9 @@ def _told_origin(wanted: dict[str, Any]) -> list[Any]:
 def _told(wanted: dict[str, Any]) -> str:
     """What is wanted, in a few words."""
     if wanted.get("sha256"):
-        return "sha256 %s" % ", ".join(wanted["sha256"])
+        return f"sha256 {', '.join(wanted['sha256'])}"
     if wanted.get("repo"):
-        return "%s at %s" % (wanted["repo"], wanted.get("revision") or "main")
+        return f"{wanted['repo']} at {wanted.get('revision') or 'main'}"
     return ", ".join(wanted["urls"])
 
 
@@ -241,23 +240,23 @@ def _digest(path: str, check: bool) -> str | None:
 def contents(record: dict[str, Any]) -> list[tuple[str, File]]:
     """[(path in the bundle, its file entry)]"""
     found = [("models/" + one["name"], one) for entry in record["models"] for one in entry["files"]]
-    return found + [("%s/%s" % (kind, one["name"]), one) for kind in ("builds", "source") for one in record[kind]]
+    return found + [(f"{kind}/{one['name']}", one) for kind in ("builds", "source") for one in record[kind]]
 
 
 def sums(record: dict[str, Any], text: str) -> str:
     """SHA256SUMS for a bundle whose bundle.json is ``text``."""
-    lines = ["%s  %s" % (one["sha256"], path) for path, one in contents(record)]
-    return "\n".join(lines + ["%s  %s" % (hashlib.sha256(text.encode("utf-8")).hexdigest(), RECORD)]) + "\n"
+    lines = [f"{one['sha256']}  {path}" for path, one in contents(record)]
+    return "\n".join(lines + [f"{hashlib.sha256(text.encode('utf-8')).hexdigest()}  {RECORD}"]) + "\n"
 
 
 def lines(folder: str, record: dict[str, Any]) -> list[str]:
     """What an operator should know of a bundle, line by line."""
-    said = ["bundle: %s" % folder]
-    said += ["  %s (%s)" % (path, human(one["size"])) if one["size"] else "  " + path for path, one in contents(record)]
+    said = [f"bundle: {folder}"]
+    said += [f"  {path} ({human(one['size'])})" if one["size"] else "  " + path for path, one in contents(record)]
     if not record["builds"]:
         said.append(
             "  no build: the site compiles the source; a build that site.yml made on nodes like the site's would be "
             "taken along"
         )
-    said.append("check a copy: cd %s && sha256sum -c %s" % (folder, SUMS))
+    said.append(f"check a copy: cd {folder} && sha256sum -c {SUMS}")
     return said

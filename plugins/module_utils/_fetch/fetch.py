@@ -57,7 +57,7 @@ def _acquire(request: Request, check: bool, watch: Watch) -> dict[str, Any]:
     if check:
         return _foretell(request, plan, watch)
     if not os.path.isdir(request.folder()):
-        raise Refusal("dest: %s is not a directory: create it first" % request.folder())
+        raise Refusal(f"dest: {request.folder()} is not a directory: create it first")
     with lock(plan.path):
         return unchanged(request, watch) or _perform(request, plan, started, watch)
 
@@ -135,7 +135,7 @@ def _foretell(request: Request, plan: Plan, watch: Watch) -> dict[str, Any]:
         _manifest(request, plan, entries),
         os.path.dirname(plan.path),
         news,
-        "%s (%s) %s" % (plan.path, human(plan.size), outcome),
+        f"{plan.path} ({human(plan.size)}) {outcome}",
     )
     return dict(foretold, alike=names, kept=kept)
 
@@ -191,12 +191,12 @@ def _perform(request: Request, plan: Plan, started: float, watch: Watch) -> dict
     seconds = time.monotonic() - started
     counts = ((moved, " fetched"), (copied, " copied on the node"), (resumed, " resumed"), (adopted, " adopted"))
     parts = [human(count) + what for count, what in counts if count]
-    outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else there(plan.verified)
+    outcome = f"{', '.join(parts)} in {duration(seconds)}" if missing else there(plan.verified)
     if request.damaged:
         outcome += ", in the place of a damaged file"
     if kept:
-        outcome += "; copied and still there, because not only root may write it: %s" % ", ".join(kept)
-    done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s: %s" % (plan.path, outcome))
+        outcome += f"; copied and still there, because not only root may write it: {', '.join(kept)}"
+    done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, f"{plan.path}: {outcome}")
     return dict(done, transferred=moved, resumed=resumed, adopted=adopted, kept=kept, seconds=round(seconds, 1))
 
 

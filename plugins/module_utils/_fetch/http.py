@@ -118,7 +118,7 @@ class _Pace(io.RawIOBase):
         self._waited += time.monotonic() - begun
         self._received += count
         if self.head is not None and self._received > self.head:
-            raise http.client.HTTPException("more than %s of header fields" % exact(self.head))
+            raise http.client.HTTPException(f"more than {exact(self.head)} of header fields")
         if self._waited >= _LOWEST_OVER:
             if self._received < _LOWEST * self._waited:
                 raise _TooSlow("slower than %s per second for %d seconds" % (exact(_LOWEST), self._waited))
@@ -240,7 +240,7 @@ def _proxy(scheme: str, proxy: str) -> tuple[str, int, dict[str, str]]:
         ) from None
     if via.username is None:
         return via.hostname, port, {}
-    pair = "%s:%s" % (unquote(via.username), unquote(via.password or ""))
+    pair = f"{unquote(via.username)}:{unquote(via.password or '')}"
     return (
         via.hostname,
         port,
@@ -260,7 +260,7 @@ def network_failure(url: str, error: Exception) -> Refusal | Transient:
             % (public_url(url), error)
         )
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return Transient("%s: %s" % (public_url(url), printable(reason.strip())))
+    return Transient(f"{public_url(url)}: {printable(reason.strip())}")
 
 
 def get_following(
@@ -304,12 +304,12 @@ def status_failure(url: str, response: http.client.HTTPResponse, hint: str = "",
     """What a status other than the wanted one means: Transient or Refusal. said: by the server, in its own words."""
     text = "%s: answered %d %s" % (public_url(url), response.status, printable(response.reason, 60))
     said = said or printable(response.headers.get("X-Error-Message", "")).strip()
-    text += " (it says: %s)" % said if said else ""
+    text += f" (it says: {said})" if said else ""
     if may_pass(response.status):
         wait = _retry_after(response.headers, response.status == 429)
         if wait:
             until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + wait))
-            text += ", it asks to wait %s, until %s" % (duration(round(wait)), until)
+            text += f", it asks to wait {duration(round(wait))}, until {until}"
         return Transient(text, wait)
     return Refusal(text + (": " + hint if hint else ""))
 

@@ -120,11 +120,11 @@ class Hub:
                 body = response.read(_MAX_ANSWER + 1)
             except (OSError, http.client.HTTPException) as error:
                 self.client.drop(final)
-                raise Transient("%s: %s" % (public_url(url), printable(error))) from None
+                raise Transient(f"{public_url(url)}: {printable(error)}") from None
             if not response.isclosed():
                 self.client.drop(final)
             if len(body) > _MAX_ANSWER:
-                raise Refusal("%s: answers more than %s: check endpoint" % (public_url(url), exact(_MAX_ANSWER)))
+                raise Refusal(f"{public_url(url)}: answers more than {exact(_MAX_ANSWER)}: check endpoint")
             if may_pass(response.status):
                 raise status_failure(url, response)
             return response, body
@@ -137,19 +137,19 @@ class Hub:
         return _Answer(response, parsed, _said(response, body, parsed))
 
     def _no_hub(self, url: str) -> Refusal:
-        return Refusal("%s: does not answer as a model hub does: check endpoint" % public_url(url))
+        return Refusal(f"{public_url(url)}: does not answer as a model hub does: check endpoint")
 
     def _api(self, path: str) -> str:
-        return "%s/api/models/%s" % (self.endpoint, path)
+        return f"{self.endpoint}/api/models/{path}"
 
     def _repo_url(self) -> str:
-        return "%s/%s" % (self.endpoint, self.repo)
+        return f"{self.endpoint}/{self.repo}"
 
     def commit(self, revision: str) -> str:
         """The commit a branch, tag or commit name stands for. Raises Refusal naming what there is instead."""
         if _COMMIT.match(revision):
             return revision
-        url = self._api("%s/revision/%s" % (self.repo, quote(revision, safe="")))
+        url = self._api(f"{self.repo}/revision/{quote(revision, safe='')}")
         answer = self._get_json(url)
         if answer.status != 200:
             raise self._refusal(answer, revision)
@@ -159,7 +159,7 @@ class Hub:
 
     def files(self, commit: str) -> list[HubFile]:
         """[HubFile] of the repository at ``commit``, all folders, all pages."""
-        url = self._api("%s/tree/%s?recursive=true" % (self.repo, commit))
+        url = self._api(f"{self.repo}/tree/{commit}?recursive=true")
         found: list[HubFile] = []
         for page in range(_MAX_PAGES):
             answer = self._get_json(url)
@@ -183,7 +183,7 @@ class Hub:
 
     def _siblings(self, commit: str, tree: _Answer) -> list[HubFile]:
         """The same by the revision itself: artifact managers in the place of the hub often have no /tree/."""
-        answer = self._get_json(self._api("%s/revision/%s?blobs=true" % (self.repo, commit)))
+        answer = self._get_json(self._api(f"{self.repo}/revision/{commit}?blobs=true"))
         if answer.status != 200:
             raise self._refusal(answer, commit)
         try:
@@ -199,7 +199,7 @@ class Hub:
 
     def source(self, commit: str, hub_file: HubFile) -> HttpSource:
         """HttpSource of a file at a commit."""
-        url = "%s/%s/resolve/%s/%s" % (self.endpoint, self.repo, commit, quote(hub_file.path))
+        url = f"{self.endpoint}/{self.repo}/resolve/{commit}/{quote(hub_file.path)}"
         return HttpSource(url, self.token, hub_file.size, pinned=True)
 
     def _refusal(self, answer: _Answer, revision: str) -> Refusal | Transient:
@@ -216,8 +216,7 @@ class Hub:
             )
         if code == "RevisionNotFound":
             return Refusal(
-                "%s: has no revision %s, it has %s"
-                % (self._repo_url(), revision, self._revisions() or "none that it lists")
+                f"{self._repo_url()}: has no revision {revision}, it has {self._revisions() or 'none that it lists'}"
             )
         if status == 401 and self.token and code != "RepoNotFound":
             return Refusal(
@@ -255,15 +254,15 @@ class Hub:
 
     def _neighbours(self) -> str:
         owner, _slash, _name = self.repo.partition("/")
-        answer = self._get_json("%s/api/models?author=%s&limit=200" % (self.endpoint, quote(owner, safe="")))
+        answer = self._get_json(f"{self.endpoint}/api/models?author={quote(owner, safe='')}&limit=200")
         listed = answer.parsed if answer.status == 200 and isinstance(answer.parsed, list) else []
         names = [
             printable(entry["id"]) for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)
         ]
         if not names:
-            return "the hub lists no models of %s: check the name" % owner
+            return f"the hub lists no models of {owner}: check the name"
         close = difflib.get_close_matches(self.repo, names, 5, 0.5) or sorted(names)[:10]
-        return "%s has %s: check the name" % (owner, ", ".join(close))
+        return f"{owner} has {', '.join(close)}: check the name"
 
 
 def select(
@@ -286,9 +285,9 @@ def select(
         for name in files:
             if name not in by_path:
                 close = difflib.get_close_matches(name, models, 5, 0.3) or models[:10]
-                raise Refusal("%s: has no file %s, it has %s" % (repo, name, ", ".join(close) or "no GGUF file at all"))
+                raise Refusal(f"{repo}: has no file {name}, it has {', '.join(close) or 'no GGUF file at all'}")
         return [by_path[name] for name in order_files(files, by_path)]
-    name = r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant or "")
+    name = rf"(?<![A-Za-z0-9]){re.escape(quant or '')}(?![A-Za-z0-9_])"
     wanted, more = re.compile(name, re.IGNORECASE), re.compile(_MAKERS + name, re.IGNORECASE)
     groups: dict[tuple[str, str], list[str]] = {}
     for path in models:
@@ -297,9 +296,7 @@ def select(
             folder = path.rpartition("/")[0]
             groups.setdefault((folder, shard[0] if shard else model_name([path])), []).append(path)
     if not groups:
-        raise Refusal(
-            "%s: has no quant %s, it has %s" % (repo, quant, ", ".join(_quants(models)) or "no GGUF file at all")
-        )
+        raise Refusal(f"{repo}: has no quant {quant}, it has {', '.join(_quants(models)) or 'no GGUF file at all'}")
     # Q4_K_M is that of m-Q4_K_M.gguf, and only in part that of m-UD-Q4_K_M.gguf.
     exactly = {group: paths for group, paths in groups.items() if not any(more.search(path) for path in paths)}
     if len(exactly) == 1:
@@ -350,5 +347,5 @@ def read_token(path: str | None) -> str | None:
         seen = (path, os.uname().nodename, getattr(error, "strerror", "not text"))
         raise Refusal("model_token_file: %s on %s cannot be read (%s): put the token there, one line" % seen) from None
     if not re.match(r"^[!-~]+\Z", token):
-        raise Refusal("model_token_file: %s does not hold one token on one line: correct it" % path)
+        raise Refusal(f"model_token_file: {path} does not hold one token on one line: correct it")
     return token

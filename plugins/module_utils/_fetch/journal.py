@@ -131,7 +131,7 @@ class Journal:
         self.close()
         lines = [json.dumps({"identity": identity, "boot_id": boot_id()}, sort_keys=True)]
         records = ["w %d %d" % (first, last - first) for first, last in ranges]
-        lines += records + (["d %d" % len(records)] if records else [])
+        lines += records + ([f"d {len(records)}"] if records else [])
         write_atomically(self.path, ("\n".join(lines) + "\n").encode("utf-8"), mode=None, anywhere=True)
         self.count = len(records)
         self._fd = open_regular(self.path, os.O_WRONLY | os.O_APPEND)

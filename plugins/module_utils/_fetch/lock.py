@@ -22,7 +22,7 @@ def lock(path: str) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
-            raise Refusal("%s: another run is fetching it: wait for that one" % path) from None
+            raise Refusal(f"{path}: another run is fetching it: wait for that one") from None
         try:
             same = os.stat(name).st_ino == os.fstat(fd).st_ino
         except FileNotFoundError:

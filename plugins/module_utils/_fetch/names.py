@@ -42,7 +42,7 @@ def order_files(names: Iterable[str], known: Collection[str] | None = None) -> l
         names = [folder + slash + name for name in shard_names(base)]
         for name in names:
             if name not in known:
-                raise Refusal("%s: missing in the repository, the other shards are there: choose another quant" % name)
+                raise Refusal(f"{name}: missing in the repository, the other shards are there: choose another quant")
         return names
     pieces = [(piece, name) for piece, name in zip(map(piece_name, names), names) if piece]
     if len(names) == 1 and not pieces:
@@ -55,12 +55,12 @@ def order_files(names: Iterable[str], known: Collection[str] | None = None) -> l
         given = {name.rpartition("/")[2]: name for name in names}
         for name in wanted:
             if name not in given:
-                raise Refusal("%s: missing, %d of %d shards given: give all shards" % (name, len(names), len(wanted)))
+                raise Refusal(f"{name}: missing, {len(names)} of {len(wanted)} shards given: give all shards")
         if len(names) != len(wanted):
-            raise Refusal("files: %s are not the shards of one model: give the files of one model" % ", ".join(names))
+            raise Refusal(f"files: {', '.join(names)} are not the shards of one model: give the files of one model")
         return [given[name] for name in wanted]
     raise Refusal(
-        "files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names)
+        f"files: {', '.join(names)} are neither one file nor the pieces or shards of one: give the files of one model"
     )
 
 

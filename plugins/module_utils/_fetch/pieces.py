@@ -85,7 +85,7 @@ def _require_unchanged(path: str, before: os.stat_result, after: os.stat_result)
         after.st_mtime_ns,
         after.st_ctime_ns,
     ):
-        raise Refusal("%s: was changed while it was read: run again when nobody writes it" % path)
+        raise Refusal(f"{path}: was changed while it was read: run again when nobody writes it")
 
 
 def writer(fd: int) -> str:
@@ -95,15 +95,15 @@ def writer(fd: int) -> str:
     for pid in [one for one in os.listdir("/proc") if one.isdigit() and int(one) != os.getpid()]:
         # A process may end meanwhile.
         with contextlib.suppress(OSError, ValueError):
-            for number in os.listdir("/proc/%s/fd" % pid):
-                if os.readlink("/proc/%s/fd/%s" % (pid, number)) == name and _writes(pid, number):
-                    with open("/proc/%s/comm" % pid, errors="replace") as stream:
-                        return "%s (pid %s) writes it, " % (printable(stream.read(64).strip()), pid)
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                if os.readlink(f"/proc/{pid}/fd/{number}") == name and _writes(pid, number):
+                    with open(f"/proc/{pid}/comm", errors="replace") as stream:
+                        return f"{printable(stream.read(64).strip())} (pid {pid}) writes it, "
     return ""
 
 
 def _writes(pid: str, number: str) -> bool:
-    with open("/proc/%s/fdinfo/%s" % (pid, number)) as stream:
+    with open(f"/proc/{pid}/fdinfo/{number}") as stream:
         flags = [line.split()[1] for line in stream if line.startswith("flags:")]
     return any(int(one, 8) & os.O_ACCMODE != os.O_RDONLY for one in flags)
 
@@ -281,7 +281,7 @@ def _copied(loose: Loose, advance: Advance) -> str:
         while position < end:
             count = stream.readinto(buffer[: end - position])
             if not count:
-                raise Refusal("adopt: %s became shorter while it was read: run again" % loose.path)
+                raise Refusal(f"adopt: {loose.path} became shorter while it was read: run again")
             digest.update(buffer[:count])
             try:
                 written = 0
@@ -299,7 +299,6 @@ def _accept(loose: Loose, found: str) -> None:
     if found != needed:
         name = loose.piece.source.name
         raise Refusal(
-            "adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched"
-            % (loose.path, found, name, needed)
+            f"adopt: {loose.path} has sha256 {found}, {name} needs {needed}: move or remove it and it is fetched"
         )
     loose.target.digests[number] = found

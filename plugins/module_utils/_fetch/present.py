@@ -94,7 +94,7 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
         manifest,
         folder,
         False,
-        "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"),
+        f"{path} is there, {'hashed again' if touched else 'untouched since it was published'}",
     )
 
 
@@ -110,8 +110,7 @@ def _compared(path: str, pieces: list[Part], advance: Advance, fd: int) -> list[
     for piece, digest in zip(pieces, digests):
         if piece.sha256 not in (None, digest):
             raise Refusal(
-                "%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again"
-                % (path, digest, piece.sha256)
+                f"{path}: sha256 is {digest}, {piece.sha256} needed: damaged or replaced, remove it and run again"
             )
     return [piece._replace(sha256=digest) for piece, digest in zip(pieces, digests)]
 
@@ -173,12 +172,11 @@ def _existing_entry(
             wanted = _compared(target.path, wanted, watch.meter(target.path, size), fd)
         except Refusal:
             raise Refusal(
-                "%s: is there, but its sha256 is not that of %s: remove it or choose another dest"
-                % (target.path, source)
+                f"{target.path}: is there, but its sha256 is not that of {source}: remove it or choose another dest"
             ) from None
     elif header and read_header(reading(fd), target.path) != header:
         raise Refusal(
-            "%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source)
+            f"{target.path}: is there, but its header is not that of {source}: remove it or choose another dest"
         )
     elif records and not same:
         # Two trainings of one model have one size and one header.

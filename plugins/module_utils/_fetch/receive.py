@@ -113,7 +113,7 @@ def _receive(request: Request, bundled: dict[str, Any], check: bool, watch: Watc
     if check:
         return _foretell(request, bundled, watch)
     if not os.path.isdir(request.folder()):
-        raise Refusal("dest: %s is not a directory: create it first" % request.folder())
+        raise Refusal(f"dest: {request.folder()} is not a directory: create it first")
     with lock(_places(request, bundled)[0][0]):
         return _perform(request, bundled, watch)
 
@@ -123,7 +123,7 @@ def _foretell(request: Request, bundled: dict[str, Any], watch: Watch) -> dict[s
     missing = awaited(request, bundled, check=True)
     first = _places(request, bundled)[0][0]
     outcome = "would be sent from the bundle" if missing else "is there"
-    message = "%s (%s) %s" % (first, human(sum(one.size for _path, one in _places(request, bundled))), outcome)
+    message = f"{first} ({human(sum((one.size for _path, one in _places(request, bundled))))}) {outcome}"
     for path, one in _places(request, bundled):
         entries.setdefault(path, one)
     return result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), message)
@@ -137,7 +137,7 @@ def _perform(request: Request, bundled: dict[str, Any], watch: Watch) -> dict[st
         if path in request.damaged and not os.path.lexists(path + SUFFIX):
             # Only hashing has found it, after the controller had been told what to send.
             os.unlink(path)
-            raise Refusal("%s: was damaged and is removed: run again, and the bundle's is sent" % path)
+            raise Refusal(f"{path}: was damaged and is removed: run again, and the bundle's is sent")
     for path, one in missing:
         entries[path] = _arrived(path, one, watch)
     first = _places(request, bundled)[0][0]
@@ -153,10 +153,8 @@ def _perform(request: Request, bundled: dict[str, Any], watch: Watch) -> dict[st
             )
     sync_folder(request.folder())
     size, seconds = sum(one.size for _path, one in missing), time.monotonic() - started
-    outcome = "%s received and proved in %s" % (human(size), duration(seconds)) if missing else "is there and proved"
-    done = result(
-        _manifest(request, bundled, entries), request.folder(), news or bool(missing), "%s: %s" % (first, outcome)
-    )
+    outcome = f"{human(size)} received and proved in {duration(seconds)}" if missing else "is there and proved"
+    done = result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), f"{first}: {outcome}")
     return dict(done, transferred=size, seconds=round(seconds, 1))
 
 
@@ -185,7 +183,7 @@ def _there(
             known = [entry for entry in known if untouched(entry, status) and covers(entry.pieces, one.pieces)]
             if not known and _differs(path, one, fd, watch):
                 raise Refusal(
-                    "%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path
+                    f"{path}: is there, but its sha256 is not that of the bundle's: remove it or choose another dest"
                 )
         entries[path] = known[0] if known else file_entry(os.path.basename(path), status, one.pieces)
         news = news or not known
@@ -211,7 +209,7 @@ def _proved(path: str, one: Entry, fd: int, watch: Watch) -> Entry:
     sent = path + SUFFIX
     size = os.fstat(fd).st_size
     if size != one.size:
-        raise Refusal("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one.size)))
+        raise Refusal(f"{sent}: has {exact(size)}, {exact(one.size)} are to be sent: run again, it goes on")
     wrong = _differs(sent, one, fd, watch)
     if wrong:
         with contextlib.suppress(FileNotFoundError):

@@ -77,11 +77,11 @@ class Request:
         )
         for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
             if not _SHA256.match(digest):
-                raise Refusal("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
+                raise Refusal(f"sha256: {digest} is no sha256 digest: 64 hexadecimal digits are needed")
         if not 1 <= connections <= 16:
             raise Refusal("connections: %d given, 1 to 16 are possible: servers refuse more" % connections)
         if repo and not self.files and not quant:
-            raise Refusal("repo: %s holds several models: name the quant, or the files of one" % repo)
+            raise Refusal(f"repo: {repo} holds several models: name the quant, or the files of one")
         if copy_of and not copy_of["files"]:
             raise Refusal("copy_of: no files given, those of gguf_fetch on the node that has the model are needed")
         self.into_folder = dest.endswith("/") or os.path.isdir(dest)

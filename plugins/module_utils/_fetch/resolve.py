@@ -62,14 +62,12 @@ def _resolve_repo(request: Request, repo: str, client: Client) -> Found:
     if request.sha256:
         if len(request.sha256) != len(chosen):
             raise Refusal(
-                "sha256: %d digests given, %s has %d files: give one per file"
-                % (len(request.sha256), repo, len(chosen))
+                f"sha256: {len(request.sha256)} digests given, {repo} has {len(chosen)} files: give one per file"
             )
         for entry, wanted in zip(chosen, request.sha256):
             if entry.sha256 not in (None, wanted):
                 raise Refusal(
-                    "%s: the hub says sha256 %s, %s needed: check revision and sha256"
-                    % (entry.path, entry.sha256, wanted)
+                    f"{entry.path}: the hub says sha256 {entry.sha256}, {wanted} needed: check revision and sha256"
                 )
         digests = request.sha256
     return [hub.source(commit, entry) for entry in chosen], digests, [entry.path for entry in chosen], commit
@@ -82,7 +80,7 @@ def _resolve_urls(request: Request) -> Found:
             source.token = request.token
     names = [source.name for source in sources]
     if all(shard_name(name) or piece_name(name) for name in names) and order_files(names) != names:
-        raise Refusal("urls: %s are not in order: give them by number" % ", ".join(names))
+        raise Refusal(f"urls: {', '.join(names)} are not in order: give them by number")
     digests = request.sha256 if len(request.sha256) == len(sources) else [None] * len(sources)
     if request.sha256 and len(request.sha256) not in (1, len(sources)):
         raise Refusal(
@@ -110,7 +108,7 @@ def _resolve_copy(
     if len(known) == len(request.sha256):
         for name, digest, wanted in zip(names * len(known), known, request.sha256):
             if digest not in (None, wanted):
-                raise Refusal("copy_of: %s has sha256 %s, %s needed: another model is there" % (name, digest, wanted))
+                raise Refusal(f"copy_of: {name} has sha256 {digest}, {wanted} needed: another model is there")
     sources = [make_source(copied["url"].rstrip("/") + "/" + quote(name)) for name in names]
     for source, entry in zip(sources, files):
         source.size = entry["size"]
@@ -129,7 +127,7 @@ def _targets(
     base = model_name(names)
     if shard_name(base):
         if known or len(digests) > 1 and len(request.sha256) == 1:
-            raise Refusal("%s: shards stay separate files: give one sha256 per shard" % base)
+            raise Refusal(f"{base}: shards stay separate files: give one sha256 per shard")
         folder = request.folder()
         groups: list[tuple[str, Sequence[Source], Digests]] = []
         groups += [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
@@ -138,9 +136,7 @@ def _targets(
         groups = [(path, sources, digests)]
     for path, _sources, _digests in groups:
         if not path.endswith(".gguf"):
-            raise Refusal(
-                "dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % path
-            )
+            raise Refusal(f"dest: {path} does not end in .gguf: llama.cpp and this collection find models by that name")
         # Hubs, URLs and other nodes have a say in it.
         if not is_model_name(os.path.basename(path)):
             raise Refusal(
@@ -191,7 +187,7 @@ def _target(
         identity = [[span.end - span.start, span.sha256] for span in spans]
     else:
         identity = [
-            [source.size, source.identity, source.validator or "unknown at %f" % time.time()] for source in sources
+            [source.size, source.identity, source.validator or f"unknown at {time.time():f}"] for source in sources
         ]
     return Target(path, pieces, spans, identity)
 

@@ -62,9 +62,9 @@ def names(files: Iterable[str]) -> dict[str, str]:
     for path in files:
         name = os.path.basename(path)
         if found.setdefault(name, path) != path:
-            raise Refusal("files: %s and %s have one name, names of their own are needed" % (found[name], path))
+            raise Refusal(f"files: {found[name]} and {path} have one name, names of their own are needed")
         if not os.path.isfile(path):
-            raise Refusal("files: %s is no file of this node, one that is there is needed" % path)
+            raise Refusal(f"files: {path} is no file of this node, one that is there is needed")
         try:
             os.close(_open(path))
         except OSError as error:
@@ -132,7 +132,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _send(self, stream: FileIO) -> None:
         found = os.fstat(stream.fileno())
         size = found.st_size
-        etag = '"%x-%x-%x"' % (found.st_ino, size, found.st_mtime_ns)
+        etag = f'"{found.st_ino:x}-{size:x}-{found.st_mtime_ns:x}"'
         wanted = None
         # A file that was replaced is sent whole, and the client sees that it is another one.
         if self.headers.get("If-Range", etag) == etag:

@@ -60,7 +60,7 @@ class _Body:
             raise network_failure(self.url, error) from None
         if not count:
             self.close()
-            raise Transient("%s: the connection ended %s early" % (public_url(self.url), exact(self.length)))
+            raise Transient(f"{public_url(self.url)}: the connection ended {exact(self.length)} early")
         self.length -= count
         if not self.length:
             self.close()
@@ -110,13 +110,13 @@ class HttpSource:
             size, ranges = (int(length) if length and _LENGTH.match(length) else size), False
         elif response.status == 416:
             discard(client, final, response)
-            raise Refusal("%s: empty, a GGUF file is needed: check the address" % self.public)
+            raise Refusal(f"{self.public}: empty, a GGUF file is needed: check the address")
         else:
             discard(client, final, response)
             raise status_failure(self.url, response, hint(response, self.size))
         discard(client, final, response, 1)
         if size is None:
-            raise Refusal("%s: says neither how long it is nor answers ranges: use another source" % self.public)
+            raise Refusal(f"{self.public}: says neither how long it is nor answers ranges: use another source")
         validator = _validator(response.headers)
         if "html" in response.headers.get("Content-Type", ""):
             raise Refusal(
@@ -125,17 +125,15 @@ class HttpSource:
             )
         if self._final is None:
             if self.size not in (None, size):
-                raise Refusal(
-                    "%s: has %s, %s needed: another file is there" % (self.public, exact(size), exact(self.size))
-                )
+                raise Refusal(f"{self.public}: has {exact(size)}, {exact(self.size)} needed: another file is there")
         elif size != self.size or not self.pinned and validator != self.validator:
             raise self._changed(validator)
         self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
 
     def _changed(self, validator: str | None) -> Refusal:
-        seen = "%s, was %s" % (validator, self.validator)
+        seen = f"{validator}, was {self.validator}"
         return Refusal(
-            "%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen)
+            f"{self.public}: changed on the server while it was fetched ({seen}): run again to fetch the new file"
         )
 
     def open(self, client: Client, offset: int, length: int) -> _Body:
@@ -185,7 +183,7 @@ class HttpSource:
             problem = self._changed(validator)
         elif response.status == 200:
             if self.ranges:
-                problem = Transient("%s: answered the whole file to a range" % self.public)
+                problem = Transient(f"{self.public}: answered the whole file to a range")
         else:
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (-1, -1, -1)
@@ -215,13 +213,13 @@ class _FileBody:
             count = self.stream.readinto(view[: self.length])
         except OSError as error:
             self.close()
-            raise Refusal("%s: cannot be read: %s" % (self.source.public, error.strerror)) from None
+            raise Refusal(f"{self.source.public}: cannot be read: {error.strerror}") from None
         self.length -= count
         if not count or not self.length:
             self.close()
         if not count:
             raise Refusal(
-                "%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length))
+                f"{self.source.public}: ends {exact(self.length)} early: changed while it was read, run again"
             )
         return count
 
@@ -247,11 +245,9 @@ class FileSource:
             text = "%s on %s: %s: check the path there"
             raise Refusal(text % (self.path, os.uname().nodename, error.strerror)) from None
         if not os.path.isfile(self.path):
-            raise Refusal("%s on %s: not a regular file: check the path there" % (self.path, os.uname().nodename))
+            raise Refusal(f"{self.path} on {os.uname().nodename}: not a regular file: check the path there")
         if self.size is not None and status.st_size != self.size:
-            raise Refusal(
-                "%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size))
-            )
+            raise Refusal(f"{self.path}: has {exact(status.st_size)}, {exact(self.size)} needed: another file is there")
         self.size, self.validator = status.st_size, self._validator(status)
 
     @staticmethod
@@ -262,10 +258,10 @@ class FileSource:
         try:
             stream = open(self.path, "rb", buffering=0)  # noqa: SIM115 - the body closes it
         except OSError as error:
-            raise Refusal("%s: %s" % (self.path, error.strerror)) from None
+            raise Refusal(f"{self.path}: {error.strerror}") from None
         if self._validator(os.fstat(stream.fileno())) != self.validator:
             stream.close()
-            raise Refusal("%s: changed while it was fetched: run again to fetch the new file" % self.path)
+            raise Refusal(f"{self.path}: changed while it was fetched: run again to fetch the new file")
         return stream
 
     def open(self, client: Client | None, offset: int, length: int) -> _FileBody:
@@ -290,7 +286,7 @@ def make_source(url: str, token: str | None = None) -> Source:
         if parts.scheme == "file" and parts.netloc in ("", "localhost"):
             return FileSource(unquote(parts.path))
         if parts.scheme not in ("http", "https"):
-            raise Refusal("%s: an http, https or file URL is needed" % printable(public_url(url)))
+            raise Refusal(f"{printable(public_url(url))}: an http, https or file URL is needed")
     return HttpSource(url, token)
 
 

@@ -191,9 +191,9 @@ def check_disk(folder: str, name: str, size: int, missing: int) -> None:
     free = free_disk(folder)
     if missing + MARGIN > free:
         needs = (
-            "%s needs %s" % (name, human(size))
+            f"{name} needs {human(size)}"
             if missing == size
-            else "%s needs %s more of its %s" % (name, human(missing), human(size))
+            else f"{name} needs {human(missing)} more of its {human(size)}"
         )
         message = "%s has %s free, %s and %s to spare: free space or set dest elsewhere" % (
             folder,
@@ -208,7 +208,5 @@ def disk_failure(path: str, error: OSError) -> Refusal:
     """An OSError from writing to ``path`` as the sentence for the operator."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = human(free_disk(os.path.dirname(path)))
-        return Refusal(
-            "%s: the disk is full (%s free): free space and run again, what was fetched is kept" % (path, free)
-        )
-    return Refusal("%s: cannot be written: %s" % (path, error.strerror))
+        return Refusal(f"{path}: the disk is full ({free} free): free space and run again, what was fetched is kept")
+    return Refusal(f"{path}: cannot be written: {error.strerror}")

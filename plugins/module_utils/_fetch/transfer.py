@@ -337,7 +337,7 @@ class Transfer:
                 # By the descriptor: the name may lead elsewhere by now.
                 data = os.pread(target.fd, min(BLOCK, frontier - position), position)
                 if not data:
-                    raise Refusal("%s: became shorter while it was written: run again" % target.partial)
+                    raise Refusal(f"{target.partial}: became shorter while it was written: run again")
                 digest.update(data)
                 position += len(data)
         found = digest.hexdigest()

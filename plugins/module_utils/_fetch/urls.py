@@ -51,7 +51,7 @@ def public_url(url: str) -> str:
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
         scheme, _slashes, rest = re.split("[?#]", url)[0].rpartition("://")
-        return "%s://%s" % (scheme, rest.rpartition("@")[2])
+        return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def content_url(url: str) -> str:
@@ -65,7 +65,7 @@ def content_url(url: str) -> str:
     chosen = [pair for pair in pairs if not _GRANTS.match(pair[0]) and pair[0].lower() not in azure]
     if not chosen:
         return public_url(url)
-    return "%s?sha256=%s" % (public_url(url), hashlib.sha256(repr(chosen).encode("utf-8", "replace")).hexdigest()[:16])
+    return f"{public_url(url)}?sha256={hashlib.sha256(repr(chosen).encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def clean_url(url: str) -> str:
@@ -81,15 +81,15 @@ def clean_url(url: str) -> str:
         if not _HOST.match(host):
             raise ValueError(host)
     except ValueError:
-        raise Refusal("%s: its host or port cannot be read: correct the address" % printable(public_url(url))) from None
+        raise Refusal(f"{printable(public_url(url))}: its host or port cannot be read: correct the address") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise Refusal("%s: an http or https URL is needed" % printable(public_url(url)))
+        raise Refusal(f"{printable(public_url(url))}: an http or https URL is needed")
     if "@" in parts.netloc:
         raise Refusal(
             "%s: has a user or password in it, which are never sent: leave them out, a token belongs into "
             "model_token_file" % public_url(url)
         )
-    netloc = "[%s]" % host if ":" in host else host
+    netloc = f"[{host}]" if ":" in host else host
     return urlunsplit((parts.scheme, netloc if port is None else "%s:%d" % (netloc, port), path or "/", query, ""))
 
 
@@ -102,14 +102,14 @@ def following_url(current: str, location: str) -> str:
         scheme = urlsplit(url).scheme
     except ValueError:
         raise Refusal(
-            "%s: redirects to an address that cannot be read: use another source" % public_url(current)
+            f"{public_url(current)}: redirects to an address that cannot be read: use another source"
         ) from None
     shown = printable(public_url(url))
     if scheme not in ("http", "https"):
-        raise Refusal("%s: redirects to %s, http or https is needed" % (public_url(current), shown))
+        raise Refusal(f"{public_url(current)}: redirects to {shown}, http or https is needed")
     if urlsplit(current).scheme == "https" and scheme == "http":
         raise Refusal(
-            "%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(current), shown)
+            f"{public_url(current)}: redirects from https to {shown}, which is not encrypted: use another source"
         )
     return clean_url(url)
 

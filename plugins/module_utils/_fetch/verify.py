@@ -71,13 +71,13 @@ def verify_path(path: str, sha256: str | None = None, checksum: bool = False) ->
                 raise Refusal(problem)
         check_shards(headers, paths)
         if len(paths) > 1 and (sha256 or checksum):
-            raise Refusal("%s: a model of %d shards has no single sha256: verify it without" % (paths[0], len(paths)))
+            raise Refusal(f"{paths[0]}: a model of {len(paths)} shards has no single sha256: verify it without")
         if sha256 or checksum:
             (digest,) = hash_pieces(path, sizes)
         if sha256 and digest != sha256.lower():
-            raise Refusal("%s: sha256 is %s, %s needed: fetch it again" % (path, digest, sha256.lower()))
+            raise Refusal(f"{path}: sha256 is {digest}, {sha256.lower()} needed: fetch it again")
     except OSError as error:
-        problem = "%s: %s: fetch it, or correct the path" % (error.filename or path, error.strerror)
+        problem = f"{error.filename or path}: {error.strerror}: fetch it, or correct the path"
         return _answer(paths[0], [], [], None, problem)
     except Refusal as error:
         whole = len(headers) == len(sizes) == len(paths)
@@ -103,14 +103,14 @@ def verify_recorded(path: str, advance: Callable[[int], None], check: bool = Fal
     except Refusal as error:
         return {"hashed": False, "problem": str(error), "changed": False}
     except OSError as error:
-        problem = "%s: %s: run site.yml --tags model" % (error.filename or path, error.strerror)
+        problem = f"{error.filename or path}: {error.strerror}: run site.yml --tags model"
         return {"hashed": False, "problem": problem, "changed": False}
 
 
 def _verify_recorded(request: Request, advance: Callable[[int], None], check: bool) -> dict[str, Any]:
     entries = recorded(request.dest)
     if not entries:
-        raise Refusal("%s: no record is beside it: run site.yml --tags model" % request.dest)
+        raise Refusal(f"{request.dest}: no record is beside it: run site.yml --tags model")
     for entry in entries:
         at = os.path.join(request.folder(), entry.name)
         with proving(at, check=True) as fd:
@@ -127,7 +127,7 @@ def _difference(path: str, entry: Entry, fd: int, advance: Callable[[int], None]
     """The sentence for the first bytes of a file that are not those of its record, or None."""
     size = os.fstat(fd).st_size
     if size != entry.size:
-        return "%s: %s present, %s recorded: run site.yml --tags model" % (path, exact(size), exact(entry.size))
+        return f"{path}: {exact(size)} present, {exact(entry.size)} recorded: run site.yml --tags model"
     start = 0
     for piece, digest in zip(entry.pieces, hash_pieces(path, [one.size for one in entry.pieces], advance, fd)):
         if piece.sha256 not in (None, digest):

@@ -50,7 +50,7 @@ class Answer(NamedTuple):
         lines = ["HTTP/1.1 %d %s" % (self.status, REASONS[self.status])]
         if self.body:
             lines.append("Content-Type: " + self.type)
-        lines.append("Content-Length: %d" % len(self.body))
+        lines.append(f"Content-Length: {len(self.body)}")
         lines += ["%s: %s" % header for header in (*CORS, *self.headers)]
         lines.append("Connection: close\r\n\r\n")
         return "\r\n".join(lines).encode("latin-1")

@@ -72,7 +72,7 @@ def read(path: str, kind: str, body: bytes) -> Answer | Read:
     except ValueError:
         pass
     if not isinstance(parsed, dict):
-        return answers.error(400, "invalid_json", "body: %s seen, a JSON object is needed: correct the request" % seen)
+        return answers.error(400, "invalid_json", f"body: {seen} seen, a JSON object is needed: correct the request")
     asked = parsed.get("model")
     if isinstance(asked, str):
         asked = asked[:NAME]
@@ -121,5 +121,5 @@ def _form(kind: str, body: bytes) -> Answer | Read:
 
 
 def _malformed(seen: str) -> Answer:
-    words = "body: %s, fields of multipart/form-data are needed: correct the request" % seen
+    words = f"body: {seen}, fields of multipart/form-data are needed: correct the request"
     return answers.error(400, "invalid_form", words)

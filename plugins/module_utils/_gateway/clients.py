@@ -50,7 +50,7 @@ class Entry:
         """'4096 tokens of context, answers of 1024'"""
         told = "%d tokens of context" % self.known_context
         if not self.context:
-            told = "the context of its file (%s assumed)" % told
+            told = f"the context of its file ({told} assumed)"
         return told if self.embeddings else "%s, answers of %d" % (told, self.output)
 
 
@@ -102,11 +102,11 @@ def table(models: list[Entry]) -> list[str]:
 def head(config: Mapping[str, Any], url: str, use: str) -> list[str]:
     """The comment at the top: where it is from, how to use it, which models there are."""
     key = (
-        "%s is any text: this gateway takes requests without a key, and notes the key that it is sent." % KEY
+        f"{KEY} is any text: this gateway takes requests without a key, and notes the key that it is sent."
         if config.get("auth") == "log_only"
-        else "%s is the key that the operator of the gateway gives you." % KEY
+        else f"{KEY} is the key that the operator of the gateway gives you."
     )
-    return comments("\n".join([use, key, "Models of %s:" % printable(url)] + table(entries(config)))) + [""]
+    return comments("\n".join([use, key, f"Models of {printable(url)}:"] + table(entries(config)))) + [""]
 
 
 def openai(config: Mapping[str, Any], url: str) -> str:
@@ -116,9 +116,9 @@ def openai(config: Mapping[str, Any], url: str) -> str:
     address, name = shlex.quote(url + "/v1"), default_of(config, chat)
     question = {"model": name, "messages": [{"role": "user", "content": "Hello"}]}
     use = [
-        "The openai SDK: pip install openai; export %s=...; python llama_openai.py 'a question' [MODEL]" % KEY,
+        f"The openai SDK: pip install openai; export {KEY}=...; python llama_openai.py 'a question' [MODEL]",
         "The same with curl:",
-        '  curl -sS %s/models -H "Authorization: Bearer $%s"' % (address, KEY),
+        f'  curl -sS {address}/models -H "Authorization: Bearer ${KEY}"',
         "  curl -sSN %s/chat/completions -H \"Authorization: Bearer $%s\" -H 'Content-Type: application/json' -d %s"
         % (address, KEY, shlex.quote(json.dumps(question))),
     ]
@@ -127,7 +127,7 @@ def openai(config: Mapping[str, Any], url: str) -> str:
         lines.append("%s = {" % constant)
         for entry in group:
             lines.append("    %s: {" % quoted(entry.name))
-            lines.append('        "aliases": [%s],' % ", ".join(quoted(alias) for alias in entry.aliases))
+            lines.append(f'        "aliases": [{", ".join((quoted(alias) for alias in entry.aliases))}],')
             lines.append('        "context": %d,' % entry.known_context)
             if not entry.embeddings:
                 lines.append('        "output": %d,' % entry.output)
@@ -135,15 +135,15 @@ def openai(config: Mapping[str, Any], url: str) -> str:
         lines += ["}"]
     lines += [
         "client = OpenAI(",
-        "    base_url=%s," % quoted(url + "/v1"),
-        '    api_key=os.environ.get("%s", "none"),' % KEY,
+        f"    base_url={quoted(url + '/v1')},",
+        f'    api_key=os.environ.get("{KEY}", "none"),',
         "    # A long prompt may take this long until its first token.",
         "    timeout=%d," % max([entry.timeout for entry in models] or [LONGEST]),
         ")",
         "",
         'if __name__ == "__main__":',
         "    stream = client.chat.completions.create(",
-        "        model=sys.argv[2] if len(sys.argv) > 2 else %s," % quoted(name),
+        f"        model=sys.argv[2] if len(sys.argv) > 2 else {quoted(name)},",
         '        messages=[{"role": "user", "content": sys.argv[1] if len(sys.argv) > 1 else "Hello"}],',
         "        stream=True,",
         "    )",
@@ -156,29 +156,29 @@ def openai(config: Mapping[str, Any], url: str) -> str:
 
 def litellm(config: Mapping[str, Any], url: str) -> str:
     models = entries(config)
-    lines = head(config, url, "LiteLLM's proxy: export %s=...; litellm --config config.yaml" % KEY)
+    lines = head(config, url, f"LiteLLM's proxy: export {KEY}=...; litellm --config config.yaml")
     lines.append("model_list:" if models else "model_list: []")
     for entry in models:
         lines += [
-            "  - model_name: %s" % quoted(entry.name),
+            f"  - model_name: {quoted(entry.name)}",
             "    litellm_params:",
-            "      model: %s" % quoted("openai/" + entry.name),
-            "      api_base: %s" % quoted(url + "/v1"),
-            "      api_key: os.environ/%s" % KEY,
+            f"      model: {quoted('openai/' + entry.name)}",
+            f"      api_base: {quoted(url + '/v1')}",
+            f"      api_key: os.environ/{KEY}",
             "      timeout: %d" % entry.timeout,
         ]
         # Where nothing is said LiteLLM sends null, which llama-server refuses.
         lines += ["      encoding_format: float"] if entry.embeddings else []
         lines += [
             "    model_info:",
-            "      mode: %s" % ("embedding" if entry.embeddings else "chat"),
+            f"      mode: {'embedding' if entry.embeddings else 'chat'}",
             "      max_input_tokens: %d" % entry.known_context,
         ]
         lines += [] if entry.embeddings else ["      max_output_tokens: %d" % entry.output]
     pairs = [(alias, entry.name) for entry in models for alias in entry.aliases]
     lines += ["router_settings:", "  # The gateway itself tries other replicas and the fallback.", "  num_retries: 0"]
     lines += ["  model_group_alias:"] if pairs else []
-    lines += ["    %s: %s" % (quoted(alias), quoted(name)) for alias, name in pairs]
+    lines += [f"    {quoted(alias)}: {quoted(name)}" for alias, name in pairs]
     return "\n".join(lines) + "\n"
 
 
@@ -190,7 +190,7 @@ def opencode(config: Mapping[str, Any], url: str) -> str:
         limit = {"context": entry.known_context, "output": entry.output}
         told = entry.name if entry.context else "%s (%d tokens assumed)" % (entry.name, entry.known_context)
         models[entry.name] = {"name": told, "limit": limit}
-        models.update({alias: {"name": "%s, as %s" % (told, alias), "limit": limit} for alias in entry.aliases})
+        models.update({alias: {"name": f"{told}, as {alias}", "limit": limit} for alias in entry.aliases})
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "llama.cpp",
@@ -217,38 +217,38 @@ def open_webui(config: Mapping[str, Any], url: str) -> str:
         "It keeps what it was first started with; ENABLE_PERSISTENT_CONFIG=false has it read this file at each start."
     )
     lines = head(config, url, use) + [
-        "OPENAI_API_BASE_URL=%s/v1" % url,
+        f"OPENAI_API_BASE_URL={url}/v1",
         "OPENAI_API_KEY=KEY",
         "ENABLE_OLLAMA_API=false",
         "ENABLE_PERSISTENT_CONFIG=false",
         "AIOHTTP_CLIENT_TIMEOUT=%d" % max([entry.timeout for entry in models] or [LONGEST]),
     ]
     if chat:
-        lines.append("DEFAULT_MODELS=%s" % default_of(config, chat))
+        lines.append(f"DEFAULT_MODELS={default_of(config, chat)}")
     for entry in [entry for entry in models if entry.embeddings][:1]:
         lines += [
             "RAG_EMBEDDING_ENGINE=openai",
-            "RAG_OPENAI_API_BASE_URL=%s/v1" % url,
+            f"RAG_OPENAI_API_BASE_URL={url}/v1",
             "RAG_OPENAI_API_KEY=KEY",
-            "RAG_EMBEDDING_MODEL=%s" % entry.name,
+            f"RAG_EMBEDDING_MODEL={entry.name}",
         ]
     return "\n".join(lines) + "\n"
 
 
 def continue_dev(config: Mapping[str, Any], url: str) -> str:
     models = entries(config)
-    use = "Continue: ~/.continue/config.yaml, and %s=... in ~/.continue/.env" % KEY
+    use = f"Continue: ~/.continue/config.yaml, and {KEY}=... in ~/.continue/.env"
     lines = head(config, url, use) + ["name: llama.cpp", "version: 1.0.0", "schema: v1"]
     lines.append("models:" if models else "models: []")
     for entry in models:
         for name in [entry.name] + entry.aliases:
             lines += [
-                "  - name: %s" % quoted(name),
+                f"  - name: {quoted(name)}",
                 "    provider: openai",
-                "    model: %s" % quoted(name),
-                "    apiBase: %s" % quoted(url + "/v1"),
+                f"    model: {quoted(name)}",
+                f"    apiBase: {quoted(url + '/v1')}",
                 "    apiKey: ${{ secrets.%s }}" % KEY,
-                "    roles: [%s]" % ("embed" if entry.embeddings else "chat, edit, apply"),
+                f"    roles: [{'embed' if entry.embeddings else 'chat, edit, apply'}]",
                 "    requestOptions: {timeout: %d}" % entry.timeout,
             ]
             if not entry.embeddings:
@@ -271,17 +271,17 @@ def tensorzero(config: Mapping[str, Any], url: str) -> str:
     ]
     for entry in models:
         for name in [entry.name] + entry.aliases:
-            named = "%s.%s" % ("embedding_models" if entry.embeddings else "models", quoted(name))
+            named = f"{'embedding_models' if entry.embeddings else 'models'}.{quoted(name)}"
             lines += [
                 "",
-                "[%s]" % named,
+                f"[{named}]",
                 'routing = ["llama"]',
                 "",
-                "[%s.providers.llama]" % named,
+                f"[{named}.providers.llama]",
                 'type = "openai"',
-                "api_base = %s" % quoted(url + "/v1/"),
-                "model_name = %s" % quoted(entry.name),
-                'api_key_location = "env::%s"' % KEY,
+                f"api_base = {quoted(url + '/v1/')}",
+                f"model_name = {quoted(entry.name)}",
+                f'api_key_location = "env::{KEY}"',
             ]
     return "\n".join(lines) + "\n"
 
@@ -317,7 +317,7 @@ def haproxy(config: Mapping[str, Any], url: str) -> str:
         host = rest.partition("/")[0]
         port = "" if re.search(r":\d+\Z", host) else ":443" if scheme == "https" else ":80"
         name = re.sub(r":\d+\Z", "", host)
-        tls = " ssl verify required ca-file @system-ca sni str(%s) check-sni %s" % (name, name)
+        tls = f" ssl verify required ca-file @system-ca sni str({name}) check-sni {name}"
         lines.append(
             "    server gateway%d %s%s check inter 2s%s" % (number, host, port, tls if scheme == "https" else "")
         )
@@ -346,11 +346,11 @@ def clients_index(config: Mapping[str, Any], base_url: str) -> str:
     """What /clients says: which configurations there are, where they go, and which models and tasks they name."""
     url = base_url.rstrip("/")
     models = entries(config)
-    lines = ["Base URL: %s/v1" % url, ""]
+    lines = [f"Base URL: {url}/v1", ""]
     lines += ["Configurations, made anew at each request:"]
     for name, (file, told, _render) in CLIENTS.items():
-        lines.append("  %-11s %s" % (name, told))
-        lines.append("              curl -sS %s/clients/%s -o %s" % (shlex.quote(url), name, file))
+        lines.append(f"  {name:11} {told}")
+        lines.append(f"              curl -sS {shlex.quote(url)}/clients/{name} -o {file}")
     lines += [
         "",
         "Key: " + ("any text, or none" if config.get("auth") == "log_only" else "ask the operator; set it as " + KEY),
@@ -359,10 +359,10 @@ def clients_index(config: Mapping[str, Any], base_url: str) -> str:
     routes = config.get("routes") or {}
     tasks = dict(routes.get("tasks") or {})
     if tasks:
-        lines += ["", "Tasks, as %s/task/TASK/v1 or with the header X-Task:" % url]
-        lines += ["  %s: %s" % (task, model) for task, model in sorted(tasks.items())]
+        lines += ["", f"Tasks, as {url}/task/TASK/v1 or with the header X-Task:"]
+        lines += [f"  {task}: {model}" for task, model in sorted(tasks.items())]
         if routes.get("default"):
-            lines += ["  any other: %s" % routes["default"]]
+            lines += [f"  any other: {routes['default']}"]
     unserved = config.get("unserved") or {}
     if unserved:
         lines += ["", "Not served:"] + ["  %s: %s" % pair for pair in sorted(unserved.items())]

@@ -93,7 +93,7 @@ class Reader:
         self.value: dict[str, Any] = value
 
     def wrong(self, key: str, seen: Any, needed: str) -> Refusal:
-        return Refusal("%s: %s: %s seen, %s is needed: %s" % (self.path, key, printable(repr(seen), 60), needed, NEXT))
+        return Refusal(f"{self.path}: {key}: {printable(repr(seen), 60)} seen, {needed} is needed: {NEXT}")
 
     def get(self, key: str, types: tuple[type, ...], default: Any = None) -> Any:
         value = self.value.get(key)
@@ -115,7 +115,7 @@ class Reader:
         value: dict[str, str] = self.get(key, (dict,), {})
         for name, one in value.items():
             if not isinstance(one, str):
-                raise self.wrong("%s%s.%s" % (self.where, key, name), one, "text")
+                raise self.wrong(f"{self.where}{key}.{name}", one, "text")
         return value
 
     def each(self, key: str) -> list[Reader]:
@@ -129,7 +129,7 @@ def parse(data: Any, path: str) -> Config:
     if top.get("version", (int,)) != 1:
         raise top.wrong("version", top.value["version"], "1")
     services = {
-        name: _service(name, Reader(path, value, "services.%s." % name))
+        name: _service(name, Reader(path, value, f"services.{name}."))
         for name, value in top.get("services", (dict,), {}).items()
     }
     names: dict[str, tuple[str, str]] = {}
@@ -147,7 +147,7 @@ def parse(data: Any, path: str) -> Config:
             tiers.setdefault(service.tier, service.name)
     for service in services.values():
         if service.fallback is not None and service.fallback not in services:
-            raise top.wrong("services.%s.fallback" % service.name, service.fallback, "the name of a service")
+            raise top.wrong(f"services.{service.name}.fallback", service.fallback, "the name of a service")
     routes = Reader(path, top.get("routes", (dict,), {}), "routes.")
     registry = top.get("registry", (dict, type(None)))
     return Config(
@@ -196,7 +196,7 @@ def parse_keys(data: Any, path: str) -> Keys:
         # Several of one name: one is exchanged for the other while both hold.
         for key in given if isinstance(given, list) else [given]:
             if not isinstance(key, str):
-                raise Refusal("%s: clients.%s: no text seen, a key is needed: %s" % (path, printable(name, 60), NEXT))
+                raise Refusal(f"{path}: clients.{printable(name, 60)}: no text seen, a key is needed: {NEXT}")
             clients[digest(key)] = name
     return Keys(clients, reader.texts("services"))
 
@@ -213,6 +213,6 @@ def read_json(path: str) -> Any:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)
     except OSError as error:
-        raise Refusal("%s cannot be read (%s): %s" % (path, error.strerror, NEXT)) from None
+        raise Refusal(f"{path} cannot be read ({error.strerror}): {NEXT}") from None
     except (ValueError, RecursionError) as error:
-        raise Refusal("%s is no JSON (%s): %s" % (path, printable(error), NEXT)) from None
+        raise Refusal(f"{path} is no JSON ({printable(error)}): {NEXT}") from None

@@ -47,7 +47,7 @@ def refused(state: State, head: Head, target: Target, known: bool) -> Answer | N
     """By its head alone, before anybody reads a body. known: whether the client's key is one of ours."""
     _task, path = _task_of(head, target)
     if paths.is_closed(head.method, path):
-        return answers.error(403, "closed_path", "%s is closed here: ask the operator" % answers.shown(path))
+        return answers.error(403, "closed_path", f"{answers.shown(path)} is closed here: ask the operator")
     if head.method == "OPTIONS":
         return Answer(204, b"", headers=_preflight(head))
     own = path in (ROOT, METRICS) and head.get("x-llama-tier") is None
@@ -61,7 +61,7 @@ def refused(state: State, head: Head, target: Target, known: bool) -> Answer | N
         return _unknown(head.method, path)
     encoding = head.get("content-encoding") or "identity"
     if encoding.lower() != "identity":
-        words = "content-encoding: %s seen, a body without one is needed: send it as it is" % answers.shown(encoding)
+        words = f"content-encoding: {answers.shown(encoding)} seen, a body without one is needed: send it as it is"
         return answers.error(415, "unsupported_encoding", words)
     return None
 
@@ -69,10 +69,10 @@ def refused(state: State, head: Head, target: Target, known: bool) -> Answer | N
 def _unknown(method: str, path: str) -> Answer:
     others = [one for one in ("GET", "POST") if one != method and paths.is_open(one, path)]
     if others:
-        words = "%s is not allowed at %s: use %s" % (method, answers.shown(path), others[0])
+        words = f"{method} is not allowed at {answers.shown(path)}: use {others[0]}"
         return answers.error(405, "method_not_allowed", words)._replace(headers=(("Allow", others[0]),))
     near = answers.nearest(path, ["/v1" + one for one in (*paths.WORK, *paths.COUNT)])
-    words = "%s is not known here: use %s" % (answers.shown(path), " or ".join(near) or "/v1/chat/completions")
+    words = f"{answers.shown(path)} is not known here: use {' or '.join(near) or '/v1/chat/completions'}"
     return answers.error(404, "not_found", words)
 
 

@@ -142,7 +142,7 @@ def unsettled(status: Status, endpoints: Iterable[Endpoint], draining: bool) -> 
         if one is None or one["state"] == "stopped" and not one["in_flight"]:
             continue
         if not draining and one["state"] != "ready" or draining and one["state"] not in ("draining", "stopped"):
-            reasons.append("%s is still %s" % (label(endpoint), one["state"]))
+            reasons.append(f"{label(endpoint)} is still {one['state']}")
         elif draining and one["in_flight"]:
             reasons.append("%s has %d running" % (label(endpoint), one["in_flight"]))
     return reasons

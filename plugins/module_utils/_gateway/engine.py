@@ -109,7 +109,7 @@ class Engine(doors.State):
         try:
             self._own, self.keys = config.load(self._files.configuration)
         except Refusal as refusal:
-            say("gateway: %s; what was configured before still holds" % refusal)
+            say(f"gateway: {refusal}; what was configured before still holds")
             return
         self.counts.read = time.time()
         self._configure()
@@ -118,7 +118,7 @@ class Engine(doors.State):
         self._tell()
 
     def _tell(self) -> None:
-        words = "%d services, %d endpoints" % (len(self.fleet.pools), len(self.fleet.endpoints()))
+        words = f"{len(self.fleet.pools)} services, {len(self.fleet.endpoints())} endpoints"
         notify("READY=1\nSTATUS=" + words)
 
     def _key(self, service: str) -> str | None:
@@ -150,7 +150,7 @@ class Engine(doors.State):
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                say("gateway: no connection can be accepted (%s)" % error.strerror)
+                say(f"gateway: no connection can be accepted ({error.strerror})")
                 self._loop.remove_reader(self._listener.fileno())
                 self._loop.call_later(AGAIN, self._accept_on)
                 return

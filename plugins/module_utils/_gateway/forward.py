@@ -142,7 +142,7 @@ class Forward:
                 words = "the gateway has no descriptor left: ask again later"
                 return answers.error(503, "busy", words, retry_after=FULL)
             except Stranger:
-                words = "%s: its server does not know the gateway's key: run site.yml, which exchanges both" % name
+                words = f"{name}: its server does not know the gateway's key: run site.yml, which exchanges both"
                 return answers.error(503, "service_key", words, retry_after=SOON)
             except Unreachable:
                 self._failed(granted, replicas.DOWN)
@@ -209,15 +209,15 @@ class Forward:
             return answers.error(429, "queue_full", words, retry_after=FULL)
         if why == replicas.LOADING:
             left = pool.seconds_left(self._loop.time()) if pool else None
-            about = "about %s left" % duration(round(left)) if left else "longer than last time"
+            about = f"about {duration(round(left))} left" if left else "longer than last time"
             if left is None and not (pool and any(one.load for one in pool.endpoints)):
                 about = "how long is not known"
-            words = "%s: loading its model, %s: ask again then" % (name, about)
+            words = f"{name}: loading its model, {about}: ask again then"
             return answers.error(503, "loading", words, retry_after=left or SOON)
         if why == replicas.STOPPED:
-            words = "%s: the operator has stopped it: ask there" % name
+            words = f"{name}: the operator has stopped it: ask there"
             return answers.error(503, "no_endpoint", words, retry_after=60)
-        words = "%s: none of its servers answers: ask again later" % name
+        words = f"{name}: none of its servers answers: ask again later"
         return answers.error(503, "no_endpoint", words, retry_after=GONE)
 
     # -- a server

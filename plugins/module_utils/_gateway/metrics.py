@@ -34,7 +34,7 @@ class Histogram:
         below = 0
         for bound, count in zip(BOUNDS + (float("inf"),), self.counts):
             below += count
-            family.add_part("_bucket", below, service=service, le="+Inf" if bound == float("inf") else "%g" % bound)
+            family.add_part("_bucket", below, service=service, le="+Inf" if bound == float("inf") else f"{bound:g}")
         family.add_part("_sum", round(self.sum, 4), service=service)
         family.add_part("_count", below, service=service)
 

@@ -65,7 +65,7 @@ class Prober:
                 await self.look(endpoint)
             except Exception as error:
                 # Nobody else looks at this endpoint.
-                say("gateway: a mistake of its own in a look at %s: %r" % (endpoint.service, error))
+                say(f"gateway: a mistake of its own in a look at {endpoint.service}: {error!r}")
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(event.wait(), ROUND)
 

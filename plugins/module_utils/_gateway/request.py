@@ -38,7 +38,7 @@ class Malformed(Unanswered):
 
 
 def malformed(words: str, status: int = 400) -> Malformed:
-    return Malformed(answers.error(status, "bad_request", "%s: send one HTTP/1.1 request with a length" % words))
+    return Malformed(answers.error(status, "bad_request", f"{words}: send one HTTP/1.1 request with a length"))
 
 
 class Head(NamedTuple):
@@ -76,16 +76,16 @@ def parse(data: bytes) -> Head:
         seen[name] = seen.get(name, 0) + 1
     twice = sorted(name for name in ONCE if seen.get(name, 0) > 1)
     if twice:
-        raise malformed("%s twice" % twice[0])
+        raise malformed(f"{twice[0]} twice")
     if "transfer-encoding" in seen:
         raise malformed("transfer-encoding")
     if "host" not in seen:
         raise malformed("no host")
     length = dict(headers).get("content-length", "0")
     if not re.match(r"^[0-9]{1,15}\Z", length):
-        raise malformed("content-length %s" % answers.shown(length))
+        raise malformed(f"content-length {answers.shown(length)}")
     if int(length) > BODY:
-        raise malformed("a body of %s bytes" % length, 413)
+        raise malformed(f"a body of {length} bytes", 413)
     return Head(line.group(1), line.group(2), headers, int(length))
 
 
@@ -95,7 +95,7 @@ def parse_headers(lines: list[str]) -> Headers:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not NAME.match(name) or any(letter in value for letter in "\r\n\0"):
-            raise malformed("header line %s" % answers.shown(line))
+            raise malformed(f"header line {answers.shown(line)}")
         found.append((name.lower(), value.strip(" \t")))
     return found
 
@@ -111,7 +111,7 @@ async def read(
         raise malformed("a head of more than %d bytes" % HEAD, 431) from None
     expected = head.get("expect")
     if expected is not None and expected.lower() != "100-continue":
-        raise malformed("expect: %s" % answers.shown(expected), 417)
+        raise malformed(f"expect: {answers.shown(expected)}", 417)
     answer = refused(head)
     if answer is not None:
         raise Malformed(answer)

@@ -26,7 +26,7 @@ def of_tier(config: Config, tier: str, asked: Any) -> Route | Answer:
     """A tier's service answers whatever name is asked for."""
     service = config.services.get(config.tiers.get(tier, ""))
     if service is None:
-        words = "no service has tier %s: give a service this tier" % answers.shown(tier)
+        words = f"no service has tier {answers.shown(tier)}: give a service this tier"
         return answers.error(503, "no_endpoint", words, retry_after=30)
     if service.kind == "server":
         return Route(service, service.models[0].name if service.models else "")
@@ -45,7 +45,7 @@ def of_model(config: Config, task: str | None, asked: Any) -> Route | Answer:
     if task is not None:
         name, note = config.tasks.get(task), None
         if name is None:
-            name, note = config.default, "default; unknown task %s" % answers.shown(task)
+            name, note = config.default, f"default; unknown task {answers.shown(task)}"
         if name is None:
             near = answers.nearest(task, sorted(config.tasks))
             words = "The task %s has no route, and llama_routes has no default: %s" % (

@@ -80,7 +80,7 @@ def served_handlers(config: Config, host: str) -> list[Handler]:
             handlers.append(Handler(kind, int(port), "", entry["TCPForward"]))
             continue
         kind = "https" if entry.get("HTTPS") else "http"
-        web = (config.get("Web") or {}).get("%s:%s" % (host, port)) or {}
+        web = (config.get("Web") or {}).get(f"{host}:{port}") or {}
         for path, handler in sorted((web.get("Handlers") or {}).items()):
             target = handler.get("Proxy") or handler.get("Path") or "a text or redirect"
             handlers.append(Handler(kind, int(port), path, target))
@@ -231,7 +231,7 @@ class Tailscale:
             return []
         except (ValueError, TypeError, KeyError):
             raise Refusal(
-                "%s: no record of handlers: remove ours with tailscale serve off, then this file" % self.record
+                f"{self.record}: no record of handlers: remove ours with tailscale serve off, then this file"
             ) from None
 
     def _write(self, handlers: Sequence[Handler]) -> None:

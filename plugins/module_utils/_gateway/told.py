@@ -56,7 +56,7 @@ class Watched:
             if not isinstance(value, dict) or not isinstance(value.get("endpoints"), list):
                 raise ValueError("no list of endpoints")
         except (ValueError, RecursionError) as error:
-            say("%s: cannot be read (%s): what it said before still holds" % (self.path, printable(error)))
+            say(f"{self.path}: cannot be read ({printable(error)}): what it said before still holds")
             return False
         if value == self.value:
             return False

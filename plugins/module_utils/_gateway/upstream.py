@@ -219,7 +219,7 @@ async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
             asyncio.open_connection(where.address, where.port, limit=max(HEAD, PIECE)), seconds
         )
     except asyncio.TimeoutError:
-        raise Unreachable("no connection in %g s" % seconds) from None
+        raise Unreachable(f"no connection in {seconds:g} s") from None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise Exhausted() from None
@@ -235,7 +235,7 @@ async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
 
 def head_of(method: str, target: str, where: Address, headers: Headers, key: str | None, length: int) -> bytes:
     """The head of a request as a server gets it. A body has a length even where it is empty."""
-    lines = ["%s %s HTTP/1.1" % (method, target), "Host: %s:%d" % (where.address, where.port)]
+    lines = [f"{method} {target} HTTP/1.1", "Host: %s:%d" % (where.address, where.port)]
     lines += ["%s: %s" % header for header in headers]
     if key:
         lines.append("Authorization: Bearer " + key)
@@ -269,4 +269,4 @@ async def get(where: Address, path: str, key: str | None, seconds: float, most: 
     try:
         return await asyncio.wait_for(ask(), seconds)
     except asyncio.TimeoutError:
-        raise Broken("no answer in %g s" % seconds) from None
+        raise Broken(f"no answer in {seconds:g} s") from None

@@ -60,7 +60,7 @@ def first_key(text: str, path: str) -> str:
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
-        raise Refusal("api_key_file %s holds no key: one line with the key is needed" % path)
+        raise Refusal(f"api_key_file {path} holds no key: one line with the key is needed")
     return keys[0]
 
 
@@ -88,7 +88,7 @@ def error_text(body: Any) -> str:
     """The message in an API error, parsed or not: its ends, since what a chat template raised comes last."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         text = plain(body["error"].get("message", body["error"]), 2000)
-        return text if len(text) <= 200 else "%s ... %s" % (text[:95], text[-100:])
+        return text if len(text) <= 200 else f"{text[:95]} ... {text[-100:]}"
     return plain(body) or "an empty answer"
 
 
@@ -134,7 +134,7 @@ class LlamaApi:
         except ValueError:
             valid = False
         if not valid:
-            raise Refusal("url %r is not an address: http://HOST:PORT is needed" % url)
+            raise Refusal(f"url {url!r} is not an address: http://HOST:PORT is needed")
         self.url = url.rstrip("/")
         self.model = model
         self._parts = parts
@@ -167,7 +167,7 @@ class LlamaApi:
         except OSError as error:
             connection.close()
             reason = (
-                "no connection in %g s" % timeout if isinstance(error, socket.timeout) else error.strerror or str(error)
+                f"no connection in {timeout:g} s" if isinstance(error, socket.timeout) else error.strerror or str(error)
             )
             raise NoAnswer("refused" if isinstance(error, ConnectionRefusedError) else "unreachable", reason) from None
         except NoAnswer:
@@ -186,7 +186,7 @@ class LlamaApi:
 
     def _words(self, seen: Listener | None) -> str:
         who = "user id %d" % seen.user if seen else "somebody who cannot be seen"
-        return "%s listens at %s, not process %s of the unit: it gets no key" % (who, self.url, self._pid)
+        return f"{who} listens at {self.url}, not process {self._pid} of the unit: it gets no key"
 
     def _request(self, method: str, path: str, timeout: float, body: str | None = None) -> Answer:
         end = time.monotonic() + timeout
@@ -200,7 +200,7 @@ class LlamaApi:
             # Where its length is told and allowed, all of it or an error.
             data = response.read(*([LARGEST + 1] if response.length is None or response.length > LARGEST else []))
         except socket.timeout:
-            raise NoAnswer("timeout", "no answer in %g s" % timeout) from None
+            raise NoAnswer("timeout", f"no answer in {timeout:g} s") from None
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer("cut", plain(error) or type(error).__name__) from None
         finally:
@@ -209,9 +209,7 @@ class LlamaApi:
             words = "%s%s: an answer of more than %d MiB seen, at most %d are allowed: see which program listens there"
             raise Refusal(words % (self.url, path, LARGEST >> 20, LARGEST >> 20))
         if response.status == 401:
-            raise Refusal(
-                "%s refused the API key (401): set api_key_file to a file with a key of this server" % self.url
-            )
+            raise Refusal(f"{self.url} refused the API key (401): set api_key_file to a file with a key of this server")
         text = data.decode("utf-8", "replace")
         try:
             return response.status, json.loads(text)
@@ -224,7 +222,7 @@ class LlamaApi:
         Errors: NoAnswer, Refusal when the key is refused.
         """
         if of_model and self.model:
-            path += "?model=%s&autoload=false" % quote(self.model, safe="")
+            path += f"?model={quote(self.model, safe='')}&autoload=false"
         return self._request("GET", path, timeout)
 
     def stream(self, prompt: str) -> Iterator[str]:
@@ -252,7 +250,7 @@ class LlamaApi:
             if '"stop":true' not in last and last != "[DONE]":
                 raise NoAnswer("cut", "the stream ended without its last piece")
         except socket.timeout:
-            raise NoAnswer("timeout", "no piece of a stream in %g s" % SILENCE) from None
+            raise NoAnswer("timeout", f"no piece of a stream in {SILENCE:g} s") from None
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer("cut", plain(error) or type(error).__name__) from None
         finally:

@@ -196,7 +196,7 @@ def load_info(unit: str, model: str | None = None) -> dict[str, Any]:
     shown = parse_show(systemctl_show([unit], ("Id", "LoadState", "InvocationID")))
     invocation = shown[0].get("InvocationID") if shown else None
     if not invocation:
-        raise Refusal("unit %s does not run on this node: name the head's unit and start it" % unit)
+        raise Refusal(f"unit {unit} does not run on this node: name the head's unit and start it")
     info = parse(read_journal(invocation, model))
     info["unit"] = shown[0]["Id"]
     info["reason"] = None
@@ -227,9 +227,9 @@ def of_model(newest_first: Iterable[str], model: str) -> tuple[list[str], bool]:
     for line in newest_first:
         found = SPAWNED.search(line)
         if found and found.group(1) == model:
-            return [one for one in reversed(kept) if one.startswith("[%s] " % found.group(2))], True
+            return [one for one in reversed(kept) if one.startswith(f"[{found.group(2)}] ")], True
         if found:  # a later server at a port says nothing of an earlier one
-            kept = [one for one in kept if not one.startswith("[%s] " % found.group(2))]
+            kept = [one for one in kept if not one.startswith(f"[{found.group(2)}] ")]
         elif TOLD.search(line) and len(kept) < LINES_MOST:
             kept.append(line)
     return [], False

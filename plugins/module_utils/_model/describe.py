@@ -67,7 +67,7 @@ def size_problem(header: Header, size: int, name: str, again: str = "fetch it ag
     """None when a file of ``size`` bytes is what ``header`` describes, else the sentence that says why not, with what
     to do: ``again``."""
     if size < header.minimum_size:
-        return "%s: %s present, %s needed by its header: %s" % (name, exact(size), exact(header.expected_size), again)
+        return f"{name}: {exact(size)} present, {exact(header.expected_size)} needed by its header: {again}"
     # A file without tensors may or may not carry the padding that ends its header.
     if size > max(header.expected_size, header.data_offset):
         return "%s: %s present, %s needed by its header: foreign bytes follow the model, %s" % (
@@ -107,8 +107,7 @@ def check_shards(headers: Sequence[Header], names: Sequence[str]) -> None:
         count = count or 1
         if count != len(headers):
             raise Refusal(
-                "%s: its header names %s shards, %d given: give all shards of one model"
-                % (name, told(count), len(headers))
+                f"{name}: its header names {told(count)} shards, {len(headers)} given: give all shards of one model"
             )
         if count == 1:
             continue
@@ -160,8 +159,8 @@ def describe(headers: Sequence[Header]) -> dict[str, Any]:
         "license": _text(metadata, "general.license"),
         "quantization": quantization(headers),
         "parameters": sum(_weights(tensor) for header in headers for tensor in header.tensors),
-        "block_count": _count(metadata, "%s.block_count" % architecture),
-        "context_length": _count(metadata, "%s.context_length" % architecture),
+        "block_count": _count(metadata, f"{architecture}.block_count"),
+        "context_length": _count(metadata, f"{architecture}.context_length"),
         "tensors": sum(len(header.tensors) for header in headers),
         "shards": len(headers),
         "expected_size": sum(header.expected_size for header in headers),

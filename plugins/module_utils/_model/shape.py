@@ -169,7 +169,7 @@ class _Keys:
         self.metadata, self.architecture = metadata, architecture
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self.metadata.get("%s.%s" % (self.architecture, key), default)
+        return self.metadata.get(f"{self.architecture}.{key}", default)
 
     def number(self, key: str, default: int | None = None) -> int:
         """A count that every block shares; Refusal when there is none and no default."""
@@ -322,9 +322,7 @@ def read_shape(header: Header | list[Header]) -> Shape:
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not _ARCHITECTURE.match(architecture):
         seen = "missing" if architecture is None else told(architecture)
-        raise Refusal(
-            "header: general.architecture is %s, its name is needed: give the first shard of the model" % seen
-        )
+        raise Refusal(f"header: general.architecture is {seen}, its name is needed: give the first shard of the model")
     check_model(metadata)
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")

@@ -88,7 +88,7 @@ def fetch(place: str) -> tuple[str, float | None]:
     status = STATUS.match(head)
     if not status or status.group(1) != b"200":
         # A page that points elsewhere is not followed there.
-        raise ValueError("status %s" % status.group(1).decode("ascii") if status else "no answer of HTTP")
+        raise ValueError(f"status {status.group(1).decode('ascii')}" if status else "no answer of HTTP")
     headers = {name.lower(): value for name, value in HEADER.findall(head)}
     length = headers.get(b"content-length", b"")
     if length.isdigit() and len(length) < 10 and len(body) < int(length):
@@ -106,7 +106,7 @@ def _answer(url: str) -> bytes:
     stream = _unchecked().wrap_socket(connection) if parts.scheme == "https" else connection
     with contextlib.closing(stream):
         path = parts.path + ("?" + parts.query if parts.query else "")
-        stream.sendall(("GET %s HTTP/1.0\r\nHost: %s\r\n\r\n" % (path, parts.netloc)).encode("ascii"))
+        stream.sendall(f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode("ascii"))
         content = b""
         while len(content) <= LARGEST:
             left = end - time.monotonic()
@@ -155,7 +155,7 @@ def read(source: Source) -> Reading:
             raise ValueError("more than %d samples" % MOST)
         return Reading(at, clock, samples)
     except socket.timeout:
-        return Reading(time.monotonic(), error="no answer in %g s" % PATIENCE)
+        return Reading(time.monotonic(), error=f"no answer in {PATIENCE:g} s")
     except (OSError, ValueError, RecursionError) as error:
         return Reading(time.monotonic(), error=_words(error))
 

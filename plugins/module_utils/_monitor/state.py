@@ -350,7 +350,7 @@ def verdicts(endpoints: Sequence[Endpoint]) -> list[Verdict]:
 
 def _verdict(service: str, endpoints: Sequence[Endpoint]) -> Verdict:
     wanted = [one for one in endpoints if one.wanted]
-    parts = ["%s on %s%s" % (one.state, one.node, "" if one.wanted else ", as it is to be") for one in endpoints]
+    parts = [f"{one.state} on {one.node}{'' if one.wanted else ', as it is to be'}" for one in endpoints]
     if not wanted:
         # What runs all the same was started by hand.
         parts = [part.replace("as it is", "where it is not") if part.startswith(READY) else part for part in parts]

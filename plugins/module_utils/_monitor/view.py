@@ -39,11 +39,11 @@ def lines(cluster: Cluster, width: int, now: float) -> list[Line]:
     wide = width >= WIDE
     found = [Line(_cut(_title(cluster, now), width), "title")]
     if cluster.alerts_error:
-        found.append(Line(_cut("alerts are not known: %s" % cluster.alerts_error, width), "bad"))
+        found.append(Line(_cut(f"alerts are not known: {cluster.alerts_error}", width), "bad"))
     if cluster.alerts:
         found.append(Line(""))
         for alert in cluster.alerts[:MOST_ALERTS]:
-            text = "%-6s %s: %s (%s)" % (alert.severity, alert.name, alert.summary, alert.where)
+            text = f"{alert.severity:6} {alert.name}: {alert.summary} ({alert.where})"
             found.append(Line(_cut(text, width), "bad" if alert.severity == PAGE else "soon"))
         more = len(cluster.alerts) - MOST_ALERTS
         found += [Line(_cut("and %d more" % more, width), "soon")] * (more > 0)
@@ -139,13 +139,13 @@ def _nodes(cluster: Cluster, wide: bool) -> tuple[Sequence[str], Rows]:
 
 
 def _state(error: str, since: float, well: str) -> str:
-    return "gone for %s: %s" % (duration(round(since)), error) if error else well
+    return f"gone for {duration(round(since))}: {error}" if error else well
 
 
 def _fabric(node: Node) -> str:
     if node.received is None or node.sent is None:
         return node.fabric or "-"
-    return "%s, %.1f MB/s in, %.1f out" % (node.fabric, node.received / 1e6, node.sent / 1e6)
+    return f"{node.fabric}, {node.received / 1000000.0:.1f} MB/s in, {node.sent / 1000000.0:.1f} out"
 
 
 def _gateways(gateways: Sequence[Gateway]) -> tuple[Sequence[str], Rows]:
@@ -163,23 +163,23 @@ def _cards(cards: Sequence[Card], wide: bool) -> tuple[Sequence[str], Rows]:
     for one in cards:
         notes = ["throttled: " + ", ".join(one.throttled)] * bool(one.throttled)
         notes += ["%d foreign process%s" % (one.foreign, "es"[: 2 * (one.foreign != 1)])] * bool(one.foreign)
-        memory = "-" if one.used is None or not one.total else "%.1f/%.1f GiB" % (one.used / GIB, one.total / GIB)
-        cells = ["%s %s" % (one.node, one.gpu), "-" if one.busy is None else "%.0f %%" % (one.busy * 100), memory]
+        memory = "-" if one.used is None or not one.total else f"{one.used / GIB:.1f}/{one.total / GIB:.1f} GiB"
+        cells = [f"{one.node} {one.gpu}", "-" if one.busy is None else f"{one.busy * 100:.0f} %", memory]
         cells += [_number(one.watts), _number(one.celsius), "; ".join(notes)] + [one.name] * wide
         found.append((cells, "soon" if notes else ""))
     return heads, found
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else "%.0f" % value
+    return "-" if value is None else f"{value:.0f}"
 
 
 def _tenths(value: float | None) -> str:
-    return "-" if value is None else "%.1f" % value
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _of(some: Any, all_of_them: Any) -> str:
-    return "-" if all_of_them is None else "%s/%s" % ("?" if some is None else some, all_of_them)
+    return "-" if all_of_them is None else f"{'?' if some is None else some}/{all_of_them}"
 
 
 def _block(heads: Sequence[str], rows: Rows, width: int) -> list[Line]:

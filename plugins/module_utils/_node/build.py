@@ -55,9 +55,9 @@ def build_info(prefix: str, release: str | None = None) -> dict[str, Any]:
             name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])
         ]
         broken += [name for name in found if name not in files]
-        info["build_broken"] = sorted(broken + ["%s (others may change it)" % name for name in changeable])
+        info["build_broken"] = sorted(broken + [f"{name} (others may change it)" for name in changeable])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Refusal("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
+        raise Refusal(f"{manifest} is not a build manifest ({error}): install the build again") from None
     except PermissionError as error:
         raise Refusal("%s is not readable for user id %d: run with become" % (error.filename, os.geteuid())) from None
     info["build_intact"] = not info["build_broken"]

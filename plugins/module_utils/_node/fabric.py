@@ -85,7 +85,7 @@ def parse_addresses(text: str) -> dict[str, str]:
 
 def parse_route(text: str) -> tuple[str | None, str | None]:
     """`ip -o -4 route get ADDRESS` -> (interface, source address), each None where it does not say."""
-    interface, source = (re.search(r"\b%s (\S+)" % word, text) for word in ("dev", "src"))
+    interface, source = (re.search(rf"\b{word} (\S+)", text) for word in ("dev", "src"))
     return interface and interface.group(1), source and source.group(1)
 
 

@@ -271,7 +271,7 @@ def watched(_asked: Any) -> Facts:
     found = []
     for path in sorted(glob.glob(paths.WATCHED_FILES)):
         kind = os.path.basename(path).partition("-")[0]
-        if kind in ("rpc", *services.ANSWERING) and re.search(r'"unit": "llama-%s[-.]' % kind, text_of(path) or ""):
+        if kind in ("rpc", *services.ANSWERING) and re.search(rf'"unit": "llama-{kind}[-.]', text_of(path) or ""):
             found.append(path)
     return {"watched": found}
 

@@ -48,7 +48,7 @@ class Files:
         owner = self._owner(entry)
         seen = _lstat(path)
         if seen is not None and stat.S_ISDIR(seen.st_mode):
-            raise Refusal("%s: a directory seen, a file is needed: look at who made it, then remove it" % path)
+            raise Refusal(f"{path}: a directory seen, a file is needed: look at who made it, then remove it")
         if seen is not None and entry["mark"] and entry["mark"] not in (text_of(path) or ""):
             raise Refusal(
                 "%s: a file that the collection has not written seen, none of that name is needed: rename it, then run "
@@ -101,7 +101,7 @@ class Files:
         if entry["kept"] and os.path.exists(path):
             return
         if seen is not None and not stat.S_ISDIR(seen.st_mode):
-            raise Refusal("%s: no directory, one is needed: look at who made it, then remove it" % path)
+            raise Refusal(f"{path}: no directory, one is needed: look at who made it, then remove it")
         mode, owner = int(entry["mode"] or "0755", 8), self._owner(entry)
         if seen is not None and seen.st_uid not in _files.owners() + (owner or ())[:1]:
             # Given to root, it would still hold what its owner has put there.
@@ -127,11 +127,11 @@ class Files:
     def _link(self, path: str, entry: Entry) -> None:
         seen, target = _lstat(path), entry["target"]
         if seen is not None and not stat.S_ISLNK(seen.st_mode):
-            raise Refusal("%s: no link, one to %s is needed: move away what is there" % (path, target))
+            raise Refusal(f"{path}: no link, one to {target} is needed: move away what is there")
         before = os.readlink(path) if seen is not None else None
         if before == target:
             return
-        self._changed(path, None if before is None else "link to %s\n" % before, "link to %s\n" % target)
+        self._changed(path, None if before is None else f"link to {before}\n", f"link to {target}\n")
         if not self.check:
             _files.link_atomically(path, target)
 
@@ -140,7 +140,7 @@ class Files:
         if seen is None:
             return
         if stat.S_ISDIR(seen.st_mode):
-            raise Refusal("%s: a directory seen, a file is needed: look at who made it, then remove it" % path)
+            raise Refusal(f"{path}: a directory seen, a file is needed: look at who made it, then remove it")
         self._changed(path, "not shown\n" if entry["hidden"] else text_of(path) or "", None)
         if not self.check:
             os.unlink(path)

@@ -181,9 +181,6 @@ def _found(listed: Mapping[str, str | None], rules: set[Rule]) -> set[Rule]:
 
 def _calls(rules: Iterable[Rule], verb: str, option: Sequence[str] = ()) -> list[list[str]]:
     return [
-        ["--permanent"] * (place == "permanent")
-        + ["--zone=" + zone]
-        + list(option)
-        + ["--%s-rich-rule=%s" % (verb, rule)]
+        ["--permanent"] * (place == "permanent") + ["--zone=" + zone] + list(option) + [f"--{verb}-rich-rule={rule}"]
         for place, zone, rule in sorted(rules)
     ]

@@ -43,7 +43,7 @@ def last_hand(units: Sequence[str]) -> dict[str, Any]:
     """
     now = time.time()
     events = parse_journal(read_starts(units, now - WINDOW), units, now - WINDOW) if units else []
-    hands = files_changed() + [Hand(one["at"], "%s was started" % one["unit"]) for one in started(events, False)]
+    hands = files_changed() + [Hand(one["at"], f"{one['unit']} was started") for one in started(events, False)]
     begins = journal_begins() if units else None
     if begins is not None and begins > now - WINDOW:
         hands.append(Hand(begins, "the journal begins"))
@@ -97,7 +97,7 @@ def files_changed(root: str = "/") -> list[Hand]:
         with contextlib.suppress(FileNotFoundError):
             seen.append(Hand(changed_at(path), path))
     newest = max(seen) if seen else None
-    return [Hand(newest.at, "/%s changed" % os.path.relpath(newest.what, root))] if newest else []
+    return [Hand(newest.at, f"/{os.path.relpath(newest.what, root)} changed")] if newest else []
 
 
 def changed_at(path: str) -> float:

@@ -84,7 +84,7 @@ def ask(arguments: Sequence[str], letters: int = MOST_LINE, seconds: float | Non
             if process.stdout is None or process.stdout.closed:
                 return
             if process.wait() and seconds and not watch.is_alive():
-                raise Refusal("journalctl gave no answer in %g s: run it on the node" % seconds)
+                raise Refusal(f"journalctl gave no answer in {seconds:g} s: run it on the node")
             if process.returncode:
                 errors.seek(0)
                 said = errors.read(4096).decode("utf-8", "replace").strip().split("\n")[0]
@@ -213,7 +213,7 @@ def _is_about(service: str, unit: str, message: str, request: Entry | None) -> b
     if request is not None:
         return request.get("service") == service
     if unit in (WATCHDOG, GATEWAY):
-        return re.search(r"(?<![\w.-])%s(?![\w-])" % re.escape(service), message) is not None
+        return re.search(rf"(?<![\w.-]){re.escape(service)}(?![\w-])", message) is not None
     found = OF_SERVICE.match(unit)
     return (found.group(1) if found else service_of(unit)) == service
 
@@ -236,12 +236,12 @@ def _told(request: Entry) -> str:
     """Of a request what an operator has to see, and nothing of what else the line may hold."""
     words = {name: printable(request.get(name) or "-", 80) for name in ("service", "model", "key", "status")}
     seconds = {name: _seconds(request.get(name)) for name in ("ttfb", "seconds")}
-    told = ["%s: %s" % (words["service"], words["status"])]
-    told += ["model %s" % words["model"], "key %s" % words["key"]]
-    told += ["first byte %s" % seconds["ttfb"], seconds["seconds"]]
+    told = [f"{words['service']}: {words['status']}"]
+    told += [f"model {words['model']}", f"key {words['key']}"]
+    told += [f"first byte {seconds['ttfb']}", seconds["seconds"]]
     # Where the time went, as far as the server has said it.
     if _seconds(request.get("queued")) not in ("-", "0.00 s"):
-        told.append("queue %s" % _seconds(request["queued"]))
+        told.append(f"queue {_seconds(request['queued'])}")
     for words_of, count, took in (
         ("prompt of %s tokens %s", "prompt_tokens", "prompt_seconds"),
         ("answer of %s tokens %s", "tokens", "generation_seconds"),
@@ -253,4 +253,4 @@ def _told(request: Entry) -> str:
 
 
 def _seconds(value: Any) -> str:
-    return "%.2f s" % value if isinstance(value, (int, float)) and not isinstance(value, bool) else "-"
+    return f"{value:.2f} s" if isinstance(value, (int, float)) and not isinstance(value, bool) else "-"

@@ -100,7 +100,7 @@ def _run(command: list[str], deadline: float) -> str:
         )
     except OSError as error:
         remedy = ": no NVIDIA driver is installed" if error.errno == errno.ENOENT else ""
-        raise Refusal("%s cannot be run (%s)%s" % (command[0], os.strerror(error.errno or 0), remedy)) from None
+        raise Refusal(f"{command[0]} cannot be run ({os.strerror(error.errno or 0)}){remedy}") from None
     try:
         output = process.communicate(timeout=deadline)[0].decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
@@ -139,8 +139,8 @@ def parse(text: str) -> Facts:
         if XML_END not in text or not (
             _sound(root) and str(len(whole)) == str(len(root.findall("gpu"))) == root.findtext("attached_gpus")
         ):
-            raise Refusal("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
-        broken = " nvidia-smi printed no XML (%s), left out: %r" % (error, " ".join(lines)[:200])
+            raise Refusal(f"nvidia-smi printed no XML ({error}): {' '.join(text.split())[:80]!r}") from None
+        broken = f" nvidia-smi printed no XML ({error}), left out: {' '.join(lines)[:200]!r}"
     gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
     return {
         "available": bool(gpus),
@@ -339,9 +339,7 @@ def _ecc(gpu: ElementTree.Element) -> Facts:
                 ),
             ),
         ):
-            facts["%s_%s" % (period, kind)] = _sum(
-                gpu, *["ecc_errors/%s/%s" % (period, counter) for counter in counters]
-            )
+            facts[f"{period}_{kind}"] = _sum(gpu, *[f"ecc_errors/{period}/{counter}" for counter in counters])
     # Cards up to Volta and some of Turing retire pages, later ones remap rows.
     facts["retired_pages"] = _sum(
         gpu,

@@ -22,7 +22,7 @@ from .units import running_digest
 
 # What of a release a process maps; others' libraries say nothing of the build.
 LIBRARY = re.compile(r"/lib(?:llama|ggml|mtmd)[^/]*\.so[^/]*\Z")
-RELEASE = re.compile(r"^%s/releases/([^/]+)/" % re.escape(paths.BUILDS))
+RELEASE = re.compile(rf"^{re.escape(paths.BUILDS)}/releases/([^/]+)/")
 GONE = " (deleted)"
 # Of files, and of places where it listens: a process that was taken over may have any number.
 MOST = 64

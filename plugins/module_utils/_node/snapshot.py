@@ -78,8 +78,7 @@ class Snapshots:
         ]
         if not found:
             raise Refusal(
-                "%s holds no snapshot %s: run site.yml with the version and the services as they were"
-                % (self.folder, name)
+                f"{self.folder} holds no snapshot {name}: run site.yml with the version and the services as they were"
             )
         key, snapshot = found[0]
         changes = [
@@ -145,11 +144,11 @@ class Snapshots:
                 raise ValueError("id and build are needed as text")
             for path, entry in snapshot["files"].items():
                 if not is_path(path) or not is_entry(entry):
-                    raise ValueError("%s is no file of a node's configuration" % ascii(path)[:80])
+                    raise ValueError(f"{ascii(path)[:80]} is no file of a node's configuration")
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
-            raise Refusal("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
+            raise Refusal(f"{self._path(key)} is no snapshot ({error}): remove it") from None
         return snapshot
 
     def _store(self, key: str, snapshot: dict[str, Any]) -> None:
@@ -244,10 +243,10 @@ def text_of(entry: Entry | None) -> str:
     if entry is None or entry.get("directory"):
         return ""
     if "link" in entry:
-        return "link to %s\n" % entry["link"]
+        return f"link to {entry['link']}\n"
     if not entry["mode"] & 0o004:
         digest = hashlib.sha256(base64.b64decode(entry["content"])).hexdigest()
-        return "not shown, sha256 %s\n" % digest[:8]
+        return f"not shown, sha256 {digest[:8]}\n"
     return base64.b64decode(entry["content"]).decode("utf-8", "replace")
 
 

@@ -208,7 +208,7 @@ def resolve(endpoint: str) -> set[End]:
     """'host:port' -> set of (IPv4 address, port), as llama.cpp's RPC client resolves it. Errors: Refusal."""
     match = ENDPOINT.match(endpoint)
     if not match:
-        raise Refusal("rpc_endpoints: %r is not an endpoint: HOST:PORT is needed" % endpoint)
+        raise Refusal(f"rpc_endpoints: {endpoint!r} is not an endpoint: HOST:PORT is needed")
     try:
         return {(address, int(match.group(2))) for address in socket.gethostbyname_ex(match.group(1))[2]}
     except OSError as error:

@@ -17,13 +17,13 @@ from .._text import Refusal
 # What systemd leaves alone, quoted or not.
 PLAIN = "[A-Za-z0-9_@+=:,./-]+"
 ESCAPES = dict(
-    {chr(code): "\\x%02x" % code for code in [*range(1, 32), 127]},
+    {chr(code): f"\\x{code:02x}" for code in [*range(1, 32), 127]},
     **{"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t"},
 )
 IN_COMMANDS = dict(ESCAPES, **{"$": "$$"})
 CHARACTERS = {escape: character for character, escape in IN_COMMANDS.items()}
 ESCAPE = "|".join(map(re.escape, CHARACTERS))
-WORD = re.compile('(?:(%s)|"((?:[^"\\\\%%$]|%s)*)")(?: |\\Z)' % (PLAIN, ESCAPE))
+WORD = re.compile(f'(?:({PLAIN})|"((?:[^"\\\\%$]|{ESCAPE})*)")(?: |\\Z)')
 
 
 def systemd_escape(value: object, command: bool = False) -> str:
@@ -34,10 +34,10 @@ def systemd_escape(value: object, command: bool = False) -> str:
         return text
     if "\0" in text:
         raise Refusal(
-            "systemd_escape: %r has a NUL character, no argument and no variable can hold one: remove it" % text
+            f"systemd_escape: {text!r} has a NUL character, no argument and no variable can hold one: remove it"
         )
     escapes = IN_COMMANDS if command else ESCAPES
-    return '"%s"' % "".join(escapes.get(one, one) for one in text)
+    return f'"{"".join((escapes.get(one, one) for one in text))}"'
 
 
 def systemd_words(line: str) -> list[str] | None:

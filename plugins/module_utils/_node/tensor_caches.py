@@ -53,7 +53,7 @@ class Caches:
         for name in sorted(set(wanted) - set(made or [])):
             if name in names:
                 raise Refusal(
-                    "%s: there already and not from here, a free name is needed: move it away" % self._path(name)
+                    f"{self._path(name)}: there already and not from here, a free name is needed: move it away"
                 )
         for name in sorted(set(made or []) - set(wanted)):
             self._remove(name)
@@ -77,7 +77,7 @@ class Caches:
                 raise ValueError("a name with a slash")
         except (ValueError, KeyError, TypeError) as problem:
             raise Refusal(
-                "%s: no record of caches (%s): look what is in its directory, and remove that" % (path, problem)
+                f"{path}: no record of caches ({problem}): look what is in its directory, and remove that"
             ) from None
         return names
 
@@ -85,7 +85,7 @@ class Caches:
         path = self._path(name)
         # rm follows no link below it, even if the worker puts one there meanwhile, and goes as deep as the worker did.
         if os.path.isdir(path) and not os.path.islink(path):
-            self.actions.append("remove %s" % path)
+            self.actions.append(f"remove {path}")
             if not self.check:
                 done = subprocess.run(
                     ["rm", "-rf", "--one-file-system", "--", path],
@@ -107,7 +107,7 @@ class Caches:
     def _make(self, name: str, owner: tuple[int, int]) -> None:
         path = self._path(name)
         if not os.path.lexists(path):
-            self.actions.append("make %s" % path)
+            self.actions.append(f"make {path}")
             if self.check:
                 return
             os.mkdir(path, 0o700)
@@ -115,13 +115,13 @@ class Caches:
         try:
             descriptor = os.open(path, _files.DIRECTORY)
         except OSError:
-            raise Refusal("%s: no directory seen, one is needed: remove what is there" % path) from None
+            raise Refusal(f"{path}: no directory seen, one is needed: remove what is there") from None
         try:
             seen = os.fstat(descriptor)
             if (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == tuple(owner) + (0o700,):
                 return
-            if "make %s" % path not in self.actions:
-                self.actions.append("change the owner of %s" % path)
+            if f"make {path}" not in self.actions:
+                self.actions.append(f"change the owner of {path}")
             if not self.check:
                 os.fchown(descriptor, *owner)
                 os.fchmod(descriptor, 0o700)

@@ -148,17 +148,17 @@ class Trials:
         try:
             record = json.loads(_files.read(path).decode("utf-8"))
             if not all(isinstance(record[key], str) for key in TOLD + ("model",)) or record["service"] != service:
-                raise ValueError("%s are needed as text" % ", ".join(TOLD + ("model",)))
+                raise ValueError(f"{', '.join(TOLD + ('model',))} are needed as text")
             instant(record["until"])
             for one, change in record["files"].items():
                 if not is_path(one) or not all(change[key] is None or is_entry(change[key]) for key in CHANGE):
-                    raise ValueError("%s is no file of a head" % ascii(one)[:80])
+                    raise ValueError(f"{ascii(one)[:80]} is no file of a head")
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Refusal("%s cannot be read (%s): run with become" % (path, error.strerror)) from None
+            raise Refusal(f"{path} cannot be read ({error.strerror}): run with become") from None
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise Refusal("%s is no record of a trial (%s): remove it" % (path, printable(error))) from None
+            raise Refusal(f"{path} is no record of a trial ({printable(error)}): remove it") from None
         return record
 
     def start(
@@ -242,12 +242,12 @@ class Trials:
         odd = [path for path, change in record["files"].items() if self.files.entry(path) not in change.values()]
         unit = installed_name("head", service, self._path(paths.UNITS))
         if odd:
-            record.update(state="failed", reason="/%s was changed since" % odd[0])
+            record.update(state="failed", reason=f"/{odd[0]} was changed since")
         elif not os.path.isfile(self._path(record["model"])):
             # A disk may be mounted long after a boot.
             if min(self.clock() - instant(record["until"]), self.uptime()) < MOUNTED:
-                raise Refusal("%s is not there, it is needed to go back: mount its disk" % record["model"])
-            record.update(state="failed", reason="%s is gone" % record["model"])
+                raise Refusal(f"{record['model']} is not there, it is needed to go back: mount its disk")
+            record.update(state="failed", reason=f"{record['model']} is gone")
         else:
             for path, change in sorted(record["files"].items()):
                 self.files.put(path, change["before"])
@@ -263,7 +263,7 @@ class Trials:
         found = {unit.name: unit for unit in self.look([name])}.get(name)
         if found is None or found.active_state in (None, "inactive", "deactivating"):
             # While the node boots, it starts after this.
-            return "%s did not run then" % name
+            return f"{name} did not run then"
         if found.stale or found.active_state != "active":
             # Not waited for: it waits for its workers, and loads.
             self.run("restart", "--no-block", name)
@@ -278,7 +278,7 @@ class Trials:
         for name, text in ((service, SERVICE.format(**words)), (timer, TIMER.format(**words))):
             path = self._path(paths.UNITS, name)
             if os.path.lexists(path) and not is_our_unit(path):
-                raise Refusal("%s: a unit of somebody else seen, a free name is needed: rename or remove it" % path)
+                raise Refusal(f"{path}: a unit of somebody else seen, a free name is needed: rename or remove it")
             if _files.text_of(path) != text:
                 _files.write_atomically(path, text.encode("utf-8"), 0o644)
                 changed = True
@@ -320,4 +320,4 @@ class Trials:
 
 def _units(service: str) -> tuple[str, str]:
     """The names of its units: what puts back, and its timer."""
-    return "llama-trial-%s.service" % service, "llama-trial-%s.timer" % service
+    return f"llama-trial-{service}.service", f"llama-trial-{service}.timer"

@@ -110,7 +110,7 @@ def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES)
     output, errors = (stream.decode("utf-8", "replace") for stream in process.communicate())
     if process.returncode:
         reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
-        raise Refusal("systemctl show answered %r: is systemd running on this node?" % reason)
+        raise Refusal(f"systemctl show answered {reason!r}: is systemd running on this node?")
     return output
 
 
@@ -159,9 +159,7 @@ def running_digest(name: str, folder: str = paths.DIGESTS) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, Refusal) as error:
-        raise Refusal(
-            "the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)
-        ) from None
+        raise Refusal(f"the digest of {name} cannot be read ({error}): run with become, or restart the unit") from None
 
 
 def unit_kind(name: str) -> tuple[str | None, str | None]:
@@ -174,7 +172,7 @@ def unit_kind(name: str) -> tuple[str | None, str | None]:
 def unit_name(kind: str, service: str, primary: bool = False) -> str:
     """The other way round. The primary service has the short names, which systemctl and journalctl know in full only
     for a unit itself, not for an alias."""
-    return "llama-%s.service" % kind if primary else "llama-%s-%s.service" % (kind, service)
+    return f"llama-{kind}.service" if primary else f"llama-{kind}-{service}.service"
 
 
 def service_of(name: str, unit_dir: str = paths.UNITS) -> str | None:
@@ -211,7 +209,7 @@ def failed_in_a_row(properties: Properties) -> int:
 def where(kind: str | None, arguments: Sequence[str]) -> dict[str, Any]:
     """Where a head, router or worker listens and which workers a head has, by the command line of its unit."""
     found = {name: value for name, value in zip(arguments, arguments[1:]) if name in ("--host", "--port", "--rpc")}
-    listens = "%s:%s" % (found["--host"], found["--port"]) if {"--host", "--port"} <= set(found) else None
+    listens = f"{found['--host']}:{found['--port']}" if {"--host", "--port"} <= set(found) else None
     return {
         "url": "http://" + listens if listens and kind in ANSWERING else None,
         "endpoint": listens if kind == "rpc" else None,
@@ -312,6 +310,6 @@ def held_since(path: str = paths.HELD) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Refusal("%s cannot be read (%s): run with become" % (path, error.strerror)) from None
+        raise Refusal(f"{path} cannot be read ({error.strerror}): run with become") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         return "an unknown time"

@@ -78,7 +78,7 @@ def nearest(
     smaller = [name for name in known if own and known[name] < own and fits(scaled(shape, known[name] / float(own)))]
     if smaller:
         best = min(smaller, key=lambda name: (-known[name], name))
-        found.append("choose quant %s (%s)" % (best, human(known[best])))
+        found.append(f"choose quant {best} ({human(known[best])})")
     else:
         found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
     return found + (
@@ -115,7 +115,7 @@ def _smaller_cache(fits: Callable[..., bool], settings: Settings, wanted: int, t
     for smaller in [one for one in CACHE_TYPES if 2 * row_bytes(one, ROW) < now]:
         both = {"cache_type_k": smaller, "cache_type_v": smaller, **_known_types(settings)}
         if fits(**both):
-            return ["set cache to %s" % smaller]
+            return [f"set cache to {smaller}"]
     most = largest(lambda tokens: fits(tokens=tokens, **both), wanted) if both else 0
     return ["lower slot_ctx_size to %d and set cache to %s" % (most, both["cache_type_k"])] if most > tokens else []
 
@@ -125,7 +125,7 @@ def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> list[str
     for offered in OFFERED:
         factor = BITS[offered] / float(BITS.get(quant, 0) or BITS[offered])
         if factor < 1 and fits(factor):
-            return ["add a quant such as %s (about %s)" % (offered, human(int(size * factor)))]
+            return [f"add a quant such as {offered} (about {human(int(size * factor))})"]
     return []
 
 
@@ -136,7 +136,7 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
     if not cards:
         return []
     such = min(cards, key=Device.room)._replace(others_mib=0, claimed_mib=0)
-    like = " such as %s's" % such.node if len({device.total_mib for device in cards}) > 1 else ""
+    like = f" such as {such.node}'s" if len({device.total_mib for device in cards}) > 1 else ""
 
     def fits(count: int, tokens: int = 0, **changes: Any) -> bool:
         changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
@@ -159,7 +159,7 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
     if settings.flash_attn:
         words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings, wanted, tokens)
     such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such.total_mib, like)
-    return found + ["use %s and %s" % (such_cards, word) for word in words[-1:]]
+    return found + [f"use {such_cards} and {word}" for word in words[-1:]]
 
 
 def _fewest(fits: Callable[[int], bool], counts: Sequence[int]) -> int:

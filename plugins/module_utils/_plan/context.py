@@ -35,7 +35,7 @@ def allowed_context(service: Mapping[str, Any], shape: Shape, build: int | None)
 
 def overridden(service: Mapping[str, Any], shape: Shape) -> int:
     """The context length that override_kv puts in the header's place, 0 for none."""
-    prefix = "%s.context_length=int:" % shape.architecture
+    prefix = f"{shape.architecture}.context_length=int:"
     found = [one[len(prefix) :] for one in service.get("override_kv") or [] if one.startswith(prefix)]
     return int(found[-1]) if found and found[-1].isdigit() else 0
 
@@ -45,10 +45,10 @@ def way_out(shape: Shape, tokens: int, build: int | None) -> str:
     length = shape.context_length
     override = "override_kv: ['%s.context_length=int:%d']" % (shape.architecture, tokens)
     if not length:
-        return "set %s" % override
+        return f"set {override}"
     yarn = "rope_scaling: yarn, rope_scale: %d, yarn_orig_ctx: %d" % (-(-tokens // length), length)
     if shape.rope_scaling:
-        return "set %s, its header scales already" % override
+        return f"set {override}, its header scales already"
     if (build or YARN_RAISES) < YARN_RAISES:
-        return "set %s and %s" % (yarn, override)
-    return "set %s, or for a model that needs no scaling %s" % (yarn, override)
+        return f"set {yarn} and {override}"
+    return f"set {yarn}, or for a model that needs no scaling {override}"

@@ -99,7 +99,7 @@ def of_node(
         found.append(
             Device(
                 node=node,
-                device="GPU%s" % gpu["index"],
+                device=f"GPU{gpu['index']}",
                 name=gpu["name"],
                 kind="GPU",
                 total_mib=total,
@@ -124,11 +124,11 @@ def _named(processes: Sequence[Facts]) -> dict[str, int | None]:
     """{words for one of a card's processes: its MiB, None where the driver does not tell}, the largest ones."""
     ordered = sorted(processes, key=lambda process: -(process["memory_used_mib"] or 0))
     found = {
-        "%s[%s]" % (printable((one["name"] or "?").rpartition("/")[2], 40), one["pid"]): one["memory_used_mib"]
+        f"{printable((one['name'] or '?').rpartition('/')[2], 40)}[{one['pid']}]": one["memory_used_mib"]
         for one in ordered[:NAMED]
     }
     if ordered[NAMED:]:
-        found["%d more processes" % len(ordered[NAMED:])] = sum(one["memory_used_mib"] or 0 for one in ordered[NAMED:])
+        found[f"{len(ordered[NAMED:])} more processes"] = sum(one["memory_used_mib"] or 0 for one in ordered[NAMED:])
     return found
 
 
@@ -146,7 +146,7 @@ def by_number(visible: Any) -> bool:
 def _require_alike(node: str, gpus: Sequence[Facts], order: str | None) -> None:
     """Errors: Refusal for cards of which CUDA and nvidia-smi may count another one first."""
     if len({(gpu["name"], gpu["memory_total_mib"]) for gpu in gpus}) > 1:
-        names = ", ".join("%s %s" % (gpu["index"], printable(gpu["name"] or "?", 60)) for gpu in gpus)
+        names = ", ".join(f"{gpu['index']} {printable(gpu['name'] or '?', 60)}" for gpu in gpus)
         raise Refusal(
             "%s: CUDA_DEVICE_ORDER %s seen with unlike cards (%s), %s is needed to count them as nvidia-smi does: "
             "remove it from rpc_worker_environment and head_server_environment, or write UUIDs in CUDA_VISIBLE_DEVICES"

@@ -31,11 +31,11 @@ def entry(urls: Sequence[str], name: str | None, endpoint: str) -> list[str]:
     hub = [_hub_file(url, endpoint) for url in sources]
     if all(hub) and len({one[:2] for one in hub if one}) == 1:
         repo, revision = (hub[0] or ("", "", ""))[:2]
-        lines = ["repo: %s" % repo] + (["revision: %s" % revision] if revision != "main" else [])
-        spec = "files: %s" % json.dumps([one[2] for one in hub if one])
+        lines = [f"repo: {repo}"] + ([f"revision: {revision}"] if revision != "main" else [])
+        spec = f"files: {json.dumps([one[2] for one in hub if one])}"
     else:
         lines, spec = [], "urls: %s" % json.dumps([url.replace("{", "%7B").replace("}", "%7D") for url in sources])
-    return ["llama_models:", "  %s:" % called, *["    " + line for line in lines], "    quants:"] + [
+    return ["llama_models:", f"  {called}:", *["    " + line for line in lines], "    quants:"] + [
         "      %s: {%s}" % (quant, spec)
     ]
 

@@ -216,17 +216,17 @@ def _spread(counts: dict[int, int], devices: Sequence[Device]) -> list[int]:
 
 
 def _reason(devices: Sequence[Device], equals: list[int], alone: list[int], used: list[int]) -> str:
-    names = ["%s %s" % (device.node, device.device) for device in devices]
+    names = [f"{device.node} {device.device}" for device in devices]
     rest = [names[index] for index in used if index not in equals]
     if len(used) > 1 and alone and not rest:
-        return "told to, it fits %s alone" % names[alone[0]]
+        return f"told to, it fits {names[alone[0]]} alone"
     if len(used) > 1:
-        return "it fits none of %s alone" % ", ".join(names[index] for index in equals) + (
-            ", what the GPUs cannot hold is left over for %s" % ", ".join(rest) if rest else ""
+        return f"it fits none of {', '.join((names[index] for index in equals))} alone" + (
+            f", what the GPUs cannot hold is left over for {', '.join(rest)}" if rest else ""
         )
     if not alone:
-        return "%s is the only device" % names[0]
-    return "it fits %s%s alone" % ("each of " if len(alone) > 1 else "", ", ".join(names[index] for index in alone))
+        return f"{names[0]} is the only device"
+    return f"it fits {'each of ' if len(alone) > 1 else ''}{', '.join((names[index] for index in alone))} alone"
 
 
 # A layer that fits no GPU is the only reason for one in main memory.

@@ -35,7 +35,7 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
             # A hub that does not answer is one problem, whatever it was asked for.
             problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", parts[0].problem or "")
             if name in planned["unchanged"]:
-                found.append("%s, planned as before: %s" % (_title(parts[0]), ", ".join(map(_held, parts))))
+                found.append(f"{_title(parts[0])}, planned as before: {', '.join(map(_held, parts))}")
                 continue
             found.extend(table(*([one._replace(problem=None) for one in parts] if problem in problems else parts)))
             problems.add(problem)
@@ -44,7 +44,7 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
         name
         for name in planned["unplanned"]
         for sentence in planned["refused"]
-        if sentence.startswith("llama_services.%s:" % name)
+        if sentence.startswith(f"llama_services.{name}:")
     }
     found.extend(
         "%s: not planned, %s" % item
@@ -52,7 +52,7 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
         if item[0] not in told and item[0] == (only or item[0])
     )
     ports = ["%s %d" % item for item in sorted(planned["ports"].items()) if item[0] == (only or item[0])]
-    return found + _about(only, planned) + (["ports, by the services' names: %s" % ", ".join(ports)] if ports else [])
+    return found + _about(only, planned) + ([f"ports, by the services' names: {', '.join(ports)}"] if ports else [])
 
 
 def _replicas(plans: Iterable[dict[str, Any]]) -> list[list[ServicePlan]]:
@@ -87,33 +87,33 @@ def table(*parts: ServicePlan) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     found = [_title(one)]
     if one.problem:
-        found.append("  %s" % one.problem)
+        found.append(f"  {one.problem}")
     for row in rows:
         cells = [
             cell.ljust(width) if column < 3 else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths))
         ]
         found.append("  " + "  ".join(cells).rstrip())
-    found.append("  MiB" + ("" if len(parts) == 1 else "; %d replicas" % len(parts)))
+    found.append("  MiB" + ("" if len(parts) == 1 else f"; {len(parts)} replicas"))
     for part in parts:
         first, *more = _verdict(part.plan)
         if len(parts) == 1:
             found[-1] += "; " + first
         else:
-            found.append("  %s: %s" % (part.node, first))
+            found.append(f"  {part.node}: {first}")
         found.extend(("  " if len(parts) == 1 else "    ") + line for line in more)
     draft = [entry for entry in one.inputs if isinstance(entry, list) and entry[:1] == ["draft"]]
     if draft:
         found.append("  with its draft model %s %s, f16 KV cache" % tuple(draft[0][1:]))
     if one.unplanned:
-        found.append("  not planned: %s" % " ".join(one.unplanned))
+        found.append(f"  not planned: {' '.join(one.unplanned)}")
     return found
 
 
 def _verdict(plan: Plan) -> list[str]:
-    found = ["%s, %s" % (plan.topology, plan.reason) if plan.fits else "does not fit"]
+    found = [f"{plan.topology}, {plan.reason}" if plan.fits else "does not fit"]
     if plan.fits and plan.topology == "split":
-        found.append("--tensor-split %s" % ",".join(map(str, plan.tensor_split)))
+        found.append(f"--tensor-split {','.join(map(str, plan.tensor_split))}")
     if plan.cpu_moe:
         found.append(experts_words(plan))
     if any(plan.host.values()):
@@ -142,7 +142,7 @@ def experts_words(plan: Plan) -> str:
 
 def _title(one: ServicePlan) -> str:
     model = " ".join(word for word in (one.model, one.quant) if word)
-    return "%s: %s, %s%s" % (one.service, model, context_words(one), _SOURCES.get(one.source, ""))
+    return f"{one.service}: {model}, {context_words(one)}{_SOURCES.get(one.source, '')}"
 
 
 def _cells(row: Row) -> list[str]:

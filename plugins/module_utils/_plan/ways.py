@@ -46,14 +46,14 @@ def ways(
         if found.fits and found.cpu_moe:
             offloaded.append((kept, own[device.node], found))
     lines = [
-        "one node: fits %s" % join(alone) if alone else "one node: fits none of %s" % join(nodes),
+        f"one node: fits {join(alone)}" if alone else f"one node: fits none of {join(nodes)}",
         "experts in main memory: "
         + _experts(shape, any(one.kind == "GPU" for one in every), nodes, alone, memory, offloaded),
     ]
     if len(nodes) > 1:
         split = plan(shape, settings, every[: len(every) - len(own[nodes[-1]]) + local], local, True)
         lines.append(
-            "split over %s: " % join(nodes)
+            f"split over {join(nodes)}: "
             + ("does not fit" if not split.fits else "fits, and is slower than one node" if alone else "fits")
         )
     offloaded.sort(key=lambda one: one[2].cpu_moe)
@@ -84,7 +84,7 @@ def _experts(
         return "none, without cards all weights lie in main memory"
     if not memory:
         return "not known, the main memory of a node with cards is not given, as in devices=24GB+main:256GB"
-    return "fits none of %s" % join([device.node for device in memory])
+    return f"fits none of {join([device.node for device in memory])}"
 
 
 def split_cards(described: Sequence[dict[str, Any]], margin_mib: int) -> tuple[list[Device], list[Device]]:

@@ -69,7 +69,7 @@ def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
         last = devices[-1].node
         turned = sorted(every, key=lambda device: device.node == last)
         if not local and plan(shape, settings, turned, [device.node for device in turned].count(last)).fits:
-            advice.append("give %s last, without a GPU the head %s holds no layers beside workers" % (last, head))
+            advice.append(f"give {last} last, without a GPU the head {head} holds no layers beside workers")
         advice.extend(more)
         refused.append(
             "it does not fit %s: %s"
@@ -78,14 +78,14 @@ def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
     elif idle:
         refused.append(idle_workers("nodes", described, idle))
     keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
-    lines = table(described) + ["  %s" % words for words in possible.lines + (advice if planned.fits else [])]
+    lines = table(described) + [f"  {words}" for words in possible.lines + (advice if planned.fits else [])]
     facts = planned.as_dict()
     return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines + _entry(shape, given))
 
 
 def _entry(shape: Shape, given: dict[str, Any]) -> list[str]:
     """Lines with the model as an inventory would have it, where it was read from a source."""
-    hub = "%s/%s/resolve/%s/" % (given["endpoint"].rstrip("/"), given["repo"], given["revision"])
+    hub = f"{given['endpoint'].rstrip('/')}/{given['repo']}/resolve/{given['revision']}/"
     urls = given["urls"] or [hub + name for name in given["files"] or []]
     return ["for llama_models, to paste:", *entry(urls, shape.name, given["endpoint"])] if urls else []
 
@@ -97,7 +97,7 @@ def _nodes(devices: list[Device]) -> str:
         if device.node not in names:
             names.append(device.node)
     sizes = {name: " + ".join(str(device.total_mib) for device in devices if device.node == name) for name in names}
-    words = ["%s (%s MiB)" % (name, sizes[name]) for name in names]
-    return "head %s" % words[-1] + (
-        ", worker%s %s" % ("s" if len(words) > 2 else "", join(words[:-1])) if len(words) > 1 else ""
+    words = [f"{name} ({sizes[name]} MiB)" for name in names]
+    return f"head {words[-1]}" + (
+        f", worker{'s' if len(words) > 2 else ''} {join(words[:-1])}" if len(words) > 1 else ""
     )

@@ -94,7 +94,7 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 def job_number(node: str, service: str) -> int:
     """The job_id of an endpoint that no job serves; another one for each node and service."""
-    return NO_JOB | zlib.crc32(("%s/%s" % (node, service)).encode("utf-8"))
+    return NO_JOB | zlib.crc32(f"{node}/{service}".encode("utf-8"))
 
 
 def file_name(job_id: int, suffix: str) -> str:
@@ -111,15 +111,15 @@ def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
     try:
         record = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise Refusal("%s: no JSON seen, a JSON object is needed: %s" % (name, NEXT_STEP)) from None
+        raise Refusal(f"{name}: no JSON seen, a JSON object is needed: {NEXT_STEP}") from None
     if not isinstance(record, dict):
-        raise Refusal("%s: no JSON object seen, one is needed: %s" % (name, NEXT_STEP))
+        raise Refusal(f"{name}: no JSON object seen, one is needed: {NEXT_STEP}")
     for field, check, needed in FIELDS:
         if field not in record:
-            raise Refusal("%s: no %s seen, %s is needed: %s" % (name, field, needed, NEXT_STEP))
+            raise Refusal(f"{name}: no {field} seen, {needed} is needed: {NEXT_STEP}")
         if not check(record[field]):
             seen = printable(json.dumps(record[field]), 60)
-            raise Refusal("%s.%s: %s seen, %s is needed: %s" % (name, field, seen, needed, NEXT_STEP))
+            raise Refusal(f"{name}.{field}: {seen} seen, {needed} is needed: {NEXT_STEP}")
     found = NAME.match(name)
     if not found or int(found.group(1)) != record["job_id"]:
         raise Refusal(

@@ -82,14 +82,14 @@ def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
             if error.errno == errno.ENOENT:
                 return None
             reason = "a link" if error.errno == errno.ELOOP else error.strerror
-            return {"mtime": 0, "refused": "%s: %s seen, a readable file is needed: remove it" % (name, reason)}
+            return {"mtime": 0, "refused": f"{name}: {reason} seen, a readable file is needed: remove it"}
     return None
 
 
 def _judged(name: str, seen: os.stat_result, text: bytes, uids: Sequence[int]) -> dict[str, str]:
     refused = ""
     if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
-        refused = "%s: no file with one name seen, one is needed: look at who made it, then remove it" % name
+        refused = f"{name}: no file with one name seen, one is needed: look at who made it, then remove it"
     elif seen.st_uid and seen.st_uid not in uids:
         refused = (
             "%s: user id %d seen as its owner, 0 or one of gateway_registry_uids is needed: look at who made it, then "

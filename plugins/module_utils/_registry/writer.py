@@ -93,7 +93,7 @@ def remove(folder: str, name: str) -> bytes:
 
 def _remove_partials(here: int, name: str) -> None:
     for one in os.listdir(here):
-        if one.startswith(".%s." % name) and one.endswith(".partial"):
+        if one.startswith(f".{name}.") and one.endswith(".partial"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(one, dir_fd=here)
 

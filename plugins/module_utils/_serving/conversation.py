@@ -119,7 +119,7 @@ def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
         )
     else:
         step = "its chat_template does not fit the model or the build: set another chat_template"
-    return None, "%s, some is needed, and %s" % (seen, step)
+    return None, f"{seen}, some is needed, and {step}"
 
 
 def judge_sense(reply: Reply, question: str, told: Told, bare: bool) -> str | None:
@@ -137,7 +137,7 @@ def judge_sense(reply: Reply, question: str, told: Told, bare: bool) -> str | No
     else:
         cause = "the chat template of its file does not fit, or it is a base model"
         step = "set another chat_template, a model that is made for chat, or another quant"
-    return "%s, and %s: %s" % (seen, cause, step)
+    return f"{seen}, and {cause}: {step}"
 
 
 def judge_reasoning(reply: Reply, told: Told) -> Verdict:
@@ -208,8 +208,8 @@ def judge_embedding(body: dict[str, Any], size: int) -> Verdict:
     vector = (rows(body.get("data")) or [{}])[0].get("embedding")
     numbers = vector if isinstance(vector, list) else []
     if not numbers or not all(isinstance(one, (int, float)) and abs(one) < math.inf for one in numbers):
-        seen = "an embedding of %d entries that are no finite numbers" % len(numbers) if numbers else "no embedding"
-        return None, "%s seen, a list of numbers is needed: set another pooling or build" % seen
+        seen = f"an embedding of {len(numbers)} entries that are no finite numbers" if numbers else "no embedding"
+        return None, f"{seen} seen, a list of numbers is needed: set another pooling or build"
     if not any(numbers):
         return None, "an embedding of zeros seen, other numbers are needed: set another pooling or build"
     if size and len(numbers) != size:
@@ -217,7 +217,7 @@ def judge_embedding(body: dict[str, Any], size: int) -> Verdict:
             "an embedding of %d numbers seen, the model's %d are needed: set another pooling, or the model that was "
             "meant" % (len(numbers), size)
         )
-    return "%d numbers" % len(numbers), None
+    return f"{len(numbers)} numbers", None
 
 
 def judge_scores(body: dict[str, Any], documents: int) -> Verdict:
@@ -355,21 +355,21 @@ class Conversation:
         except NoAnswer as error:
             changes = self.head.unanswered(error, timeout)
             if changes["state"] == "busy":
-                raise NotHeld("%s: %s" % (what, changes["reason"])) from None
-            seen = "%s: %s" % (what, changes["reason"])
-            raise Refused("%s, an answer is needed: set another chat_template or build" % seen) from None
+                raise NotHeld(f"{what}: {changes['reason']}") from None
+            seen = f"{what}: {changes['reason']}"
+            raise Refused(f"{seen}, an answer is needed: set another chat_template or build") from None
         if table(table(body).get("error")).get("type") == "exceed_context_size_error":
-            raise NotHeld("%s needs more tokens than a slot has" % what)
+            raise NotHeld(f"{what} needs more tokens than a slot has")
         if status != 200 or not isinstance(body, dict):
             seen = "%s is answered %d (%s)" % (what, status, error_text(body))
-            raise Refused("%s, 200 is needed: set another chat_template or build" % seen)
+            raise Refused(f"{seen}, 200 is needed: set another chat_template or build")
         return reply_of(body)
 
     def _use_tools(self, props: dict[str, Any], slot: int | None) -> None:
         caps = table(props.get("chat_template_caps"))
         has = bool(caps.get("supports_tools") and caps.get("supports_tool_calls"))
         # One that fails with every tool has none for llama-server, which tries it at its start: clients try it, too.
-        speaks = OF_TOOLS.search("%s %s" % (props.get("chat_template"), props.get("chat_template_tool_use")))
+        speaks = OF_TOOLS.search(f"{props.get('chat_template')} {props.get('chat_template_tool_use')}")
         if not self.told.tools or not (has or speaks):
             self.said["tools"] = "skipped: no tools" if self.told.tools else "skipped: no jinja"
             return

@@ -146,9 +146,7 @@ class Head:
         for shown in parse_show(systemctl_show([self.unit])):
             if shown.get("LoadState") != "not-found" or number(shown, "MainPID"):
                 return shown
-        raise Refusal(
-            "unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit
-        )
+        raise Refusal(f"unit {self.unit} does not exist on this node: name the head's unit, and run on the head's node")
 
     def _judge(self, result: Result, shown: Properties | None) -> tuple[str, str]:
         try:
@@ -156,16 +154,16 @@ class Head:
         except NoAnswer as error:
             if shown and shown.get("ActiveState") == "activating" and shown.get("StatusText"):
                 # What the programs say that run before the server: they wait for workers, or after loads that failed.
-                return "loading", "%s has not started its server yet: it %s" % (self.unit, shown["StatusText"])
+                return "loading", f"{self.unit} has not started its server yet: it {shown['StatusText']}"
             if error.kind != "refused" or self.pid is None:
-                return "down", "%s%s" % (error, self._unit_words(shown))
+                return "down", f"{error}{self._unit_words(shown)}"
             return (
                 "loading",
                 "%s, though %s runs: it starts, or waits for a worker that serves another head, or listens elsewhere"
                 % (error, self.unit),
             )
         if status == 503 and "oading" in error_text(body):
-            return "loading", "it answers 503 (%s)" % error_text(body)
+            return "loading", f"it answers 503 ({error_text(body)})"
         if status != 200:
             return "down", "/health answers %d (%s), 200 is needed" % (status, error_text(body))
         if self.health_only:
@@ -184,7 +182,7 @@ class Head:
                 % (len(lost), len(self.endpoints), ", ".join(lost), self._lost_way()),
             )
         if silent:
-            return "busy", "it is too busy to answer /slots in %g s" % LOOK
+            return "busy", f"it is too busy to answer /slots in {LOOK:g} s"
         if self.models:
             return router.state(self.models)
         if result["slots_busy"]:
@@ -192,7 +190,7 @@ class Head:
         if sleeping:
             return "ready", "it sleeps, the next request loads the model"
         if self.api.model and result["model"] is None:
-            return "ready", "%s is not loaded, the next request loads it" % self.api.model
+            return "ready", f"{self.api.model} is not loaded, the next request loads it"
         return "ready", "it is idle"
 
     def _lost_way(self) -> str:
@@ -279,7 +277,7 @@ class Head:
             if not result["progress"]:
                 result.update(
                     state="degraded",
-                    reason="%s, no progress in %g s%s" % (result["reason"], timeout, _waits_for(sample)),
+                    reason=f"{result['reason']}, no progress in {timeout:g} s{_waits_for(sample)}",
                 )
             return
         before = connections(self.endpoints, self.pid) if self.endpoints else []
@@ -314,11 +312,11 @@ class Head:
             if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])
         ]
         if not result["tokens"]:
-            result.update(state="degraded", reason="%s is answered without a token" % self.told.asked)
+            result.update(state="degraded", reason=f"{self.told.asked} is answered without a token")
         elif unused:
             result.update(
                 state="degraded",
-                reason="it answers, but not over %s: compare tensor_split with --rpc" % ", ".join(unused),
+                reason=f"it answers, but not over {', '.join(unused)}: compare tensor_split with --rpc",
             )
         else:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
@@ -338,14 +336,14 @@ class Head:
             if progress and any(slot.get("is_processing") for slot in sample.slots or []):
                 return {
                     "state": "busy",
-                    "reason": "no turn for a completion in %g s, other requests make progress" % timeout,
+                    "reason": f"no turn for a completion in {timeout:g} s, other requests make progress",
                     "progress": True,
                 }
             since = "" if progress else ", no progress since" + _waits_for(sample)
-            reason = "no answer to a completion in %g s%s" % (timeout, since)
+            reason = f"no answer to a completion in {timeout:g} s{since}"
             return {"state": "degraded", "reason": reason, "progress": progress}
         again, _hopeless = self._look()
-        again["reason"] = "it broke off while it answered a completion (%s); now: %s" % (error, again["reason"])
+        again["reason"] = f"it broke off while it answered a completion ({error}); now: {again['reason']}"
         if again["state"] in SERVING:
             again["state"] = "degraded"
         return again
@@ -367,8 +365,7 @@ def key_of(unit: str, folder: str = paths.KEYS) -> str | None:
         return None
     except (OSError, Refusal) as error:
         raise Refusal(
-            "the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml"
-            % (unit, error)
+            f"the API key of {unit} cannot be read ({error}): run with become, or put the key file right with site.yml"
         ) from None
 
 

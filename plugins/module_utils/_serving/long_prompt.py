@@ -42,12 +42,12 @@ def read_part(head: Head, part: int, timeout: float) -> dict[str, Any]:
             return dict(found, state="busy", reason=str(error))
         changes = head.unanswered(error, timeout)
         seen = "a prompt of %d tokens in a slot of %d: %s" % (tokens, look["n_ctx"], changes["reason"])
-        raise Refusal("%s: %s" % (seen, NEXT)) from None
+        raise Refusal(f"{seen}: {NEXT}") from None
     seen = "a prompt of %d tokens in a slot of %d is answered %d" % (tokens, look["n_ctx"], status)
     if status != 200:
-        raise Refusal("%s (%s), 200 is needed: %s" % (seen, error_text(body), NEXT))
+        raise Refusal(f"{seen} ({error_text(body)}), 200 is needed: {NEXT}")
     counted = table(body).get("tokens_evaluated")
     if counted != tokens:
-        raise Refusal("%s, but %s tokens of it were read, all are needed: %s" % (seen, counted, NEXT))
+        raise Refusal(f"{seen}, but {counted} tokens of it were read, all are needed: {NEXT}")
     seconds = round(time.monotonic() - start, 1)
     return dict(found, tokens=tokens, whole=whole, slot=look["n_ctx"], seconds=seconds)

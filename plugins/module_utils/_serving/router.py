@@ -74,7 +74,7 @@ def state(found: Sequence[Model]) -> tuple[str, str]:
     words.append(
         "%d of its %d models loaded%s" % (len(loaded), len(found), " (%s)" % ", ".join(loaded) if loaded else "")
     )
-    words += ["%s is loading" % " and ".join(loading)] if loading else []
+    words += [f"{' and '.join(loading)} is loading"] if loading else []
     return "busy" if busy or loading else "ready", ", ".join(words)
 
 

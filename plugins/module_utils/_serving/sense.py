@@ -79,8 +79,8 @@ def nonsense(text: str, question: str) -> str:
     """What is wrong with an answer, empty for nothing."""
     found = SPECIAL.search(text)
     if found:
-        return "the answer holds special tokens (%s), text is needed" % plain(found.group().strip())
+        return f"the answer holds special tokens ({plain(found.group().strip())}), text is needed"
     if echoes(text, question):
         return "the answer repeats the question, another text is needed"
     again = repeated(text)
-    return "the answer repeats itself over and over (%s), an end is needed" % plain(again) if again else ""
+    return f"the answer repeats itself over and over ({plain(again)}), an end is needed" if again else ""

@@ -103,7 +103,7 @@ def _prefill(head: Head, ubatch: int, slot: int, timeout: float) -> Wire:
     try:
         status, answer = head.api.tokenize(TEXT, LOOK)
     except NoAnswer as error:
-        raise Refusal("/tokenize is not answered (%s): see the journal of %s" % (error, head.unit)) from None
+        raise Refusal(f"/tokenize is not answered ({error}): see the journal of {head.unit}") from None
     given = table(answer).get("tokens")
     if status != 200 or not isinstance(given, list) or not given:
         raise Refusal("/tokenize is answered %d (%s), a list of tokens is needed" % (status, error_text(answer)))
@@ -125,7 +125,7 @@ def _ask(head: Head, request: Wire, timeout: float) -> Wire:
         status, body = head.api.converse(dict(request, cache_prompt=False), timeout)
     except NoAnswer as error:
         raise Refusal(
-            "a completion is not answered (%s): see the journals of %s and of its workers" % (error, head.unit)
+            f"a completion is not answered ({error}): see the journals of {head.unit} and of its workers"
         ) from None
     if status != 200 or not isinstance(body, dict):
         raise Refusal("a completion is answered %d (%s): see the journal of %s" % (status, error_text(body), head.unit))

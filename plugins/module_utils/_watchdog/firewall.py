@@ -71,8 +71,8 @@ class Rules:
         if (status, text) == (0, self._wanted):
             return True
         self._load()
-        why = "rules were %s" % ("gone" if status else "changed")
-        self._say("firewall: %s: loaded again" % why)
+        why = f"rules were {'gone' if status else 'changed'}"
+        self._say(f"firewall: {why}: loaded again")
         self._note(UNIT, why)
         return self._run(LIST) == (0, self._wanted)
 

@@ -114,7 +114,7 @@ class HeadJudge:
             return []
         lost = self._lost_worker(sample["links"], look, now)
         if lost:
-            return actions + [Repair("lost its connection to RPC worker %s" % lost, fact=True)]
+            return actions + [Repair(f"lost its connection to RPC worker {lost}", fact=True)]
         if look is not None:
             self._read(look, sample["probe"], now)
         probe = sample["probe"]

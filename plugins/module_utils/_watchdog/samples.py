@@ -207,7 +207,7 @@ class HeadApi:
     def complain(self, error: object) -> None:
         if self._said != str(error):
             self._said = str(error)
-            self._say("cannot be asked how it is: %s" % error)
+            self._say(f"cannot be asked how it is: {error}")
 
     def look(self, at: float, may_sleep: bool) -> Look:
         """What the server says of itself, see HeadJudge. may_sleep: ask that too."""
@@ -346,7 +346,7 @@ class Looker(threading.Thread):
             return self._api.look(at, may_sleep)
         except Exception as error:
             # Whatever a server sends: without this thread nobody would see that it hangs.
-            self._api.complain("its answer is none of llama-server's (%s: %s)" % (type(error).__name__, error))
+            self._api.complain(f"its answer is none of llama-server's ({type(error).__name__}: {error})")
             return nothing(at)
 
 
@@ -387,7 +387,7 @@ class Prober:
         try:
             status, tokens = self._api.token(probe["seed"])
         except Exception as error:
-            self._api.complain("its answer is none of llama-server's (%s: %s)" % (type(error).__name__, error))
+            self._api.complain(f"its answer is none of llama-server's ({type(error).__name__}: {error})")
         probe["explained"] += tokens
         probe["status"], probe["silent"] = status, status is None
         probe["errors"] = probe["errors"] + 1 if (status or 0) >= 500 else 0

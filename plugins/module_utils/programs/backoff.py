@@ -71,7 +71,7 @@ def start(
     seconds = delay(failures)
     if seconds:
         text = "waits %s: %d runs in a row ended before they served" % (duration(seconds), failures)
-        say("%s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (text, unit))
+        say(f"{text}; 'systemctl restart {unit}' starts it now, and the lines above say why they ended")
         notify("STATUS=" + text)
         sleep(seconds)
         notify("STATUS=")

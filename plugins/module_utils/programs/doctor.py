@@ -30,7 +30,7 @@ def rules_of(path: str = paths.DOCTOR) -> list[dict[str, Any]]:
     try:
         rules = json.loads(_files.read_ours(path, RULES_MOST).decode("utf-8"))["rules"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Refusal("%s: cannot be used (%s), rules are needed: run site.yml" % (path, error)) from None
+        raise Refusal(f"{path}: cannot be used ({error}), rules are needed: run site.yml") from None
     return list(rules)
 
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         findings = judge(rules, seen)
         code = FOUND if needed(findings) else NOT_LOOKED if seen["failed"] else 0
     except Refusal as error:
-        sys.stderr.write("llama-doctor: %s\n" % error)
+        sys.stderr.write(f"llama-doctor: {error}\n")
         return NOT_LOOKED
     if given.json:
         say(json.dumps({"evidence": seen, "findings": findings}, indent=2, sort_keys=True))

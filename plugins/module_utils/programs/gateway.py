@@ -50,7 +50,7 @@ def listener(path: str) -> socket.socket:
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, contextlib.suppress(OSError):
         other.connect(path)
-        raise Refusal("%s: another engine listens there, and would be cut off unseen: stop it first" % path)
+        raise Refusal(f"{path}: another engine listens there, and would be cut off unseen: stop it first")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     found.bind(path)
@@ -70,7 +70,7 @@ def work(found: socket.socket, files: Files, parent: int) -> int:
     try:
         engine = Engine(loop, found, files)
     except Refusal as refusal:
-        say("gateway: %s" % refusal)
+        say(f"gateway: {refusal}")
         return UNUSABLE
     loop.add_signal_handler(signal.SIGTERM, engine.end)
     loop.add_signal_handler(signal.SIGINT, engine.end)
@@ -101,7 +101,7 @@ def watch(worker: int) -> int:
     _pid, status = os.waitpid(worker, 0)
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) == UNUSABLE:
         return UNUSABLE
-    say("gateway: its worker has ended (%s)" % status)
+    say(f"gateway: its worker has ended ({status})")
     return 1
 
 
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         found = listener(chosen.socket)
     except Refusal as refusal:
-        say("gateway: %s" % refusal)
+        say(f"gateway: {refusal}")
         return UNUSABLE
     parent = os.getpid()
     # Until the handlers are there.

@@ -48,12 +48,12 @@ def told_by(path: str) -> tuple[str, dict[str, str]]:
         url, paths_of = told["base_url"], told.get("paths")
     except OSError as error:
         raise Refusal(
-            "%s: %s, the gateway's address is needed: run site.yml with --tags gateway" % (path, error.strerror)
+            f"{path}: {error.strerror}, the gateway's address is needed: run site.yml with --tags gateway"
         ) from None
     except (ValueError, KeyError, TypeError):
         url = None
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise Refusal("%s: no base_url seen, one is needed: run site.yml with --tags gateway" % path)
+        raise Refusal(f"{path}: no base_url seen, one is needed: run site.yml with --tags gateway")
     return url.rstrip("/"), paths_of if isinstance(paths_of, dict) else {}
 
 
@@ -67,8 +67,8 @@ def ask(url: str, what: str) -> str:
     except urllib.error.HTTPError as error:
         reason = sentence_of(error)
         if error.code == 404:
-            raise Refusal("%s%s: %s" % (url, what, reason or "404 seen, a path of the gateway is needed")) from None
-        told = " (%s)" % reason if reason else ""
+            raise Refusal(f"{url}{what}: {reason or '404 seen, a path of the gateway is needed'}") from None
+        told = f" ({reason})" if reason else ""
         raise NoGateway("%s: status %d seen, 200 is needed%s: see %s/status" % (url, error.code, told, url)) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = str(getattr(error, "reason", error))
@@ -92,7 +92,7 @@ def status_of(url: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         status = None
     if not isinstance(status, dict) or not isinstance(status.get("services"), dict):
-        raise NoGateway("%s/status.json: no services seen, a gateway's status is needed: correct base_url" % url)
+        raise NoGateway(f"{url}/status.json: no services seen, a gateway's status is needed: correct base_url")
     return status
 
 
@@ -139,7 +139,7 @@ def list_lines(status: dict[str, Any]) -> list[str]:
     lines = []
     for task, wanted in rows:
         entry = find(status, wanted) or {"model": wanted, "state": "served by no service"}
-        lines.append(printable("%-20s %s (%s)" % (task, entry["model"], entry["state"]), None))
+        lines.append(printable(f"{task:20} {entry['model']} ({entry['state']})", None))
     return lines
 
 
@@ -158,15 +158,15 @@ def run(options: argparse.Namespace) -> int:
     chosen = select(status, options.task)
     chosen["base_url"] = url + "/v1"
     if not chosen["known"]:
-        say("%s: unknown task, the default answers" % printable(options.task))
+        say(f"{printable(options.task)}: unknown task, the default answers")
     # One word each: a script reads them by `read -r MODEL URL`.
     model, base_url = (printable(chosen[key], None).replace(" ", "?") for key in ("model", "base_url"))
     if options.json:
         show(json.dumps(chosen, indent=2, sort_keys=True))
     elif options.old:
-        show("Using model: %s\nModel path: %s" % (model, paths_of.get(chosen["model"], "unknown")))
+        show(f"Using model: {model}\nModel path: {paths_of.get(chosen['model'], 'unknown')}")
     else:
-        show("%s %s" % (model, base_url))
+        show(f"{model} {base_url}")
     return 0
 
 
@@ -197,7 +197,7 @@ def main(arguments: list[str]) -> int:
         say(str(error))
         return 3
     except (AttributeError, KeyError, TypeError):
-        say("the gateway's status has not the shape of one: correct base_url in %s" % options.config)
+        say(f"the gateway's status has not the shape of one: correct base_url in {options.config}")
         return 3
     except Refusal as error:
         say(str(error))

@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--width", type=int, metavar="COLUMNS", help="of what --once prints (default: the terminal's)")
     given = parser.parse_args(arguments)
     if not 0 < given.interval <= 3600:
-        parser.error("--interval: %g seen, more than 0 and at most 3600 is needed" % given.interval)
+        parser.error(f"--interval: {given.interval:g} seen, more than 0 and at most 3600 is needed")
     if given.width is not None and given.width < 1:
         parser.error("--width: %d seen, at least 1 is needed" % given.width)
     if given.once or given.json or not sys.stdout.isatty():

@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int | str:
     try:
         program = Program(*arguments)
     except (OSError, Refusal) as error:
-        return "registry_reader: %s: %s" % (arguments[0], error)
+        return f"registry_reader: {arguments[0]}: {error}"
     notify("READY=1")
     while not ended:
         program.round(time.monotonic())

@@ -65,7 +65,7 @@ class Program:
             self._write_at = now
         if outcome.error != self._trouble:
             self._trouble = outcome.error
-            say("%s/%s: %s" % (self._settings.directory, self._name, outcome.error or "is written again"))
+            say(f"{self._settings.directory}/{self._name}: {outcome.error or 'is written again'}")
         notify("STATUS=%s" % (self._trouble or self._state))
 
     def drain(self, on: bool) -> None:
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int | str:
         with open(arguments[0]) as stream:
             settings = writer.settings_of(stream.read())
     except (OSError, Refusal) as error:
-        return "registry_writer: %s: %s" % (arguments[0], error)
+        return f"registry_writer: {arguments[0]}: {error}"
     job = os.environ.get("SLURM_JOB_ID", "")
     record = settings.record
     job_id = int(job) if job.isdigit() else files.job_number(str(record["host"]), str(record["service"]))

@@ -120,7 +120,7 @@ class Cache:
         return (
             ""
             if found == name
-            else "tensor %s: its %s have hash %s, cut short or damaged: removed" % (name, human(length), found)
+            else f"tensor {name}: its {human(length)} have hash {found}, cut short or damaged: removed"
         )
 
     def prune(self, quota: int, now: float) -> tuple[int, int]:
@@ -183,9 +183,9 @@ def keep(
                     "again at each start" % text
                 )
             elif removed:
-                line = "removed %s, the longest unused: the quota is %s" % (human(removed), text)
+                line = f"removed {human(removed)}, the longest unused: the quota is {text}"
         except (OSError, subprocess.CalledProcessError) as error:
-            line = "the cache is not looked after (%s): new tensors are not used from it" % error
+            line = f"the cache is not looked after ({error}): new tensors are not used from it"
         if line and line != last:
             say("rpc-cache: " + line)
             last = line
@@ -239,7 +239,7 @@ def check(directory: str, release: str) -> int:
             if damage:
                 os.unlink(one.path)
         except OSError as error:
-            damage = "%s: not checked (%s)" % (one.path, error.strerror)
+            damage = f"{one.path}: not checked ({error.strerror})"
         if damage:
             say(damage)
             damaged += 1

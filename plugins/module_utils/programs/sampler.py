@@ -108,14 +108,14 @@ class Sampler:
             try:
                 do()
             except (OSError, Refusal) as error:
-                failed.append("cannot %s: %s" % (what, error))
+                failed.append(f"cannot {what}: {error}")
         return failed
 
 
 def begun(told: config.Config) -> Sampler:
     sampler = Sampler(told)
     where = told.textfile or ("the monitoring hosts" if told.http else "the node")
-    notify("READY=1\nSTATUS=samples for %s" % where)
+    notify(f"READY=1\nSTATUS=samples for {where}")
     return sampler
 
 
@@ -147,7 +147,7 @@ def main() -> int | str:
     try:
         following = Following()
     except Refusal as error:
-        return "sampler: %s" % error
+        return f"sampler: {error}"
     complaints: list[str] = []
     while True:
         failed = following.round()

@@ -25,7 +25,7 @@ WRONG_USE = 64
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         """Not 2, which says that something loads."""
-        sys.stderr.write("%s: %s\n" % (self.prog, message))
+        sys.stderr.write(f"{self.prog}: {message}\n")
         raise SystemExit(WRONG_USE)
 
 
@@ -49,10 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
         told["unknown"] = [{"node": node.name, "reason": node.error} for node in lost]
         show(json.dumps(told, indent=2, sort_keys=True) + "\n")
         return code
-    lines = ["%s: %s" % (one.service, one.words) for one in found]
-    lines += ["%s: no samples (%s): see systemctl status llama-sampler there" % (one.name, one.error) for one in lost]
+    lines = [f"{one.service}: {one.words}" for one in found]
+    lines += [f"{one.name}: no samples ({one.error}): see systemctl status llama-sampler there" for one in lost]
     if not lines:
-        lines = ["%s: not known here: see llama_services" % (printable(given.service or "a service"))]
+        lines = [f"{printable(given.service or 'a service')}: not known here: see llama_services"]
     show("".join(line + "\n" for line in lines))
     return code
 

@@ -45,17 +45,17 @@ def wait_for_others(service: str, opened: str, sleep: Callable[[float], None] = 
         if not os.path.exists(opened):
             return
         if not waited:
-            say("%s: its trial is over, and waits for the switch that is under way" % service)
+            say(f"{service}: its trial is over, and waits for the switch that is under way")
         sleep(STEP)
-    say("%s: a switch that began more than an hour ago is waited for no longer" % service)
+    say(f"{service}: a switch that began more than an hour ago is waited for no longer")
 
 
 def said(record: Record) -> str:
     """What was done, for the journal."""
-    end = "%s: the trial of %s was not kept until %s" % (record["service"], record["quant"], record["until"])
+    end = f"{record['service']}: the trial of {record['quant']} was not kept until {record['until']}"
     if record["state"] == "failed":
-        return "%s, and %s cannot come back: %s" % (end, record["was"], record["reason"])
-    return "%s: %s is back%s" % (end, record["was"], ", " + record["reason"] if record["reason"] else "")
+        return f"{end}, and {record['was']} cannot come back: {record['reason']}"
+    return f"{end}: {record['was']} is back{', ' + record['reason'] if record['reason'] else ''}"
 
 
 def main(arguments: list[str]) -> int | str:
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int | str:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         record = trials.revert(service)
     except Refusal as refusal:
-        return "trial of %s: %s" % (service, refusal)
+        return f"trial of {service}: {refusal}"
     if record:
         say(said(record))
     return 0

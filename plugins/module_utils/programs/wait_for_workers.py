@@ -118,7 +118,7 @@ def wait(
         def say(reason: str, endpoint: str = endpoint) -> None:
             if said.get(endpoint) != reason:
                 said[endpoint] = reason
-                announce("waits for RPC worker %s: %s" % (endpoint, reason))
+                announce(f"waits for RPC worker {endpoint}: {reason}")
 
         while endpoint not in versions:
             try:
@@ -127,7 +127,7 @@ def wait(
                 say(str(error))
                 sleep(PAUSE)
         if endpoint in said:
-            announce("RPC worker %s answers" % endpoint)
+            announce(f"RPC worker {endpoint} answers")
     return versions
 
 

@@ -69,7 +69,7 @@ class Watch(threading.Thread):
                 # A name that does not resolve, for one. Said once, tried again.
                 if str(error) != complaint:
                     complaint = str(error)
-                    say("%s: cannot be watched: %s" % (self.words, error))
+                    say(f"{self.words}: cannot be watched: {error}")
             self.beat = time.monotonic()
 
     def round(self, now: float) -> None:
@@ -91,7 +91,7 @@ class Watch(threading.Thread):
         if not self.unit.end():
             self._hands_off = now + 2
             return
-        say("%s: %s: restarting it" % (self.words, repair.reason))
+        say(f"{self.words}: {repair.reason}: restarting it")
         note_repair(self.unit.name, repair.reason)
         if not repair.fact:
             self.limit.acted(now)
@@ -103,14 +103,14 @@ class HeadWatch(Watch):
     role = "head"
 
     def __init__(self, service: str, config: dict[str, Any]) -> None:
-        super().__init__("%s %s" % (self.role, service), config["unit"])
+        super().__init__(f"{self.role} {service}", config["unit"])
         self._links = samples.Links(config["rpc_endpoints"])
         self._judge = HeadJudge(config["ubatch"])
         asks = samples.RouterApi if self.role == "router" else samples.HeadApi
         api = asks(
             config["url"],
             config["api_key_file"],
-            lambda text: say("%s %s" % (self.words, text)),
+            lambda text: say(f"{self.words} {text}"),
             config.get("embeddings", False),
             config.get("reranking", False),
         )
@@ -220,7 +220,7 @@ def note_repair(unit: str, reason: str, files: str = paths.REPAIRS_FILES) -> Non
             pass
         _files.write_atomically(path, json.dumps(told).encode("utf-8"), 0o644, durable=False)
     except (OSError, Refusal, ValueError, TypeError, AttributeError) as error:
-        say("%s: its repair is not counted: %s" % (unit, error))
+        say(f"{unit}: its repair is not counted: {error}")
 
 
 def _loopback(host: str) -> bool:
@@ -300,7 +300,7 @@ def main() -> None:
             notify("READY=1\nSTATUS=watches %s" % (", ".join(watched) or "nothing yet"))
         stuck = watchdog.stuck(time.monotonic())
         if stuck:
-            say("watchdog: no more looks at %s" % ", ".join(stuck))
+            say(f"watchdog: no more looks at {', '.join(stuck)}")
         else:
             notify("WATCHDOG=1")
         # Sees at once when the kernel says that the rules have changed.

@@ -69,12 +69,12 @@ def _id(
     if not 1 <= wanted < 1000:
         needed = "from 1 to 999"
     elif twins:
-        seen, needed = "%s has it too, " % twins[0], "of its own"
+        seen, needed = f"{twins[0]} has it too, ", "of its own"
     elif holders:
-        seen, needed = "on %s it is the id of %s, " % (host, " and ".join(holders)), "that is free"
+        seen, needed = f"on {host} it is the id of {' and '.join(holders)}, ", "that is free"
     elif entry and entry[2] != str(wanted):
-        seen, needed = "on %s %s has %s, " % (host, account["name"], entry[2]), "that this account has"
-        step = "write %s, or run teardown.yml first" % entry[2]
+        seen, needed = f"on {host} {account['name']} has {entry[2]}, ", "that this account has"
+        step = f"write {entry[2]}, or run teardown.yml first"
     if needed:
         yield "%s: %d seen, %san id %s is needed, the same on every node: %s" % (
             account["id_option"],

@@ -50,11 +50,11 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
     port = int(host["port"])
     scheme = "https" if host["tls"] else "http"
     first = host["addresses"][0]
-    own = "127.0.0.1" if first in ANYWHERE else "[%s]" % first if ":" in first else first
+    own = "127.0.0.1" if first in ANYWHERE else f"[{first}]" if ":" in first else first
     usual = {"http": 80, "https": 443}[scheme]
     named = host["address"] if port == usual else "%s:%d" % (host["address"], port)
     started = {name: one for name, one in services.items() if one["state"] == "started" and one["endpoints"]}
-    urls = ["%s://%s/v1" % (scheme, named)] if engine else []
+    urls = [f"{scheme}://{named}/v1"] if engine else []
     questions = []
     if engine and started:
         questions.append({"url": "%s://%s:%d/v1" % (scheme, own, port), "model": _asked(config, started)})
@@ -149,7 +149,7 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
     # A port that no file has is one that nginx gives up when it reads ours.
     listeners = "\n".join(line for line in listeners.splitlines() if 'users:(("nginx",' not in line)
     entries = dict.fromkeys(here["ports"], "gateway_port")
-    entries.update({tier["port"]: "gateway_tiers.%s" % name for name, tier in here["tiers"].items()})
+    entries.update({tier["port"]: f"gateway_tiers.{name}" for name, tier in here["tiers"].items()})
     others = set()
     for path, ports in sorted(served.items()):
         for port in sorted(ports & set(here["ports"])):

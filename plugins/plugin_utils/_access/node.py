@@ -71,9 +71,9 @@ def node_refusals(
 
 def _system(facts: Mapping[str, Any], host: str) -> list[str]:
     if facts["service_mgr"] != "systemd":
-        return ["%s: %s is process 1, systemd is needed: services are systemd units" % (host, facts["service_mgr"])]
+        return [f"{host}: {facts['service_mgr']} is process 1, systemd is needed: services are systemd units"]
     if facts["os_family"] not in FAMILIES:
-        return ["%s: %s seen, a distribution of the Debian or Red Hat family is needed" % (host, facts["distribution"])]
+        return [f"{host}: {facts['distribution']} seen, a distribution of the Debian or Red Hat family is needed"]
     return []
 
 
@@ -90,7 +90,7 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
         found += trial_refusals(node.get("trials", []), host, heads)
     # What is stopped needs its port when it is started.
     wanted = [
-        ("llama_services.%s.%s" % (one["service"], key), one["address"], one["port"])
+        (f"llama_services.{one['service']}.{key}", one["address"], one["port"])
         for key, instances in (("port", heads), ("rpc_port", workers))
         for one in instances
         if not is_stopped(one)

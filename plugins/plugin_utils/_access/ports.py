@@ -42,7 +42,7 @@ def port_conflicts(
             continue
         for entry, wanted_address, wanted_port in wanted:
             if port == str(wanted_port) and address in (wanted_address, "0.0.0.0", "*", "::"):
-                found.append("%s: port %s of %s %s" % (entry, port, wanted_address, _held(holders, ours or {})))
+                found.append(f"{entry}: port {port} of {wanted_address} {_held(holders, ours or {})}")
     return found
 
 
@@ -54,9 +54,9 @@ def _held(holders: Sequence[tuple[str, str]], ours: Mapping[str, str]) -> str:
             "is that of our %s, which this run does not move before the port is needed, a free one is needed: run "
             "site.yml --tags %s first, or choose another port" % (units[0], tags)
         )
-    holder = "%s (pid %s)" % (plain(holders[0][0]), holders[0][1]) if holders else "another process"
+    holder = f"{plain(holders[0][0])} (pid {holders[0][1]})" if holders else "another process"
     step = ADOPT if holders and holders[0][0] in SERVERS else "stop that process"
-    return "is in use by %s, a free port is needed: %s or choose another port" % (holder, step)
+    return f"is in use by {holder}, a free port is needed: {step} or choose another port"
 
 
 def processes_of(kinds: Collection[str], ours: Mapping[str, str]) -> set[int]:

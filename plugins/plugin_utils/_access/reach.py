@@ -55,8 +55,8 @@ def _login(node: str, variables: Variables, result: Result) -> str:
     port = variables.get("ansible_port")
     words = [
         str(variables.get("ansible_ssh_common_args") or ""),
-        "-p %s" % port if port else "",
-        "%s@%s" % (user, address) if user else address,
+        f"-p {port}" if port else "",
+        f"{user}@{address}" if user else address,
     ]
     by_hand = " ".join(word for word in words if word)
     said = str(result.get("msg"))
@@ -102,11 +102,7 @@ def _root(node: str, variables: Variables, result: Result) -> str:
             "%s: %s asks for a password and none was given, one is needed: run with -K, or set ansible_become_password"
             % (node, method)
         )
-    return "%s: no root by %s (%s), root is needed: correct it there, or set ansible_become_method" % (
-        node,
-        method,
-        reason,
-    )
+    return f"{node}: no root by {method} ({reason}), root is needed: correct it there, or set ansible_become_method"
 
 
 def _python(node: str, variables: Variables, result: Result) -> str:
@@ -115,21 +111,10 @@ def _python(node: str, variables: Variables, result: Result) -> str:
     old = TOO_OLD.search(said)
     step = "set ansible_python_interpreter to one, such as /usr/bin/python3.11, and run bootstrap.yml"
     if old:
-        return "%s: %s is Python %s, this Ansible needs %s or newer: %s" % (
-            node,
-            seen,
-            old.group(2),
-            old.group(1),
-            step,
-        )
+        return f"{node}: {seen} is Python {old.group(2)}, this Ansible needs {old.group(1)} or newer: {step}"
     if "not found" in said or "No such file" in said:
         return (
             "%s: ansible_python_interpreter %s is not there, a Python is needed: run bootstrap.yml, which installs it"
             % (node, seen)
         )
-    return "%s: %s runs no module of Ansible (%s), a Python that does is needed: %s" % (
-        node,
-        seen,
-        _reason(result),
-        step,
-    )
+    return f"{node}: {seen} runs no module of Ansible ({_reason(result)}), a Python that does is needed: {step}"

@@ -23,7 +23,7 @@ LATE = timedelta(hours=1)
 
 def minute(moment: str) -> str:
     """'2026-11-24T08:00:12Z' -> '2026-11-24 08:00 UTC'."""
-    return "%s UTC" % moment[:16].replace("T", " ")
+    return f"{moment[:16].replace('T', ' ')} UTC"
 
 
 def trial_refusals(
@@ -101,7 +101,7 @@ def services_on_trial(
 
 
 def _differ(service: str, was: str, quants: Mapping[str, Any]) -> str:
-    seen = ", ".join("%s on %s" % (quant, host) for host, quant in sorted(quants.items()))
+    seen = ", ".join(f"{quant} on {host}" for host, quant in sorted(quants.items()))
     return (
         "llama_services.%s: %s seen, some of it on trial, one quant on all of its heads is needed: keep that with "
         "switch_model.yml -e service=%s -e keep=true, or go back with switch_model.yml -e service=%s -e quant=%s"

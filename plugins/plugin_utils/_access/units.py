@@ -36,7 +36,7 @@ def unit_refusals(
     for release in dict.fromkeys(item.get("build", "") for item in instances):
         if deployed and node["build"]["of"][release]["current_build"] is None:
             found.append(
-                "%s: missing on %s, a llama.cpp build is needed: run with --tags build first" % (_path(release), host)
+                f"{_path(release)}: missing on {host}, a llama.cpp build is needed: run with --tags build first"
             )
     found += [
         "llama_services.%s.cards: no UUID of its cards on %s seen in this run, that of role preflight is needed: run "
@@ -46,8 +46,7 @@ def unit_refusals(
     ]
     for item in instances if kind != "rpc" else []:
         found += [
-            "%s: missing on %s, the model of service %s is needed: run with --tags model first"
-            % (path, host, item["service"])
+            f"{path}: missing on {host}, the model of service {item['service']} is needed: run with --tags model first"
             for path in [*(item.get("model_paths") or [item["model_path"]]), item.get("draft_path")]
             if deployed and path and node["files"][path] is None
         ]
@@ -73,7 +72,7 @@ def unit_refusals(
 
 
 def _path(release: str) -> str:
-    return "%s/releases/%s" % (paths.BUILDS, release) if release else paths.BUILDS + "/current"
+    return f"{paths.BUILDS}/releases/{release}" if release else paths.BUILDS + "/current"
 
 
 def _unknown_flags(item: Instance, host: str, build: str, told: str) -> list[str]:
@@ -134,7 +133,7 @@ def build_refusals(
 
 
 def _each(seen: Mapping[str, str]) -> str:
-    return ", ".join("%s has %s" % (host, one[:10]) for host, one in seen.items())
+    return ", ".join(f"{host} has {one[:10]}" for host, one in seen.items())
 
 
 def _pairs(

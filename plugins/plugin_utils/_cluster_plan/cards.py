@@ -129,7 +129,7 @@ def card_errors(devices: str, nodes: str, groups: Groups, hostvars: HostVars, ea
     try:
         hosts = expand(nodes, groups) if each or not devices else []
     except Refusal as problem:
-        return ["nodes: %s" % problem]
+        return [f"nodes: {problem}"]
     try:
         given = sorted({card["node"] for card in cards(devices)}) if devices else []
     except Refusal as problem:

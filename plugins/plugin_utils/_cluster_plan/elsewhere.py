@@ -43,7 +43,7 @@ def misfit_refusal(inventory: Inventory, one: Misfit) -> str:
     if one.words or one.counts or "models" in inventory.services[one.name]:
         elsewhere = []
     elif inventory.has_replicas(one.name):
-        elsewhere = ["leave %s out of head" % one.described.node]
+        elsewhere = [f"leave {one.described.node} out of head"]
     else:
         elsewhere = other_nodes(inventory, one)
     words = one.words or elsewhere + advice(
@@ -75,20 +75,20 @@ def other_nodes(inventory: Inventory, one: Misfit) -> list[str]:
         found = [main] if without and main else inventory.devices_of([node])
         if node not in used and found and found[0].kind == devices[-1].kind:
             claims = {name for device in found for name in inventory.claimed.get((node, device.device), {})}
-            others.append((" beside %s" % table.join(sorted(claims)) if claims else "", node, found))
+            others.append((f" beside {table.join(sorted(claims))}" if claims else "", node, found))
     others.sort(key=lambda other: other[0] != "")
     for beside, node, found in others:
         planned = plan(shape, settings, found, len(found), main=inventory.main_memory(node))
         if planned.fits:
             inventory.claim(one.name, planned.devices)
-            return ["make %s its head%s%s" % (node, beside, " and drop workers" if service.get("workers") else "")]
+            return [f"make {node} its head{beside}{' and drop workers' if service.get('workers') else ''}"]
     if without:
         found = inventory.devices_of([devices[-1].node])
         planned = plan(shape, settings, found, len(found))
         if found[0].kind == "GPU" and planned.fits:
             inventory.claim(one.name, planned.devices)
             if needs_no_card(service, inventory.builds):
-                return ["write accelerator auto in llama_builds.%s" % value(service, "build")]
+                return [f"write accelerator auto in llama_builds.{value(service, 'build')}"]
             return ["drop cards"]
     # Neither goes with workers.
     if one.local and not (without or "cpu_moe" in service or one.shape.left):
@@ -96,5 +96,5 @@ def other_nodes(inventory: Inventory, one: Misfit) -> list[str]:
             planned = plan(shape, settings, found + devices, one.local)
             if planned.fits:
                 inventory.claim(one.name, planned.devices)
-                return ["add %s to workers%s" % (node, beside)]
+                return [f"add {node} to workers{beside}"]
     return []

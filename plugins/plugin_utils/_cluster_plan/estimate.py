@@ -30,16 +30,16 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     """
     architecture = facts["architecture"]
     metadata = {
-        "%s.%s" % (architecture, HEADER_KEYS[key].gguf): _whole(facts, value)
+        f"{architecture}.{HEADER_KEYS[key].gguf}": _whole(facts, value)
         for key, value in facts.items()
         if HEADER_KEYS[key].gguf
     }
     if "kv_lora_rank" in facts:
         # As llama.cpp's converter writes them: one head, of the compressed cache.
         rank = facts["kv_lora_rank"]
-        metadata["%s.attention.key_length" % architecture] = rank + facts["rope_dimension_count"]
-        metadata["%s.attention.value_length" % architecture] = rank
-    metadata.setdefault("%s.context_length" % architecture, 0)
+        metadata[f"{architecture}.attention.key_length"] = rank + facts["rope_dimension_count"]
+        metadata[f"{architecture}.attention.value_length"] = rank
+    metadata.setdefault(f"{architecture}.context_length", 0)
     metadata["general.architecture"] = architecture
     named = _tensors(facts)
     widths = _widths(named, size)
@@ -57,7 +57,7 @@ def with_draft(
     try:
         return shape._replace(draft=shape_of(draft["model"], draft["quant"])[0])
     except Refusal as problem:
-        raise Refusal("its draft model %s %s: %s" % (draft["model"], draft["quant"], problem)) from None
+        raise Refusal(f"its draft model {draft['model']} {draft['quant']}: {problem}") from None
 
 
 def tells_experts(shape: Shape, source: str, earlier: Iterable[ServicePlan]) -> bool:

@@ -182,7 +182,7 @@ class Inventory:
         urls = self.models[model]["quants"][quant].get("urls")
         if self.complete and urls and are_local(urls):
             raise Refusal(refusals.ON_ITS_NODE)
-        raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
+        raise Refusal(known.get("msg") or f"its header was not read and llama_models.{model} has no header")
 
     def devices_of(self, nodes: Iterable[str]) -> list[Device]:
         return [self._claimed(device) for node in nodes for device in self.devices[node]]
@@ -263,7 +263,7 @@ class Inventory:
             shape, source = self._shape(model, alone["quant"])
             slot_context(shape, settings)
         except Refusal as problem:
-            self._without(name, "%s %s: %s" % (model, alone["quant"], problem))
+            self._without(name, f"{model} {alone['quant']}: {problem}")
             return []
         self._refuse(refusals.settings(name, alone, shape, settings, []))
         return [routers.Case(model, alone["quant"], shape, source, settings)]
@@ -334,12 +334,10 @@ class Inventory:
             self.refused.append(refusals.needs_no_split(name, described, alone, head))
         elif not counts and planned.fits and workers:
             idle = [worker for worker in workers if not described.layers[worker]]
-            self.refused.extend(
-                [table.idle_workers("llama_services.%s.workers" % name, described, idle)] if idle else []
-            )
+            self.refused.extend([table.idle_workers(f"llama_services.{name}.workers", described, idle)] if idle else [])
         elif not planned.fits:
             automatic = plan(shape, settings, devices, local, force, main=main) if counts else planned
-            words = ["set tensor_split to auto (%s)" % layers(automatic)] if automatic.fits else []
+            words = [f"set tensor_split to auto ({layers(automatic)})"] if automatic.fits else []
             words += fewer_layers(whole, shape, settings, devices, main)
             beside = self._beside(devices + ([main] if main else []))
             self.misfits.append(Misfit(name, shape, settings, devices, local, main, described, counts, words, beside))
@@ -351,7 +349,7 @@ class Inventory:
             other for device in used for other in self.claimed.get((device.node, device.device), {}) if other != name
         }
         if others:
-            title = "%s on %s" % (name, head) if self.has_replicas(name) else name
+            title = f"{name} on {head}" if self.has_replicas(name) else name
             self.sharing.extend(
                 sharing.lines(
                     title,

@@ -76,7 +76,7 @@ def leave_room(one: Misfit, least: Mapping[str, Sequence[Plan]]) -> list[str]:
         main = beside(one.main, name) if one.main else None
         fits = plan(one.shape, one.settings, devices, one.local, counts=one.counts, main=main).fits
         if fits and all(part.fits for part in least[name]):
-            found.append("write a larger cpu_moe for %s" % name)
+            found.append(f"write a larger cpu_moe for {name}")
     return found
 
 

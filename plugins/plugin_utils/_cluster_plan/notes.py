@@ -31,11 +31,11 @@ def lines(inventory: Inventory, found: Mapping[str, Any], only: str) -> list[str
             continue
         parts = inventory.planned[name]
         for part in parts:
-            label = "%s on %s" % (name, part.node) if len(parts) > 1 else name
+            label = f"{name} on {part.node}" if len(parts) > 1 else name
             said = full_prompt(part.slot_ctx_size, part.inputs, inventory.measured.get((name, part.node)))
-            prompts += ["%s: %s" % (label, said)] if said else []
+            prompts += [f"{label}: {said}"] if said else []
             unknown += [] if said else [label]
-    prompts += ["%s: %s" % (", ".join(unknown), NOT_KNOWN)] if unknown else []
+    prompts += [f"{', '.join(unknown)}: {NOT_KNOWN}"] if unknown else []
     shared = {name: own for name, own in found["threads"].items() if name == (only or name)}
     line = threads.line(shared, inventory.nodes)
     return (
@@ -56,7 +56,7 @@ def _builds(inventory: Inventory, only: str) -> list[str]:
         if name == (only or name):
             users.setdefault(value(service, "build"), []).append(name)
     parts = [
-        "%s %s: %s" % (build, version_of(builds[build] or {}), ", ".join(users.get(build, ["no service"])))
+        f"{build} {version_of(builds[build] or {})}: {', '.join(users.get(build, ['no service']))}"
         for build in sorted(builds, key=lambda build: (build != DEFAULT, build))
         if build in users or not only
     ]

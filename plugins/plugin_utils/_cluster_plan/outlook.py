@@ -44,15 +44,15 @@ def words(inventory: Inventory, name: str) -> str:
         rates.setdefault(part.model, []).append(rate)
     known = {model: _rounded(min(filter(None, own))) for model, own in rates.items() if own and all(own)}
     said = ["%s%s" % (rate, " (%s)" % model if rates.keys() - {model} else "") for model, rate in known.items()]
-    found = ["at most %s tokens/s, one request at a time" % ", ".join(said)] if said else []
+    found = [f"at most {', '.join(said)} tokens/s, one request at a time"] if said else []
     tokens = 0 if len(rates) > 1 else min((_more(inventory, name, part) for part in parts), default=0)
     if tokens:
         found.append("could have %d tokens a slot on the same devices" % tokens)
-    return "%s: %s" % (name, "; ".join(found)) if found else ""
+    return f"{name}: {'; '.join(found)}" if found else ""
 
 
 def _rounded(rate: float) -> str:
-    return "%.0f" % rate if rate >= 10 else "%.1f" % rate
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
 def ceiling(part: Map, shape: Shape, nodes: Mapping[str, Map]) -> float | None:
@@ -80,7 +80,7 @@ def ceiling(part: Map, shape: Shape, nodes: Mapping[str, Map]) -> float | None:
             if size and not speeds.get(where):
                 return None
             seconds.append(size / speeds[where] / 1e9 if size else 0.0)
-    return float("%.4g" % (1 / sum(seconds))) if sum(seconds) else None
+    return float(f"{1 / sum(seconds):.4g}") if sum(seconds) else None
 
 
 def _more(inventory: Inventory, name: str, part: ServicePlan) -> int:

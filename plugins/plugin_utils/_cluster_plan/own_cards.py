@@ -133,7 +133,7 @@ def claimed_twice(devices: Mapping[str, list[Device]]) -> list[str]:
         for uuid in {device.uuid for device in own if device.uuid}:
             nodes.setdefault(uuid, []).append(node)
     return [
-        "note: %s have the same card, %s, which is counted for each of them" % (" and ".join(names), uuid)
+        f"note: {' and '.join(names)} have the same card, {uuid}, which is counted for each of them"
         for uuid, names in sorted(nodes.items())
         if len(names) > 1
     ]

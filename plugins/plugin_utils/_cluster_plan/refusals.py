@@ -44,7 +44,7 @@ def threads(
         if own not in ("", "bind"):
             bound, variable = own if own.isdigit() else "", "numa {node: %s}" % own
         cores, place = (
-            (facts["numa"]["cpus"].count(bound), "NUMA node %s of %s" % (bound, node))
+            (facts["numa"]["cpus"].count(bound), f"NUMA node {bound} of {node}")
             if bound
             else (int(facts.get("cores") or 0), node)
         )
@@ -213,9 +213,9 @@ def experts(
     wish = service.get("cpu_moe")
     if not wish:
         return []
-    entry = "llama_services.%s.cpu_moe: %s seen" % (name, wish)
+    entry = f"llama_services.{name}.cpu_moe: {wish} seen"
     if not any(shape.expert_bytes):
-        return ["%s, a mixture of experts is needed for it, %s is none: drop the key" % (entry, service["model"])]
+        return [f"{entry}, a mixture of experts is needed for it, {service['model']} is none: drop the key"]
     if isinstance(wish, int) and wish > shape.block_count:
         return [
             "%s, at most the %d layers of %s are allowed: lower it or write all"
@@ -236,7 +236,7 @@ def offload(name: str, service: Mapping[str, Any], shape: Shape, device: Device,
         return []
     entry = "llama_services.%s.n_gpu_layers: %d seen" % (name, wish)
     if device.kind != "GPU":
-        return ["%s, a card is needed for it, %s has none that its build uses: drop the key" % (entry, device.node)]
+        return [f"{entry}, a card is needed for it, {device.node} has none that its build uses: drop the key"]
     if wish > shape.block_count + 1:
         return [
             "%s, at most the %d layers of %s and its output layer are allowed: lower it or drop the key"
@@ -313,13 +313,9 @@ def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Seq
     key, count = "tensor_split", "layers per node"
     if not service.get("workers"):
         key, count = "cpu_moe", "the number of layers, or drop cpu_moe where the model has no experts"
-    entry = "llama_services.%s.%s: %s seen" % (
-        name,
-        key,
-        "layers per node" if isinstance(service.get(key), dict) else "auto",
-    )
+    entry = f"llama_services.{name}.{key}: {'layers per node' if isinstance(service.get(key), dict) else 'auto'} seen"
     if strangers:
-        return "%s and %s, all nodes of the service are needed: run without --limit" % (entry, absent(strangers))
+        return f"{entry} and {absent(strangers)}, all nodes of the service are needed: run without --limit"
     return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give %s" % (
         entry,
         service["model"],
@@ -331,7 +327,7 @@ def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Seq
 
 def needs_no_split(name: str, described: ServicePlan, alone: Plan, head: str) -> str:
     row = next(row for row in alone.devices if row.layers)
-    step = "drop workers" if row.node == head else "make %s the head and drop workers" % row.node
+    step = "drop workers" if row.node == head else f"make {row.node} the head and drop workers"
     return (
         "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since "
         "a split is slower: %s, or set force_split: true"
@@ -340,7 +336,7 @@ def needs_no_split(name: str, described: ServicePlan, alone: Plan, head: str) ->
 
 
 def absent(hosts: Sequence[str]) -> str:
-    return "%s %s not part of this run" % (join(hosts), "is" if len(hosts) == 1 else "are") if hosts else ""
+    return f"{join(hosts)} {'is' if len(hosts) == 1 else 'are'} not part of this run" if hosts else ""
 
 
 def not_planned(name: str, why: str, strangers: Sequence[str]) -> str:
@@ -349,7 +345,7 @@ def not_planned(name: str, why: str, strangers: Sequence[str]) -> str:
         step = ": make it readable, or drop cpu_moe where the model has no experts"
     if why == NO_EXPERTS:
         step = ": drop cpu_moe, or add expert_count and what belongs to it there"
-    return "llama_services.%s: not planned, %s%s" % (name, why, step)
+    return f"llama_services.{name}: not planned, {why}{step}"
 
 
 def does_not_fit(

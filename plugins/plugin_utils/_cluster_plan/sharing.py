@@ -42,8 +42,8 @@ def lines(
     kinds = [device.kind for device in [*devices, *([main] if main else [])] if device.claimed_mib]
     memory = join([words for kind, words in (("GPU", "cards"), ("main", "main memory")) if kind in kinds])
     found = [
-        "%s shares %s with %s:" % (name, memory, names),
-        "  beside %s, as in the table: %s" % (names, _choice(planned)),
+        f"{name} shares {memory} with {names}:",
+        f"  beside {names}, as in the table: {_choice(planned)}",
     ]
     apart = [device for device in devices if not device.claimed_mib]
     left = sorted({device.node for device in devices} - {device.node for device in apart})
@@ -51,17 +51,17 @@ def lines(
     # The head cannot be left out.
     alone = plan(shape, settings, apart, own) if apart and left and (own or not local) else None
     if alone:
-        found.append("  apart, with %s left out of workers: %s" % (join(left), _choice(alone)))
+        found.append(f"  apart, with {join(left)} left out of workers: {_choice(alone)}")
     freed = [device._replace(claimed_mib=0) for device in devices]
     beside = main._replace(claimed_mib=0) if main else None
     if planned.cpu_moe and not shape.cpu_moe:
         free = plan_experts(shape, settings, freed, beside, "auto")[1]
     else:
         free = plan(shape, settings, freed, local, True, main=beside)
-    found.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
+    found.append(f"  alternating, with {names} stopped: {_choice(free)}")
     decision = "beside %s, as in the table" if planned.fits else "none, it does not fit beside %s"
     if alone and alone.fits:
-        decision += "; to keep them apart leave %s out of workers" % join(left)
+        decision += f"; to keep them apart leave {join(left)} out of workers"
     return [*found, "  decision: " + decision % names]
 
 
@@ -70,4 +70,4 @@ def _choice(planned: Plan) -> str:
         "%s %d layers, %d of %d MiB" % (row.node, row.layers, row.total_mib, row.free_mib or 0)
         for row in planned.devices
     ]
-    return "%s (%s)" % ("fits" if planned.fits else "does not fit", "; ".join(shares))
+    return f"{'fits' if planned.fits else 'does not fit'} ({'; '.join(shares)})"

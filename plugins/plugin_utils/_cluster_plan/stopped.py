@@ -31,8 +31,7 @@ def add_stopped(inventory: Inventory, name: str) -> None:
     if name in inventory.planned:
         shortages = "".join(", " + refusals.shortage(lack.described, lack.beside) for lack in lacks)
         inventory.sharing.append(
-            "%s: stopped, not counted; it %s beside what runs%s"
-            % (name, "does not fit" if lacks else "fits", shortages)
+            f"{name}: stopped, not counted; it {'does not fit' if lacks else 'fits'} beside what runs{shortages}"
         )
 
 

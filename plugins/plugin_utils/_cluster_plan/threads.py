@@ -61,7 +61,7 @@ def line(found: Mapping[str, Mapping[str, int]], nodes: Mapping[str, Mapping[str
         for node, count in threads.items():
             by_node.setdefault(node, []).append("%s %d" % (name, count))
     parts = [
-        "%s of the %d cores of %s" % (", ".join(words), int(nodes[node]["physical_cores"]), node)
+        f"{', '.join(words)} of the {int(nodes[node]['physical_cores'])} cores of {node}"
         for node, words in sorted(by_node.items())
     ]
-    return "threads of services in main memory: %s" % "; ".join(parts) if parts else ""
+    return f"threads of services in main memory: {'; '.join(parts)}" if parts else ""

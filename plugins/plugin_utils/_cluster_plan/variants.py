@@ -77,7 +77,7 @@ def variants(
     alone, why, fits = _planned(services, name, dict(bare, head=node), [node], facts)
     local = Variant(
         name="local",
-        title="%s alone" % node,
+        title=f"{node} alone",
         running=not workers,
         workers=[],
         rpc_endpoints=[],
@@ -100,7 +100,7 @@ def variants(
     if workers:
         split = Variant(
             name="all",
-            title="%d workers" % len(workers) if workers[1:] else "worker %s" % workers[0],
+            title=f"{len(workers)} workers" if workers[1:] else f"worker {workers[0]}",
             running=True,
             workers=workers,
             rpc_endpoints=list(head["rpc_endpoints"]),
@@ -119,7 +119,7 @@ def variants(
         found.append(
             split._replace(
                 name="one",
-                title="worker %s" % first,
+                title=f"worker {first}",
                 running=False,
                 workers=[first],
                 rpc_endpoints=split.rpc_endpoints[:1],
@@ -153,7 +153,7 @@ def _planned(
         facts.previous,
     )
     part = next(iter(plan["services"].get(name, [])), None)
-    entry = "llama_services.%s." % name
+    entry = f"llama_services.{name}."
     refused = [one.partition(": ")[2] for one in plan["refused"] if one.startswith(entry)]
     why = "; ".join(refused) or plan["unplanned"].get(name, "")
     return part, why, bool(part is None or part["fits"])

@@ -47,9 +47,7 @@ def _builds(nodes: Mapping[str, Evidence]) -> list[dict[str, Any]]:
             for place, build in where:
                 if build:
                     builds[build].append(place)
-            text = ", ".join(
-                "%s on %s" % (build, " and ".join(sorted(set(at)))) for build, at in sorted(builds.items())
-            )
+            text = ", ".join(f"{build} on {' and '.join(sorted(set(at)))}" for build, at in sorted(builds.items()))
             found.append({"service": unit["service"], "node": node, "build_count": len(builds), "text": text})
     return found
 
@@ -63,11 +61,11 @@ def _plans(nodes: Mapping[str, Evidence]) -> list[dict[str, Any]]:
             other = nodes.get(plan["of"])
             if not other or not other.get("cards") or not str(plan["device"]).startswith("GPU"):
                 continue
-            sizes = {"GPU%s" % card["index"]: card["total"] for card in other["cards"]}
+            sizes = {f"GPU{card['index']}": card["total"] for card in other["cards"]}
             size = sizes.get(plan["device"])
             text = None
             if plan["device"] not in sizes:
-                text = "it counts with %s of %s, which is not there" % (plan["device"], plan["of"])
+                text = f"it counts with {plan['device']} of {plan['of']}, which is not there"
             elif size and abs(size / 2**20 - plan["total_mib"]) > 64:
                 words = "it counts with %d MiB on %s of %s, which has %d MiB"
                 text = words % (plan["total_mib"], plan["device"], plan["of"], size / 2**20)
@@ -92,7 +90,7 @@ def _fabrics(nodes: Mapping[str, Evidence]) -> list[dict[str, Any]]:
             layers[fabric["link_layer"]].append(node)
     if len(layers) < 2:
         return []
-    return [{"text": ", ".join("%s on %s" % (layer, " and ".join(sorted(at))) for layer, at in sorted(layers.items()))}]
+    return [{"text": ", ".join(f"{layer} on {' and '.join(sorted(at))}" for layer, at in sorted(layers.items()))}]
 
 
 def doctor_report(
@@ -118,7 +116,7 @@ def doctor_report(
         if "evidence" in told:
             nodes[host] = told["evidence"]
             findings += told["findings"]
-            failed.update({"%s: %s" % (host, what): why for what, why in told["evidence"]["failed"].items()})
+            failed.update({f"{host}: {what}": why for what, why in told["evidence"]["failed"].items()})
     if explained:
         lines = explain.story(explained, events, since) + judge.lines_of([], failed)
         return {"lines": lines, "code": NOTHING, "findings": [], "failed": failed, "nodes": {}}

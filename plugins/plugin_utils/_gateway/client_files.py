@@ -19,5 +19,5 @@ def client_file(config: Mapping[str, Any], client: str = "") -> dict[str, str]:
     text = clients.client_configuration(config, client, base_url)
     if text is None:
         known = ", ".join(clients.CLIENTS)
-        raise Refusal("client: %s seen, one of %s is needed: run with -e client=openai" % (client, known))
+        raise Refusal(f"client: {client} seen, one of {known} is needed: run with -e client=openai")
     return {"url": base_url + "/clients/" + client, "file": clients.CLIENTS[client][0], "text": text}

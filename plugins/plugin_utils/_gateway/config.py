@@ -63,7 +63,7 @@ def gateway_config(
     scheme, port = ("https", 443) if told("tls") else ("http", 80)
     own = int(told("port"))
     address = str(told("address", node_address(host, hostvars)))
-    address = "[%s]" % address if ":" in address else address
+    address = f"[{address}]" if ":" in address else address
     registry = {"hosts": {node: node_address(node, hostvars) for node in groups.get("llama_nodes") or []}}
     return {
         "version": 1,
@@ -192,7 +192,7 @@ def _unserved(
     for one in services.values():
         for model, known in gateway.names(one, models):
             other.setdefault(model, []).append(known)
-    served = {model: "it is served as %s" % ", ".join(known) for model, known in other.items()}
+    served = {model: f"it is served as {', '.join(known)}" for model, known in other.items()}
     return {
         name: served.get(model) or reasons.get(name, reasons.get(model, UNSERVED))
         for model, entry in models.items()

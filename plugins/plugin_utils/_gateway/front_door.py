@@ -29,7 +29,7 @@ def front_door(
     """The arguments are sound. only: the one service that is asked for: nothing is said of the others."""
     if only:
         return []
-    notes = ["note: %s" % note for note in intent_notes(services, models, groups, hostvars, routes)]
+    notes = [f"note: {note}" for note in intent_notes(services, models, groups, hostvars, routes)]
     hosts = gateway.hosts(groups)
     if not hosts:
         port_of = ports(services)
@@ -38,7 +38,7 @@ def front_door(
             for name, one in sorted(services.items())
             for head in expand(one["head"], groups)
         ]
-        return ["no gateway, clients come to each service: %s" % ", ".join(at), *notes]
+        return [f"no gateway, clients come to each service: {', '.join(at)}", *notes]
     facts = hostvars[hosts[0]]
     address = known_now(hostvars, hosts[0], "gateway_address") or node_address(hosts[0], hostvars)
     told = {"plan": plan or {}, "routes": routes or {}, "address": address}
@@ -51,21 +51,21 @@ def front_door(
     ]
     tls = gateway.setting("gateway_tls", facts)
     served = [
-        "%s = %s" % (name, ", ".join(known for one in own["models"] for known in [one["name"], *one["aliases"]]))
+        f"{name} = {', '.join((known for one in own['models'] for known in [one['name'], *one['aliases']]))}"
         for name, own in config["services"].items()
         if own["models"]
     ]
     by_model: dict[str, list[str]] = {}
     for task, model in sorted(config["routes"]["tasks"].items()):
         by_model.setdefault(model, []).append(task)
-    tasks = ["%s -> %s" % (", ".join(own), model) for model, own in by_model.items()]
+    tasks = [f"{', '.join(own)} -> {model}" for model, own in by_model.items()]
     default = config["routes"]["default"]
-    more = (["default %s" % default] if default else []) + (["tasks " + "; ".join(tasks)] if tasks else [])
+    more = ([f"default {default}"] if default else []) + (["tasks " + "; ".join(tasks)] if tasks else [])
     return [
-        "gateway: %s/v1 on %s%s" % (base, ", ".join(hosts), ", tiers " + ", ".join(tiers) if tiers else ""),
+        f"gateway: {base}/v1 on {', '.join(hosts)}{', tiers ' + ', '.join(tiers) if tiers else ''}",
         "  TLS: %s" % ("%s, key %s" % (tls["certificate"], tls["key"]) if tls else "none, plain HTTP"),
-        "  names: %s" % "; ".join([*served, *more]),
-        "  keys: %s" % _keys(facts),
+        f"  names: {'; '.join([*served, *more])}",
+        f"  keys: {_keys(facts)}",
         *notes,
     ]
 
@@ -73,5 +73,5 @@ def front_door(
 def _keys(facts: Mapping[str, Any]) -> str:
     names = ", ".join(map(str, gateway.setting("gateway_keys", facts)))
     if str(gateway.setting("gateway_auth", facts)) == "log_only":
-        return "not needed (gateway_auth: log_only)" + (", known to the log: %s" % names if names else "")
+        return "not needed (gateway_auth: log_only)" + (f", known to the log: {names}" if names else "")
     return names or "one, which site.yml generates on the host"

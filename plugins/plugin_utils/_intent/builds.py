@@ -59,9 +59,9 @@ def version_of(entry: Mapping[str, Any]) -> str:
     """What a build is called: its tag, or the beginning of what identifies it."""
     number = "b%d-" % entry["number"] if entry.get("number") else ""
     if entry.get("repository"):
-        return "%sg%s" % (number, str(entry.get("commit"))[:10])
+        return f"{number}g{str(entry.get('commit'))[:10]}"
     if entry.get("source") and not entry.get("version"):
-        return "%ss%s" % (number, str(entry.get("source_sha256"))[:10])
+        return f"{number}s{str(entry.get('source_sha256'))[:10]}"
     return str(entry.get("version") or PIN)
 
 
@@ -121,7 +121,7 @@ def build_on(
     digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     return Build(
         name=name,
-        release="%s-%s-%s" % (version, accelerator, digest[:8]),
+        release=f"{version}-{accelerator}-{digest[:8]}",
         version=version,
         number=entry.get("number") or build_number(version.partition("-")[0]),
         accelerator=accelerator,

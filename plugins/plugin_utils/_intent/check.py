@@ -59,7 +59,7 @@ def intent_errors(
             % shown(models)
         )
     elif not models:
-        found.append("llama_models: nothing seen, at least one model is needed: write it in %s/models.yml" % place)
+        found.append(f"llama_models: nothing seen, at least one model is needed: write it in {place}/models.yml")
     if found:
         return found
     for name, model in models.items():
@@ -110,7 +110,7 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
     for name, service in services.items():
         workers = expand(service.get("workers", ""), groups)
         alone: dict[str, Settings] = {
-            "%s.models.%s" % (name, model): served_alone(service, model) for model in service.get("models", ())
+            f"{name}.models.{model}": served_alone(service, model) for model in service.get("models", ())
         }
         for entry, one in (alone or {name: service}).items():
             for head in expand(service["head"], groups):
@@ -140,7 +140,7 @@ def _too_large(
         return []
     have = int(total) << 20
     sizes = [(quant, weights(model, quant)[0]) for quant in model["quants"]]
-    smaller = ["%s (%s)" % (quant, human(known)) for quant, known in sizes if known is not None and known <= have]
+    smaller = [f"{quant} ({human(known)})" for quant, known in sizes if known is not None and known <= have]
     kinds = " and ".join(sorted({device["kind"] for device in devices}))
     return [
         "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
@@ -164,7 +164,7 @@ def weights(model: Mapping[str, Any], quant: str) -> tuple[int | None, str | Non
     """
     spec = model["quants"][quant]
     if spec.get("size"):
-        return spec["size"], "has %s" % human(spec["size"])
+        return spec["size"], f"has {human(spec['size'])}"
     if model.get("parameters") and spec.get("bits_per_weight"):
         size = int(model["parameters"] * spec["bits_per_weight"] / 8)
         return size, "has %.1f billion weights at %s bits, about %s" % (

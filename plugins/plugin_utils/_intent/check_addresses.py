@@ -32,7 +32,7 @@ def machine_errors(groups: Groups, hostvars: HostVars) -> list[str]:
         other = addresses.setdefault(str(own), node) if own else node
         if other != node:
             found.append(
-                "llama_address: %s seen for %s and %s, an address of its own is needed: correct it" % (own, other, node)
+                f"llama_address: {own} seen for {other} and {node}, an address of its own is needed: correct it"
             )
     return found
 

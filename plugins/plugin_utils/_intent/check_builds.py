@@ -97,9 +97,9 @@ def unknown_build(entry: str, service: Settings, builds: Mapping[str, Any]) -> l
 
 
 def _entry_errors(name: Any, given: Any) -> list[str]:
-    entry = "llama_builds.%s" % plain(name)
+    entry = f"llama_builds.{plain(name)}"
     if not NAME.match(str(name)):
-        return ["%s: a name of lower-case letters, digits, dots and dashes is needed: rename it" % entry]
+        return [f"{entry}: a name of lower-case letters, digits, dots and dashes is needed: rename it"]
     found = type_errors(entry, given, dict)
     if found:
         return found
@@ -108,9 +108,9 @@ def _entry_errors(name: Any, given: Any) -> list[str]:
             found.append(unknown_key(entry, key, KEYS))
             continue
         kind, form, needed, step = KEYS[key]
-        wrong = [] if kind is object else type_errors("%s.%s" % (entry, key), value, kind)
+        wrong = [] if kind is object else type_errors(f"{entry}.{key}", value, kind)
         if not wrong and form and not form.match(value):
-            wrong = ["%s.%s: %s seen, %s needed: %s" % (entry, key, shown(value), needed, step)]
+            wrong = [f"{entry}.{key}: {shown(value)} seen, {needed} needed: {step}"]
         elif not wrong and key == "cuda_home" and hidden(value):
             wrong = [
                 "%s.%s: %s seen, which units cannot see, a path outside /home, /root and /tmp is needed: install CUDA "
@@ -126,20 +126,20 @@ def _source_errors(entry: str, given: Settings) -> list[str]:
         found += _version_errors(entry + ".version", given["version"], "source" in given)
     if "repository" in given:
         found += [
-            "%s.%s: seen beside repository, one of them is needed: drop the other" % (entry, key)
+            f"{entry}.{key}: seen beside repository, one of them is needed: drop the other"
             for key in ("version", "source", "source_sha256")
             if key in given
         ]
         if "commit" not in given:
-            found.append("%s.commit: missing, 40 hexadecimal digits are needed with repository: add it" % entry)
+            found.append(f"{entry}.commit: missing, 40 hexadecimal digits are needed with repository: add it")
     elif "commit" in given:
-        found.append("%s.commit: seen without repository, it is needed to fetch a commit: add it" % entry)
+        found.append(f"{entry}.commit: seen without repository, it is needed to fetch a commit: add it")
     elif "source" in given and "version" not in given and "source_sha256" not in given:
         found.append(
-            "%s.source_sha256: missing, it is needed to tell a source without version from others: add it" % entry
+            f"{entry}.source_sha256: missing, it is needed to tell a source without version from others: add it"
         )
     if "number" in given and "version" in given:
-        found.append("%s.number: seen beside version, which says it already: drop one of them" % entry)
+        found.append(f"{entry}.number: seen beside version, which says it already: drop one of them")
     elif "number" in given and given["number"] < OLDEST:
         found.append(
             "%s.number: %d seen, %d or more is needed: its command line is the oldest that this version renders"
@@ -161,7 +161,7 @@ def _version_errors(entry: str, version: str, own: bool) -> list[str]:
             if re.match(r"^[0-9]+\Z", version)
             else "choose one of github.com/ggml-org/llama.cpp/releases, or give the source of your own"
         )
-        return ["%s: %s seen, the tag of a release such as b11434 is needed: %s" % (entry, shown(version), step)]
+        return [f"{entry}: {shown(version)} seen, the tag of a release such as b11434 is needed: {step}"]
     if (build_number(version) or OLDEST) < OLDEST:
         return [
             "%s: %s seen, b%d or a newer release is needed: its command line is the oldest that this version renders"
@@ -175,8 +175,7 @@ def _compiler_errors(entry: str, given: Settings) -> list[str]:
     accelerator = given.get("accelerator", "auto")
     if accelerator not in ACCELERATORS:
         found.append(
-            "%s.accelerator: %s seen, one of %s is needed: choose one"
-            % (entry, shown(accelerator), ", ".join(ACCELERATORS))
+            f"{entry}.accelerator: {shown(accelerator)} seen, one of {', '.join(ACCELERATORS)} is needed: choose one"
         )
     found += _architecture_errors(entry + ".cuda_architectures", given.get("cuda_architectures", "auto"))
     for name, value in given.get("cmake_options", {}).items():
@@ -186,9 +185,7 @@ def _compiler_errors(entry: str, given: Settings) -> list[str]:
                 "write NAME: VALUE, without -D" % (entry, plain(name))
             )
         elif not isinstance(value, (str, int, float)) or not PRINTED.match(str(value)):
-            found.append(
-                "%s.cmake_options.%s: %s seen, one word or number is needed: correct it" % (entry, name, shown(value))
-            )
+            found.append(f"{entry}.cmake_options.{name}: {shown(value)} seen, one word or number is needed: correct it")
     return found
 
 
@@ -201,7 +198,7 @@ def _architecture_errors(entry: str, given: Any) -> list[str]:
             % (entry, shown(given))
         ]
     return [
-        "%s: %s seen, a compute capability without its dot is needed: write 86 for 8.6" % (entry, shown(one))
+        f"{entry}: {shown(one)} seen, a compute capability without its dot is needed: write 86 for 8.6"
         for one in given
         if not ARCHITECTURE.match(str(one))
     ][:1]
@@ -210,13 +207,13 @@ def _architecture_errors(entry: str, given: Any) -> list[str]:
 def _type_errors(entry: str, given: Settings) -> list[str]:
     found = []
     for name, bits in given.get("cache_types", {}).items():
-        where = "%s.cache_types.%s" % (entry, plain(name))
+        where = f"{entry}.cache_types.{plain(name)}"
         if not TYPE.match(str(name)):
-            found.append("%s: a name as --cache-type-k takes it is needed: correct it" % where)
+            found.append(f"{where}: a name as --cache-type-k takes it is needed: correct it")
         elif name in ALL_CACHE_TYPES:
-            found.append("%s: a type of llama.cpp itself, another name is needed: drop it, its bits are known" % where)
+            found.append(f"{where}: a type of llama.cpp itself, another name is needed: drop it, its bits are known")
         elif not is_a(bits, float) or not 0 < bits <= 32:
             found.append(
-                "%s: %s seen, the bits per element, above 0 and up to 32, are needed: correct it" % (where, shown(bits))
+                f"{where}: {shown(bits)} seen, the bits per element, above 0 and up to 32, are needed: correct it"
             )
     return found

@@ -44,7 +44,7 @@ def family_errors(where: Where, service: Settings) -> list[str]:
         )
     if "pooling" in service and not service.get("embeddings"):
         found.append(
-            "%s: seen without embeddings, which it is for: add embeddings: true or drop the key" % where("pooling")
+            f"{where('pooling')}: seen without embeddings, which it is for: add embeddings: true or drop the key"
         )
     if service.get("embeddings") and service.get("reranking"):
         found.append(
@@ -61,7 +61,7 @@ def family_errors(where: Where, service: Settings) -> list[str]:
         )
     if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
         found.append(
-            "%s: seen without rope_scaling yarn, which it is for: add that or drop the key" % where("yarn_orig_ctx")
+            f"{where('yarn_orig_ctx')}: seen without rope_scaling yarn, which it is for: add that or drop the key"
         )
     return found
 
@@ -77,14 +77,12 @@ def _template_errors(where: Where, service: Settings) -> list[str]:
             "add jinja: false, or give a file" % (where("chat_template"), shown(template))
         ]
     found = [
-        "%s: seen with jinja false, Jinja is needed for it: drop one of both" % where(name)
+        f"{where(name)}: seen with jinja false, Jinja is needed for it: drop one of both"
         for name in ("chat_template_kwargs", "reasoning")
         if name in service and service[name] != "auto"
     ]
     if template is not None and is_template_file(template):
-        found.append(
-            "%s: a file seen with jinja false, Jinja is needed to read it: drop jinja" % where("chat_template")
-        )
+        found.append(f"{where('chat_template')}: a file seen with jinja false, Jinja is needed to read it: drop jinja")
     return found
 
 

@@ -75,9 +75,9 @@ def _fallback_errors(services: Services, models: Models) -> list[str]:
     for name, one in services.items():
         if "fallback" not in one:
             continue
-        entry, other = "llama_services.%s.fallback" % name, one["fallback"]
+        entry, other = f"llama_services.{name}.fallback", one["fallback"]
         if other == name:
-            found.append("%s: itself seen, another service is needed: name another one or drop the key" % entry)
+            found.append(f"{entry}: itself seen, another service is needed: name another one or drop the key")
         elif other not in services:
             found.append(
                 "%s: %s is no service, one of %s is needed%s"
@@ -94,7 +94,7 @@ def _fallback_errors(services: Services, models: Models) -> list[str]:
                 way.append(services[way[-1]]["fallback"])
             if way[-1] == name and len(way) > 2 and frozenset(way) not in circles:
                 circles.add(frozenset(way))
-                found.append("%s: the circle %s seen, an end is needed: drop one of them" % (entry, " -> ".join(way)))
+                found.append(f"{entry}: the circle {' -> '.join(way)} seen, an end is needed: drop one of them")
     return found
 
 
@@ -128,11 +128,11 @@ def _way_out(known: str, name: str, other: str, services: Services, models: Mode
     aliased = [model for one in (service, another) if "names" not in one for model in quants(one) if model != known]
     aliased = [model for model in aliased if known in (models[model].get("aliases") or [])]
     if aliased and not set(quants(service)) & set(quants(another)):
-        return "remove it from the aliases of %s" % aliased[0]
+        return f"remove it from the aliases of {aliased[0]}"
     named = next((one for one, own in ((name, service), (other, another)) if "model" in own), "")
     if not named:
         return "leave the model out of one of them"
-    return "give %s names of its own, such as names: [%s], or make both one service with replicas" % (named, named)
+    return f"give {named} names of its own, such as names: [{named}], or make both one service with replicas"
 
 
 def _choice_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
@@ -178,7 +178,7 @@ def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
     if not isinstance(tls, Mapping):
         return ["gateway_tls: %s seen, a map is needed: write {certificate: PATH, key: PATH}" % shown(tls)]
     found = [
-        "gateway_tls.%s: unknown key%s" % (plain(key), near(key, PARTS, "; known keys: certificate, key"))
+        f"gateway_tls.{plain(key)}: unknown key{near(key, PARTS, '; known keys: certificate, key')}"
         for key in tls
         if key not in PARTS
     ]
@@ -191,7 +191,7 @@ def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
             )
         elif not ABSOLUTE.match(str(path)):
             found.append(
-                "gateway_tls.%s: %s seen, an absolute path without spaces is needed: correct it" % (part, shown(path))
+                f"gateway_tls.{part}: {shown(path)} seen, an absolute path without spaces is needed: correct it"
             )
     if found:
         return found
@@ -217,11 +217,9 @@ def _key_errors(keys: Any) -> list[str]:
     for name, given in keys.items():
         own = list(given) if isinstance(given, (list, tuple)) and given else [given]
         other = next((other for key in own if (other := taken.setdefault(str(key), str(name))) != str(name)), None)
-        entry = "gateway_keys.%s" % plain(name)
+        entry = f"gateway_keys.{plain(name)}"
         if not NAME.match(str(name)):
-            found.append(
-                "%s: the name stands in the log, letters, digits, dots and dashes are needed: rename it" % entry
-            )
+            found.append(f"{entry}: the name stands in the log, letters, digits, dots and dashes are needed: rename it")
         # A key from a vault may be an object that only becomes text.
         elif any(
             isinstance(key, (int, float, Mapping, list, tuple, type(None))) or not API_KEY.match(str(key))
@@ -243,10 +241,10 @@ def _address_errors(host: str, hostvars: HostVars) -> list[str]:
     facts = hostvars[host]
     given = gateway.setting("gateway_addresses", facts)
     if not isinstance(given, (list, tuple)) or not given:
-        return ["gateway_addresses: %s seen, a list of addresses is needed: write [10.0.0.5]" % shown(given)]
+        return [f"gateway_addresses: {shown(given)} seen, a list of addresses is needed: write [10.0.0.5]"]
     wrong = [one for one in given if _number(one) is None]
     if wrong:
-        return ["gateway_addresses: %s seen, addresses of %s are needed: write [10.0.0.5]" % (shown(wrong[0]), host)]
+        return [f"gateway_addresses: {shown(wrong[0])} seen, addresses of {host} are needed: write [10.0.0.5]"]
     own = node_address(host, hostvars)
     found = []
     told = known_now(hostvars, host, "gateway_address")
@@ -257,7 +255,7 @@ def _address_errors(host: str, hostvars: HostVars) -> list[str]:
         )
     if not ADDRESS.match(str(own)):
         found.append(
-            "llama_address: %s seen for %s, an IPv4 address or a host name is needed: correct it" % (shown(own), host)
+            f"llama_address: {shown(own)} seen for {host}, an IPv4 address or a host name is needed: correct it"
         )
     if not gateway.addresses(host, hostvars):
         found.append(
@@ -298,8 +296,8 @@ def _port_errors(
                 % (name, plain(tier), ", ".join(map(str, tiers)), near(tier, tiers, ": choose one, or add it there"))
             )
     wanted = {"gateway_port": gateway.setting("gateway_port", facts)}
-    wanted.update({"gateway_tiers.%s" % plain(tier): port for tier, port in tiers.items() if tier in named})
+    wanted.update({f"gateway_tiers.{plain(tier)}": port for tier, port in tiers.items() if tier in named})
     taken = gateway.reserved(facts)
     for port, entry in gateway.claims(service_of, host, services, groups).items():
-        taken[port] = "llama_services.%s" % entry
+        taken[port] = f"llama_services.{entry}"
     return found + gateway.port_errors(host, wanted, taken)

@@ -35,8 +35,7 @@ def offload_errors(entry: str, service: Settings) -> list[str]:
         ]
     if isinstance(service.get("tensor_split"), dict):
         return [
-            "%s layers per node in tensor_split, auto is needed there, since not all layers lie on cards: drop it"
-            % seen
+            f"{seen} layers per node in tensor_split, auto is needed there, since not all layers lie on cards: drop it"
         ]
     return []
 
@@ -64,7 +63,7 @@ def draft_errors(where: Where, service: Settings) -> list[str]:
         return ["%s: true seen, a model is needed: write {model: NAME, quant: Q}, or false for none" % entry]
     found = [unknown_key(entry, key, KEYS) for key in draft if key not in KEYS]
     found += [
-        "%s.%s: %s seen, a text is needed: give the name" % (entry, key, shown(draft.get(key)))
+        f"{entry}.{key}: {shown(draft.get(key))} seen, a text is needed: give the name"
         for key in ("model", "quant")
         if not is_a(draft.get(key), str)
     ]
@@ -85,7 +84,7 @@ def draft_errors(where: Where, service: Settings) -> list[str]:
         )
     for other in ("embeddings", "reranking"):
         if service.get(other):
-            found.append("%s: seen with %s, for which nothing is generated: set draft: false" % (entry, other))
+            found.append(f"{entry}: seen with {other}, for which nothing is generated: set draft: false")
     return found
 
 

@@ -80,7 +80,7 @@ def header_errors(entry: str, header: Mapping[str, Any]) -> list[str]:
         )
     for key, value in header.items():
         if key in HEADER_KEYS:
-            found.extend(_value_errors("%s.%s" % (entry, key), value, HEADER_KEYS[key].kind))
+            found.extend(_value_errors(f"{entry}.{key}", value, HEADER_KEYS[key].kind))
     if found or not header:
         return found
     if header["block_count"] > MAX_BLOCKS:
@@ -123,7 +123,7 @@ def _value_errors(where: str, value: Any, kind: str) -> list[str]:
         return []
     more = {"count": ", or a list of them for the layers", "flag": " for each of some layers"}[one] if many else ""
     needed = "a list of true and false" if kind == "flags" else _NEEDED[one]
-    return ["%s: %r seen, %s%s is needed: correct it" % (where, value, needed, more)]
+    return [f"{where}: {value!r} seen, {needed}{more} is needed: correct it"]
 
 
 def _is_one(value: Any, kind: str, least: int = 1) -> bool:

@@ -43,22 +43,19 @@ FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 
 
 def model_errors(name: Any, model: Any) -> list[str]:
-    entry = "llama_models.%s" % plain(name)
+    entry = f"llama_models.{plain(name)}"
     if not MODEL_NAME.match(str(name)):
         return [
-            "%s: %r is the name that clients use, letters, digits and . _ : / @ + - are needed: rename it"
-            % (entry, name)
+            f"{entry}: {name!r} is the name that clients use, letters, digits and . _ : / @ + - are needed: rename it"
         ]
     found = type_errors(entry, model, dict)
     if found:
         return found
     found = _key_errors(entry, model, MODEL_KEYS, FAMILY_KEYS)
     for name_of, key in FAMILY_KEYS.items():
-        found.extend(
-            key_errors("%s.%s" % (entry, name_of), model[name_of], key) if model.get(name_of) is not None else []
-        )
+        found.extend(key_errors(f"{entry}.{name_of}", model[name_of], key) if model.get(name_of) is not None else [])
     if not model.get("quants"):
-        return found or ["%s.quants: missing, a map of quant name to its files is needed: add it" % entry]
+        return found or [f"{entry}.quants: missing, a map of quant name to its files is needed: add it"]
     if found:
         return found
     wrong = [alias for alias in model.get("aliases") or [] if not MODEL_NAME.match(alias)]
@@ -69,11 +66,11 @@ def model_errors(name: Any, model: Any) -> list[str]:
         )
     if model.get("repo") and not REPO.match(model["repo"]):
         found.append(
-            "%s.repo: %r seen, OWNER/NAME of a Hugging Face repository is needed: correct it" % (entry, model["repo"])
+            f"{entry}.repo: {model['repo']!r} seen, OWNER/NAME of a Hugging Face repository is needed: correct it"
         )
     found.extend(header_errors(entry + ".header", model.get("header") or {}))
     for quant, spec in model["quants"].items():
-        found.extend(_quant_errors("%s.quants.%s" % (entry, plain(quant)), name, model, spec))
+        found.extend(_quant_errors(f"{entry}.quants.{plain(quant)}", name, model, spec))
     return found
 
 
@@ -84,12 +81,12 @@ def _key_errors(
     known = [*keys, *more]
     found = [unknown_key(entry, key, known) for key in given if key not in known]
     for key, (kind, _text) in keys.items():
-        where, value = "%s.%s" % (entry, key), given.get(key)
+        where, value = f"{entry}.{key}", given.get(key)
         if value is None:
             continue
         found.extend(list_errors(where, value) if kind is list else type_errors(where, value, kind))
         if kind in (int, float) and is_a(value, kind) and value <= 0:
-            found.append("%s: %s seen, more than 0 is needed: correct it or remove the key" % (where, value))
+            found.append(f"{where}: {value} seen, more than 0 is needed: correct it or remove the key")
     return found
 
 
@@ -98,7 +95,7 @@ def _quant_errors(where: str, name: str, model: dict[str, Any], spec: Any) -> li
     if found:
         return found
     found = [
-        "%s.urls: %s seen, an http, https or file URL is needed: correct it" % (where, shown(url))
+        f"{where}.urls: {shown(url)} seen, an http, https or file URL is needed: correct it"
         for url in spec.get("urls") or []
         if not URL.match(url)
     ]
@@ -122,7 +119,7 @@ def _quant_errors(where: str, name: str, model: dict[str, Any], spec: Any) -> li
             "%s.sha256: %d seen, one for each of its %d files is needed: add or remove digests"
             % (where, len(digests), len(sources))
         )
-    found.extend(digest_errors("%s.sha256" % where, digests))
+    found.extend(digest_errors(f"{where}.sha256", digests))
     return found
 
 
@@ -145,7 +142,7 @@ def _same_quant(one: str, other: str) -> bool:
 
 def digest_errors(entry: str, digests: Iterable[str]) -> list[str]:
     return [
-        "%s: %s seen, 64 hexadecimal digits are needed: copy the whole digest" % (entry, shown(one))
+        f"{entry}: {shown(one)} seen, 64 hexadecimal digits are needed: copy the whole digest"
         for one in digests
         if not SHA256.match(one)
     ]
@@ -163,6 +160,5 @@ def _name_errors(where: str, spec: dict[str, Any]) -> list[str]:
         return []
     step = "rename it" if key == "file" else "give the name it shall have by file"
     return [
-        "%s.%s: %r is the name of the file, letters, digits, dots, dashes, + and _ are needed: %s"
-        % (where, key, name, step)
+        f"{where}.{key}: {name!r} is the name of the file, letters, digits, dots, dashes, + and _ are needed: {step}"
     ]

@@ -79,7 +79,7 @@ def _setting_errors(facts: Mapping[str, Any]) -> list[str]:
         )
     retention = facts.get("monitoring_retention", "15d")
     if not RETENTION.match(str(retention)):
-        found.append("monitoring_retention: %s seen, a duration is needed: write 15d" % shown(retention))
+        found.append(f"monitoring_retention: {shown(retention)} seen, a duration is needed: write 15d")
     webhooks = facts.get("monitoring_webhooks") or []
     if isinstance(webhooks, (str, Mapping)):
         return [*found, "monitoring_webhooks: no list seen, a list of URLs is needed: write [URL]"]
@@ -97,9 +97,9 @@ def _journal_errors(facts: Mapping[str, Any]) -> list[str]:
     found = []
     size, days = facts.get("monitoring_journal_max_use", "2G"), number(facts.get("monitoring_journal_days", 14))
     if not JOURNAL_SIZE.match(str(size)):
-        found.append("monitoring_journal_max_use: %s seen, a size is needed: write 2G" % shown(size))
+        found.append(f"monitoring_journal_max_use: {shown(size)} seen, a size is needed: write 2G")
     if not is_a(days, int) or days < 1:
-        found.append("monitoring_journal_days: %s seen, a number of days is needed: write 14" % shown(days))
+        found.append(f"monitoring_journal_days: {shown(days)} seen, a number of days is needed: write 14")
     return found
 
 
@@ -122,11 +122,11 @@ def _port_errors(
     if host in gateway.all_hosts(groups) and str(facts.get("monitoring_export") or "auto") != "textfile":
         wanted["monitoring_sampler_port"] = facts.get("monitoring_sampler_port", monitoring.SAMPLER_PORT)
     taken = {
-        port: "llama_services.%s" % entry for port, entry in gateway.claims(service_of, host, services, groups).items()
+        port: f"llama_services.{entry}" for port, entry in gateway.claims(service_of, host, services, groups).items()
     }
     if host in gateway.hosts(groups):
         tiers = gateway.setting("gateway_tiers", facts)
         named = gateway.tiers(services)
-        taken.update({int(port): "gateway_tiers.%s" % tier for tier, port in tiers.items() if tier in named})
+        taken.update({int(port): f"gateway_tiers.{tier}" for tier, port in tiers.items() if tier in named})
         taken[int(gateway.setting("gateway_port", facts))] = "gateway_port"
     return gateway.port_errors(host, wanted, taken)

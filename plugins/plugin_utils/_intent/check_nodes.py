@@ -73,7 +73,7 @@ def node_errors(nodes: Sequence[str], hostvars: HostVars) -> list[str]:
                 found
             )
     return [
-        "%s: %s seen for %s, %s needed: %s" % (entry, seen, named(found, nodes), needed, step)
+        f"{entry}: {seen} seen for {named(found, nodes)}, {needed} needed: {step}"
         for (entry, seen, needed, step), found in where.items()
     ]
 
@@ -109,7 +109,7 @@ def _mistakes(facts: Facts) -> list[Mistake]:
             found.append(
                 (
                     name,
-                    "%s, which is the system's," % value,
+                    f"{value}, which is the system's,",
                     "a directory of its own is",
                     "choose one such as /srv/llama",
                 )
@@ -188,7 +188,7 @@ def _devices(given: Any) -> list[Mistake]:
                     (
                         entry,
                         "an unknown key",
-                        "one of %s is" % ", ".join(DEVICE_KEYS),
+                        f"one of {', '.join(DEVICE_KEYS)} is",
                         near(key, DEVICE_KEYS, "correct it").lstrip(", "),
                     )
                 )
@@ -221,7 +221,7 @@ def _environments(facts: Facts) -> list[Mistake]:
             found.append((variable, shown(given), "a map of NAME to value is", "write NAME: VALUE"))
             continue
         for name, value in given.items():
-            entry = "%s.%s" % (variable, plain(name))
+            entry = f"{variable}.{plain(name)}"
             if not VARIABLE.match(str(name)) or str(name).startswith("LLAMA_CLUSTER_"):
                 found.append(
                     (entry, "the name of a variable", "letters, digits and _ are", "rename it, LLAMA_CLUSTER_ is ours")
@@ -252,8 +252,8 @@ def _order(variable: str, given: Facts, devices: Any) -> list[Mistake]:
         return []
     return [
         (
-            "%s.CUDA_DEVICE_ORDER" % variable,
-            "%s beside unlike cards in llama_devices" % shown(order),
+            f"{variable}.CUDA_DEVICE_ORDER",
+            f"{shown(order)} beside unlike cards in llama_devices",
             BY_SLOT + " is",
             "remove it, or write UUIDs in CUDA_VISIBLE_DEVICES",
         )

@@ -28,7 +28,7 @@ OF_MODEL = {key.name: key for key in KEYS if key.name in {"quant", *MODEL_KEYS, 
 
 def router_errors(name: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
     """service: with keys and values that service_errors() finds sound."""
-    entry = "llama_services.%s" % name
+    entry = f"llama_services.{name}"
     builds = builds_in(groups, hostvars)
     keys = with_types(OF_MODEL, extra_types(service, builds))
     hosts, found = host_errors(entry, "head", service["head"], groups)
@@ -47,7 +47,7 @@ def router_errors(name: str, service: Settings, models: Models, groups: Groups, 
     for model, own in service["models"].items():
         alone = served_alone(service, model)
         found.extend(quant_errors(entry, "models", model, alone["quant"], models))
-        place = "%s.models.%s" % (entry, model) if own_settings(own) is own else entry
+        place = f"{entry}.models.{model}" if own_settings(own) is own else entry
         where, whole = family_of(place, alone, models)
         told = setting_errors(place, alone, where, whole)
         version = dialect_of(entry_of(service, builds))
@@ -57,18 +57,15 @@ def router_errors(name: str, service: Settings, models: Models, groups: Groups, 
 
 
 def _map_errors(entry: str, model: str, own: object, keys: Mapping[str, Key]) -> list[str]:
-    entry = "%s.models.%s" % (entry, plain(model))
+    entry = f"{entry}.models.{plain(model)}"
     if not isinstance(own, (str, dict)):
-        return ["%s: %s seen, a quant or a map with quant is needed: correct it" % (entry, shown(own))]
+        return [f"{entry}: {shown(own)} seen, a quant or a map with quant is needed: correct it"]
     settings = own_settings(own)
     found = [router_model_key(entry, key, keys) for key in settings if key not in keys]
     if "quant" not in settings:
-        found.append("%s.quant: missing, one of the quants of the model is needed: add it" % entry)
+        found.append(f"{entry}.quant: missing, one of the quants of the model is needed: add it")
     return found + [
-        wrong
-        for key in settings
-        if key in keys
-        for wrong in key_errors("%s.%s" % (entry, key), settings[key], keys[key])
+        wrong for key in settings if key in keys for wrong in key_errors(f"{entry}.{key}", settings[key], keys[key])
     ]
 
 

@@ -47,7 +47,7 @@ def service_errors(
     name: Any, service: Any, models: Models, groups: Groups, hostvars: HostVars, built: bool = True
 ) -> list[str]:
     """built: whether llama_builds is sound."""
-    entry = "llama_services.%s" % plain(name)
+    entry = f"llama_services.{plain(name)}"
     if not UNIT_NAME.match(str(name)):
         return [
             "%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed: rename it"
@@ -58,7 +58,7 @@ def service_errors(
         return found
     if kind_of(service) not in KINDS:
         step = near(service["kind"], KINDS, ": drop the key for a llama-server, with or without workers")
-        return ["%s.kind: %s seen, server or router is needed%s" % (entry, shown(service["kind"]), step)]
+        return [f"{entry}.kind: {shown(service['kind'])} seen, server or router is needed{step}"]
     # The build says which types of a KV cache there are.
     built = built and isinstance(service.get("build", ""), str)
     builds = builds_in(groups, hostvars) if built else {}
@@ -70,9 +70,9 @@ def service_errors(
     found = [told(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():
         if key.name in service and (built or key.name not in CACHES):
-            found.extend(key_errors("%s.%s" % (entry, key.name), service[key.name], key))
+            found.extend(key_errors(f"{entry}.{key.name}", service[key.name], key))
         elif key.required:
-            found.append("%s.%s: missing, %s is needed: add it" % (entry, key.name, meaning(key)))
+            found.append(f"{entry}.{key.name}: missing, {meaning(key)} is needed: add it")
     if found or (not built and set(CACHES) & set(service)):
         return found
     found = _launcher_errors(entry, service)
@@ -191,7 +191,7 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
         )
     if "workers" not in service:
         found.extend(
-            "%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key)
+            f"{entry}.{key}: seen without workers, it is for them alone: drop the key"
             for key in WORKER_KEYS
             if key in service
         )
@@ -237,7 +237,7 @@ def host_errors(entry: str, key: str, pattern: object, groups: Groups) -> tuple[
     try:
         hosts = expand(pattern, groups)
     except Refusal as problem:
-        return [], ["%s.%s: %s" % (entry, key, problem)]
+        return [], [f"{entry}.{key}: {problem}"]
     found = [
         "%s.%s: %s is not in group llama_nodes, every head and worker is needed there: add it to the group in hosts.yml"
         % (entry, key, host)
@@ -246,8 +246,7 @@ def host_errors(entry: str, key: str, pattern: object, groups: Groups) -> tuple[
     ]
     if not hosts:
         found.append(
-            "%s.%s: %s matches no host, at least one is needed: add hosts to the group or drop the key"
-            % (entry, key, pattern)
+            f"{entry}.{key}: {pattern} matches no host, at least one is needed: add hosts to the group or drop the key"
         )
     return hosts, found
 
@@ -275,7 +274,7 @@ def _worker_errors(
 ) -> list[str]:
     found = []
     if "rpc_port" not in service:
-        found.append("%s.rpc_port: missing, a port for its RPC workers is needed: add it, such as 50052" % entry)
+        found.append(f"{entry}.rpc_port: missing, a port for its RPC workers is needed: add it, such as 50052")
     for host in hosts.get("head", [])[:1]:
         # Rules and units know addresses: at boot they are read before anybody could look up a name.
         address = plain(rpc_address(host, hostvars))
@@ -311,7 +310,7 @@ def quant_errors(entry: str, key: str, name: str, quant: str, models: Models) ->
     quants = sorted(models[name].get("quants") or {}) if isinstance(models[name], dict) else []
     if quant in quants or not quants:
         return []
-    field = "quant" if key == "model" else "%s.%s" % (key, name)
+    field = "quant" if key == "model" else f"{key}.{name}"
     return [
         "%s.%s: %s has no %s, one of %s is needed%s"
         % (entry, field, name, quant, ", ".join(quants), near(quant, quants, ": choose one of them"))
@@ -328,11 +327,11 @@ def cards_errors(
     heads, workers = hosts.get("head", []), hosts.get("workers", [])
     entry, wanted = entry + ".cards", service["cards"]
     if isinstance(wanted, list) and not all(is_a(index, int) and index >= 0 for index in wanted):
-        return ["%s: %s seen, indices that nvidia-smi prints are needed: write such as [0, 1]" % (entry, wanted)]
+        return [f"{entry}: {wanted} seen, indices that nvidia-smi prints are needed: write such as [0, 1]"]
     if isinstance(wanted, list) and len(set(wanted)) < len(wanted):
-        return ["%s: %s seen, each index once is needed: remove the others" % (entry, wanted)]
+        return [f"{entry}: {wanted} seen, each index once is needed: remove the others"]
     if wanted == [] and "workers" in service:
-        return ["%s: [] seen with workers, a card on each node is needed: drop workers, or name cards" % entry]
+        return [f"{entry}: [] seen with workers, a card on each node is needed: drop workers, or name cards"]
     found = []
     for variable, nodes in (("head_server_environment", heads), ("rpc_worker_environment", workers)):
         for node in nodes:
@@ -373,19 +372,18 @@ def _split_errors(entry: str, service: Settings, hosts: Mapping[str, list[str]],
         if node not in nodes
     ]
     found.extend(
-        "%s.%s: %r seen, a whole number of layers is needed: correct it" % (entry, node, count)
+        f"{entry}.{node}: {count!r} seen, a whole number of layers is needed: correct it"
         for node, count in split.items()
         if not is_a(count, int) or count < 0
     )
     found.extend(
-        "%s: worker %s is missing, its number of layers is needed: add it" % (entry, node)
+        f"{entry}: worker {node} is missing, its number of layers is needed: add it"
         for node in hosts.get("workers", [])
         if node not in split
     )
     if not found and not any(split.values()):
         found.append(
-            "%s: 0 layers in all seen, those of %s are needed: give the counts or choose auto"
-            % (entry, service["model"])
+            f"{entry}: 0 layers in all seen, those of {service['model']} are needed: give the counts or choose auto"
         )
     header = model.get("header") if isinstance(model, dict) else None
     blocks: Any = header.get("block_count") if isinstance(header, dict) else None

@@ -31,7 +31,7 @@ def shared_errors(services: Services, groups: Groups, hostvars: HostVars) -> lis
         claims = [(host, service["port"], "port") for host in heads]
         claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
         for host, port, key in claims:
-            own = "llama_services.%s.%s" % (name, key)
+            own = f"llama_services.{name}.{key}"
             other = taken.setdefault((host, port), own)
             if other != own:
                 found.append(
@@ -64,15 +64,15 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
     if found:
         return found
     targets = [("default", routes["default"])] if "default" in routes else []
-    targets += [("tasks.%s" % plain(task), name) for task, name in tasks.items()]
-    found = [wrong for route, name in targets for wrong in type_errors("llama_routes.%s" % route, name, str)]
+    targets += [(f"tasks.{plain(task)}", name) for task, name in tasks.items()]
+    found = [wrong for route, name in targets for wrong in type_errors(f"llama_routes.{route}", name, str)]
     if found:
         return found
     served: set[str] = set()
     for service in services.values():
         served.update(known for _model, known in gateway.names(service, models))
     found = [
-        "llama_routes.%s: unknown key; known keys: default, tasks" % plain(key)
+        f"llama_routes.{plain(key)}: unknown key; known keys: default, tasks"
         for key in routes
         if key not in ("default", "tasks")
     ]
@@ -120,7 +120,7 @@ def api_key_errors(api_keys: Any, services: Services) -> list[str]:
         return ["llama_api_keys: no map seen, a map of service to list of keys is needed: write SERVICE: [KEY]"]
     found = []
     for name, keys in api_keys.items():
-        entry = "llama_api_keys.%s" % name
+        entry = f"llama_api_keys.{name}"
         if name not in services:
             found.append(
                 "%s: no service of that name, one of %s is needed%s"
@@ -134,7 +134,7 @@ def api_key_errors(api_keys: Any, services: Services) -> list[str]:
             seen, step = (
                 ("an empty list", "add a key or remove the entry") if keys == [] else ("no list", "write [KEY]")
             )
-            found.append("%s: %s seen, a list of at least one key is needed: %s" % (entry, seen, step))
+            found.append(f"{entry}: {seen} seen, a list of at least one key is needed: {step}")
         else:
             found.extend(
                 '%s: key %d is no plain text, letters, digits and punctuation but ", $ and \\, and no # in front, are '

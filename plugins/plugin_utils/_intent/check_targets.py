@@ -17,17 +17,17 @@ def target_errors(targets: Any, services: Services) -> list[str]:
     """targets: {SERVICE: {metric: {target, acceptable, critical, source}}}"""
     found = type_errors("llama_targets", targets, dict)
     for name, own in {} if found else targets.items():
-        entry = "llama_targets.%s" % plain(name)
+        entry = f"llama_targets.{plain(name)}"
         if name not in services:
             step = near(name, services, ": correct the name")
-            found.append("%s: no service of that name, one of %s is needed%s" % (entry, ", ".join(services), step))
+            found.append(f"{entry}: no service of that name, one of {', '.join(services)} is needed{step}")
             continue
         found += type_errors(entry, own, dict)
         for metric, levels in own.items() if isinstance(own, dict) else ():
             if metric not in METRICS:
                 found.append(unknown_key(entry, metric, METRICS))
             else:
-                found += _level_errors("%s.%s" % (entry, metric), levels, METRICS[metric])
+                found += _level_errors(f"{entry}.{metric}", levels, METRICS[metric])
     return found
 
 

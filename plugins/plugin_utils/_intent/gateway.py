@@ -77,7 +77,7 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
     monitoring = groups.get("llama_monitoring") or []
     workers = [worker for one in service_of if behind and host in one.heads for worker in one.workers]
     others = [one for one in dict.fromkeys([*behind, *workers, *monitoring]) if one != host]
-    found = dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))])
+    found = dict.fromkeys([*given, *(f"{one}/32" for other in others for one in addresses(other, hostvars))])
     return list(found) or [LOOPBACK]
 
 
@@ -104,10 +104,10 @@ def reserved(facts: Mapping[str, Any]) -> dict[int, str]:
 
 def claims(service_of: list[Service], host: str, services: Services, groups: Groups) -> dict[int, str]:
     """{port of a host: the entry that has it there}"""
-    found = {one.port: "%s.port" % one.name for one in service_of if host in one.heads}
+    found = {one.port: f"{one.name}.port" for one in service_of if host in one.heads}
     for name, one in services.items():
         if "rpc_port" in one and host in expand(one.get("workers", ""), groups):
-            found.setdefault(one["rpc_port"], "%s.rpc_port" % name)
+            found.setdefault(one["rpc_port"], f"{name}.rpc_port")
     return found
 
 

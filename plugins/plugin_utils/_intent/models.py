@@ -26,7 +26,7 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
     for name, quant_name in wanted:
         model = models[name]
         quant = model["quants"][quant_name]
-        dest = "%s/%s" % (models_dir, model_file(model, quant_name))
+        dest = f"{models_dir}/{model_file(model, quant_name)}"
         items[dest] = ModelItem(
             model=name,
             quant=quant_name,

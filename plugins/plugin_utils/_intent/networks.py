@@ -17,14 +17,14 @@ def mistake(clients: Any) -> tuple[str, str, str] | None:
     """-> (what is wrong with llama_clients, what is needed, next step), or None."""
     if not isinstance(clients, (list, tuple)):
         meant = str(clients) if all(_network(one) for one in re.split(r",\s*", str(clients))) else "10.0.0.0/24"
-        return shown(clients), "a list of IPv4 networks is", "write [%s]" % meant
+        return shown(clients), "a list of IPv4 networks is", f"write [{meant}]"
     for text in clients:
         if re.match(r"^[0-9.]+\.0\Z", str(text)) and _network(text):
             # 10.0.0.0 alone is the one address of that name, which no client has.
-            return shown(text), "an IPv4 network with its mask is", "write %s" % _masked(str(text))
+            return shown(text), "an IPv4 network with its mask is", f"write {_masked(str(text))}"
         if not _network(text):
             whole = _network(text, strict=False)
-            return shown(text), "an IPv4 network is", "write %s" % whole if whole else "write it as 10.0.0.0/24"
+            return shown(text), "an IPv4 network is", f"write {whole}" if whole else "write it as 10.0.0.0/24"
     return None
 
 

@@ -47,7 +47,7 @@ def _routes(services: Services, models: Models, routes: Map) -> Iterator[str]:
         for _model, known in gateway.names(one, models):
             serving.setdefault(known, []).append((name, one))
     targets = [("default", routes.get("default"))]
-    targets += [("tasks.%s" % task, name) for task, name in (routes.get("tasks") or {}).items()]
+    targets += [(f"tasks.{task}", name) for task, name in (routes.get("tasks") or {}).items()]
     for route, target in targets:
         own = serving.get(str(target), [])
         if own and not any(_serves(name, services) for name, _one in own):
@@ -171,9 +171,7 @@ def _front(services: Services, groups: Groups, hostvars: HostVars) -> Iterator[s
                 "that the certificate has" % address
             )
         tiers = gateway.tiers(services)
-        ports = [
-            "%s %s" % (tier, port) for tier, port in gateway.setting("gateway_tiers", facts).items() if tier in tiers
-        ]
+        ports = [f"{tier} {port}" for tier, port in gateway.setting("gateway_tiers", facts).items() if tier in tiers]
         if ports:
             yield (
                 "gateway_tiers: the ports of tiers (%s) stay plain HTTP beside TLS, keys pass them in clear: drop tier "

@@ -13,6 +13,6 @@ from typing import Any
 def named(units: Iterable[Mapping[str, Any]], prefix: str) -> set[str]:
     """The paths of the releases that units name, anywhere in their command lines: a worker's program follows stdbuf,
     numactl or the guard of its cache."""
-    pattern = re.compile("%s/releases/[^/]+" % re.escape(prefix))
+    pattern = re.compile(f"{re.escape(prefix)}/releases/[^/]+")
     found = (pattern.match(word) for unit in units for word in unit["arguments"])
     return {match.group() for match in found if match}

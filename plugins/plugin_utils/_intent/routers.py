@@ -39,10 +39,7 @@ def served_alone(service: Settings, model: str) -> dict[str, Any]:
 
 def _unknown(entry: str, key: Any, known: Iterable[str]) -> str:
     if key in variables.known():
-        return "%s.%s: seen in a service, a variable of nodes is needed: write it in group_vars or hosts.yml" % (
-            entry,
-            key,
-        )
+        return f"{entry}.{key}: seen in a service, a variable of nodes is needed: write it in group_vars or hosts.yml"
     if key == "aliases":
         return (
             "%s.aliases: unknown key: write aliases of a model in llama_models, or the names of this service as names"

@@ -219,7 +219,7 @@ class _Node(NamedTuple):
     plan: Mapping[str, Any]
 
     def path(self, model: str, quant: str) -> str:
-        return "%s/%s" % (self.models_dir, model_file(self.models[model], quant))
+        return f"{self.models_dir}/{model_file(self.models[model], quant)}"
 
     def planned(self, service: str) -> list[Mapping[str, Any]]:
         """What the plan says of a service there."""
@@ -240,7 +240,7 @@ def _server(service: Service, here: _Node) -> dict[str, Any]:
     return {
         "service": service.name,
         "node": here.name,
-        "label": service.name if len(service.heads) == 1 else "%s on %s" % (service.name, here.name),
+        "label": service.name if len(service.heads) == 1 else f"{service.name} on {here.name}",
         "unit": service.head_unit,
         "primary": bool(settings.get("primary")),
         "state": value(settings, "state"),
@@ -248,7 +248,7 @@ def _server(service: Service, here: _Node) -> dict[str, Any]:
         "port": service.port,
         "memory_max": settings.get("memory_max", ""),
         "cards": _cards(service, here.name, here.plan),
-        "api_key_file": "%s/%s" % (paths.KEYS, service.name) if keys else "",
+        "api_key_file": f"{paths.KEYS}/{service.name}" if keys else "",
         **_runs(settings, here.name, here.groups, here.hostvars),
     }
 
@@ -333,7 +333,7 @@ def _served(service: Service, name: str, here: _Node, planned: Mapping[str, Any]
     model = here.models[name]
     settings = resolved(served_alone(service.settings, name), model)
     one = Served(
-        service="%s.%s" % (service.name, re.sub("[^A-Za-z0-9._+-]", "_", name)),
+        service=f"{service.name}.{re.sub('[^A-Za-z0-9._+-]', '_', name)}",
         model=name,
         quant=settings["quant"],
         aliases=[name, *(model.get("aliases") or [])],

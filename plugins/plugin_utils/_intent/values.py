@@ -35,7 +35,7 @@ def shown(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, (list, dict)):
-        return "%s of %d" % (NAMES[dict if isinstance(value, dict) else list], len(value)) if value else repr(value)
+        return f"{NAMES[dict if isinstance(value, dict) else list]} of {len(value)}" if value else repr(value)
     text = repr(value)
     return (text if len(text) <= 80 else text[:77] + "...") + (_code_point(value) if isinstance(value, str) else "")
 
@@ -50,12 +50,12 @@ def plain(name: Any) -> str:
 def _code_point(text: str) -> str:
     """Words for the first character that is not ASCII, since it may look like one that is."""
     odd = next((one for one in text if one.isprintable() and not one.isascii()), "")
-    return " (%s is U+%04X)" % (odd, ord(odd)) if odd else ""
+    return f" ({odd} is U+{ord(odd):04X})" if odd else ""
 
 
 def named(some: Sequence[str], nodes: Sequence[str]) -> str:
     """Nodes as a sentence names them."""
-    return "all %d nodes" % len(nodes) if len(some) == len(nodes) > 3 else ", ".join(some)
+    return f"all {len(nodes)} nodes" if len(some) == len(nodes) > 3 else ", ".join(some)
 
 
 def hidden(text: Any) -> str:
@@ -83,13 +83,13 @@ def type_errors(entry: str, value: Any, kinds: Kinds, needed: str | None = None,
     if any(is_a(value, kind) for kind in kinds):
         return []
     needed = needed or " or ".join(NAMES[kind] for kind in kinds)
-    return ["%s: %s seen, %s is needed: %s" % (entry, shown(value), needed, step or _step(value, kinds))]
+    return [f"{entry}: {shown(value)} seen, {needed} is needed: {step or _step(value, kinds)}"]
 
 
 def key_errors(entry: str, value: Any, key: Key) -> list[str]:
     """A sentence in a list for a value that a key of the table of settings does not take."""
     if value is None and key.required:
-        return ["%s: nothing seen, %s is needed: write it there" % (entry, meaning(key))]
+        return [f"{entry}: nothing seen, {meaning(key)} is needed: write it there"]
     if key.choices:
         return [] if value in key.choices else [_one_of(entry, value, key.choices)]
     found = (
@@ -98,7 +98,7 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
     if found:
         return found
     if value == [] and not key.empty:
-        return ["%s: an empty list seen, at least one entry is needed: add one or remove the key" % entry]
+        return [f"{entry}: an empty list seen, at least one entry is needed: add one or remove the key"]
     odd = _not_json(value) if key.type is dict else []
     if odd:
         return [
@@ -108,7 +108,7 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
     texts = value if isinstance(value, list) else [value]
     wrong = [one for one in texts if key.form and isinstance(one, str) and not key.form[0].match(one)]
     if key.form and wrong:
-        return ["%s: %s seen, %s is needed: %s" % (entry, shown(wrong[0]), key.form[1], key.form[2])]
+        return [f"{entry}: {shown(wrong[0])} seen, {key.form[1]} is needed: {key.form[2]}"]
     low, high = key.bounds
     if not is_a(value, float):
         return []
@@ -137,19 +137,19 @@ def meaning(key: Key) -> str:
 
 def _one_of(entry: str, value: Any, choices: Sequence[str]) -> str:
     step = ": " + _step(value, (str,)) if isinstance(value, bool) else near(value, choices, ": choose one of them")
-    return "%s: %s seen, one of %s is needed%s" % (entry, shown(value), ", ".join(choices), step)
+    return f"{entry}: {shown(value)} seen, one of {', '.join(choices)} is needed{step}"
 
 
 def list_errors(entry: str, value: Any) -> list[str]:
     """A sentence in a list for what is no list of strings."""
     if isinstance(value, str):
-        return ["%s: %s seen, a list is needed: write [%s]" % (entry, shown(value), plain(value))]
+        return [f"{entry}: {shown(value)} seen, a list is needed: write [{plain(value)}]"]
     wrong = [one for one in value if not isinstance(one, str)] if isinstance(value, list) else [value]
-    return ["%s: %s seen, a list of strings is needed: correct it" % (entry, shown(wrong[0]))] if wrong else []
+    return [f"{entry}: {shown(wrong[0])} seen, a list of strings is needed: correct it"] if wrong else []
 
 
 def unknown_key(entry: str, key: Any, known: Iterable[str]) -> str:
-    return "%s.%s: unknown key%s" % (entry, plain(key), near(key, known, "; known keys: " + ", ".join(sorted(known))))
+    return f"{entry}.{plain(key)}: unknown key{near(key, known, '; known keys: ' + ', '.join(sorted(known)))}"
 
 
 def _step(value: Any, kinds: Sequence[type]) -> str:
@@ -177,4 +177,4 @@ def _step(value: Any, kinds: Sequence[type]) -> str:
 def near(name: Any, known: Iterable[Any], otherwise: str = "") -> str:
     """A hint for a mistyped name: `, did you mean X?` where something known is near, else `otherwise`."""
     near = difflib.get_close_matches(str(name), [str(one) for one in known], 1)
-    return ", did you mean %s?" % tuple(near) if near else otherwise
+    return f", did you mean {tuple(near)}?" if near else otherwise

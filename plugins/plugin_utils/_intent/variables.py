@@ -176,9 +176,7 @@ def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
             problem = _problem(values, name, raw)
             if problem:
                 where.setdefault((name, problem), []).append(node)
-    return [
-        "%s: %s for %s, %s" % (name, seen, named(found, nodes), step) for (name, (seen, step)), found in where.items()
-    ]
+    return [f"{name}: {seen} for {named(found, nodes)}, {step}" for (name, (seen, step)), found in where.items()]
 
 
 def mistyped_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
@@ -240,7 +238,7 @@ def _problem(values: Any, name: str, raw: dict[str, Any]) -> tuple[str, str] | N
             )
         # The reason may hold what was computed so far.
         reason = (
-            "" if name.endswith("_api_keys") else " (%s)" % (told.strip().splitlines() or [type(problem).__name__])[0]
+            "" if name.endswith("_api_keys") else f" ({(told.strip().splitlines() or [type(problem).__name__])[0]})"
         )
         return "no value" + reason, "an expression that can be computed is needed: correct it"
     return None
@@ -271,4 +269,4 @@ def _missing(name: str) -> tuple[str, str]:
         if "vault" in name
         else "define it in group_vars or with -e"
     )
-    return "%s is not defined" % name, "a value is needed: %s" % way
+    return f"{name} is not defined", f"a value is needed: {way}"

@@ -22,8 +22,8 @@ class Dropped(NamedTuple):
     def name(self) -> str:
         """A name of its own among the same files of all roles: gateway.yml, gateway-card_lost.yml of doctor rules."""
         if self.path.parent.name == "doctor":
-            return "%s-%s" % (self.role, self.path.name)
-        return "%s%s" % (self.role, self.path.suffix)
+            return f"{self.role}-{self.path.name}"
+        return f"{self.role}{self.path.suffix}"
 
 
 def rules(roles: Path = ROLES) -> list[Dropped]:

@@ -190,7 +190,7 @@ def prometheus_config(
         "targets": {name + ".json": one for name, one in targets.items()},
         "keys": keyed,
         "monitor": {
-            "nodes": {host: "http://%s/metrics" % page for host, page in pages.items()},
+            "nodes": {host: f"http://{page}/metrics" for host, page in pages.items()},
             "gateway": {host: "%s://%s/metrics" % entrance for host, entrance in entrances.items()},
             # Alertmanager tells nobody but Prometheus.
             "alerts": settings["prometheus"] if settings["alertmanager"] else None,
@@ -210,7 +210,7 @@ def _entrance(host: str, hostvars: HostVars) -> tuple[str, str]:
     facts = hostvars[host]
     scheme = "https" if gateway.setting("gateway_tls", facts) else "http"
     address = str(facts.get("gateway_address") or node_address(host, hostvars))
-    return scheme, "%s:%d" % (address, int(gateway.setting("gateway_port", facts)))
+    return scheme, f"{address}:{int(gateway.setting('gateway_port', facts))}"
 
 
 def _service_targets(one: Service, models: Models, hostvars: HostVars) -> list[dict[str, Any]]:
@@ -229,7 +229,7 @@ def _service_targets(one: Service, models: Models, hostvars: HostVars) -> list[d
 
 
 def _service_job(one: Service, keyed: bool) -> dict[str, Any]:
-    key = {"type": "Bearer", "credentials_file": "%s/keys/%s" % (HERE, one.name)}
+    key = {"type": "Bearer", "credentials_file": f"{HERE}/keys/{one.name}"}
     return {
         "job_name": "llama_server/" + one.name,
         # Each scrape is a line in the journal of the head.
@@ -237,7 +237,7 @@ def _service_job(one: Service, keyed: bool) -> dict[str, Any]:
         "scrape_timeout": "10s",
         **_kept("llamacpp:.*", 2000),
         **({"authorization": key} if keyed else {}),
-        "file_sd_configs": [{"files": ["%s/targets/service-%s.json" % (HERE, one.name)]}],
+        "file_sd_configs": [{"files": [f"{HERE}/targets/service-{one.name}.json"]}],
     }
 
 
@@ -253,11 +253,9 @@ def output_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
     files: list[dict[str, Any]] = []
     for one in dropped.rules():
         text = one.path.read_text(encoding="utf-8")
-        files.append({"path": "%s/rules/%s" % (HERE, one.name), "content": text, **_by(checked, "rules")})
-    files += [{"path": "%s/targets/%s" % (HERE, name), "content": _text(one)} for name, one in found["targets"].items()]
-    files += [
-        {"path": "%s/dashboards/%s.json" % (HERE, name), "content": _text(one)} for name, one in dashboards().items()
-    ]
+        files.append({"path": f"{HERE}/rules/{one.name}", "content": text, **_by(checked, "rules")})
+    files += [{"path": f"{HERE}/targets/{name}", "content": _text(one)} for name, one in found["targets"].items()]
+    files += [{"path": f"{HERE}/dashboards/{name}.json", "content": _text(one)} for name, one in dashboards().items()]
     files.append({"path": HERE + "/monitor.json", "content": _text(found["monitor"])})
     if not install:
         return [*files, {"path": HERE + "/scrape.yml", "content": _text({"scrape_configs": found["scrape"]})}]
@@ -286,7 +284,7 @@ def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
     They are there before what names them is checked. settings: as there, group, and webhooks."""
     private = {"group": settings["group"], "mode": "0640", "hidden": True}
     keys = [
-        {"path": "%s/keys/%s" % (HERE, name), "content": settings["keys"][name][0] + "\n", **private}
+        {"path": f"{HERE}/keys/{name}", "content": settings["keys"][name][0] + "\n", **private}
         for name in found["keys"]
     ]
     files: list[dict[str, Any]] = [

@@ -73,8 +73,8 @@ def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str,
     loaded, planned = (sum(sum(row[of].values()) for row in rows) for of in ("loaded_mib", "planned_mib"))
     said = report["conversation"] or {}
     parts = [said["question"]] if said.get("question") else []
-    parts += ["%s: %s" % (name, said[name]) for name in PARTS if said.get(name) and said[name] not in USUAL]
-    parts += ["not held: %s" % said["not_held"]] if said.get("not_held") else []
+    parts += [f"{name}: {said[name]}" for name in PARTS if said.get(name) and said[name] not in USUAL]
+    parts += [f"not held: {said['not_held']}"] if said.get("not_held") else []
     return {
         "nodes": nodes_of(head, host),
         # The log does not tell those of a head that computes on its main memory.
@@ -88,7 +88,7 @@ def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str,
         "conversation": ", ".join(parts),
         "long prompt": report["long_prompt"],
         "curl": report["curl"],
-        "key": "llama_api_keys.%s" % head["service"] if head.get("api_key_file") else "",
+        "key": f"llama_api_keys.{head['service']}" if head.get("api_key_file") else "",
     }
 
 
@@ -96,12 +96,12 @@ def served_lines(shown: Mapping[str, Mapping[str, Any]], idle: bool, behind: boo
     """What serves, a row for each instance of a service. shown: {label: row}; idle: whether the run has changed nothing
     of it; behind: whether clients are sent to a gateway, and the ports of the heads are closed to them."""
     if idle and len(shown) > MANY:
-        return ["%d instances answer: verify.yml shows each" % len(shown)]
+        return [f"{len(shown)} instances answer: verify.yml shows each"]
     columns = [column for column in COLUMNS if column != "endpoint" or not behind]
     lines = table(columns, [[label if c == "service" else row.get(c) for c in columns] for label, row in shown.items()])
     first = next((row for row in shown.values() if row.get("curl")), None)
     if first and not behind and not idle:
-        lines += ["with LLAMA_API_KEY set to one of %s:" % first["key"]] if first["key"] else []
+        lines += [f"with LLAMA_API_KEY set to one of {first['key']}:"] if first["key"] else []
         lines.append(first["curl"])
     return lines if shown else []
 
@@ -121,15 +121,15 @@ def _refused(head: Map, host: str, load: Map) -> list[str]:
         endpoint, planned = share["endpoint"], share["layers"]
         holds = sum(device["layers"] or 0 for device in load["devices"] if device["endpoint"] == endpoint)
         if not holds or holds != (planned or holds):
-            reason = " (%s)" % load["reason"] if load["reason"] else ""
+            reason = f" ({load['reason']})" if load["reason"] else ""
             worker = "llama_services.%s: worker %s holds %d layers of %s" % (
                 head["service"],
                 endpoint,
                 holds,
                 head["model"],
             )
-            step = "see journalctl -u %s on %s" % (head["unit"], host)
-            found.append("%s, %s needed%s: %s" % (worker, planned or "at least one", reason, step))
+            step = f"see journalctl -u {head['unit']} on {host}"
+            found.append(f"{worker}, {planned or 'at least one'} needed{reason}: {step}")
     return found
 
 
@@ -186,7 +186,7 @@ def _report(
         "full_prompt": None if embeds or head.get("models") else _full_prompt(health, plans),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
-        "curl": "curl -sS %s/%s%s -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], path, key, body),
+        "curl": f"curl -sS {head['endpoint']}/{path}{key} -H 'Content-Type: application/json' -d '{body}'",
     }
 
 
@@ -206,7 +206,7 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
         keys = {"weights": "model_mib", "kv": "kv_mib", "compute": "compute_mib"}
         found = {kind: round(sum(place[key] for place in loaded), 2) for kind, key in keys.items()}
         total = sum(found.values())
-        used = [gpu["memory_used_mib"] for gpu in cards.get(node, []) if "GPU%s" % gpu["index"] == device["device"]]
+        used = [gpu["memory_used_mib"] for gpu in cards.get(node, []) if f"GPU{gpu['index']}" == device["device"]]
         rows.append(
             {
                 "node": node,
@@ -240,25 +240,23 @@ def _lines(report: Map) -> list[str]:
         for worker in report["workers"]
     ]
     lines.extend(_plan_line(row) for row in report["plan"])
-    lines.append("endpoint: %s" % ", ".join(part for part in (report["endpoint"], report["context"]) if part))
+    lines.append(f"endpoint: {', '.join((part for part in (report['endpoint'], report['context']) if part))}")
     if report["answer"] is None:
-        lines.append(
-            "tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"]
-        )
+        lines.append(f"tokens/s: not measured, the service is {report['state']} with other requests and makes progress")
     elif report["tokens_per_second"] is not None:
-        lines.append("tokens/s: %s" % report["tokens_per_second"])
+        lines.append(f"tokens/s: {report['tokens_per_second']}")
     lines.extend(_conversation_lines(report))
-    return lines + ["answer: %s" % " ".join(report["answer"].split())] if report["answer"] else lines
+    return lines + [f"answer: {' '.join(report['answer'].split())}"] if report["answer"] else lines
 
 
 def _conversation_lines(report: Map) -> list[str]:
     """What llama_health and llama_long_prompt said of it, a line each."""
     said = report["conversation"] or {}
     parts = [said[name] for name in ("question",) if said.get(name)]
-    parts += ["%s: %s" % (name, said[name]) for name in PARTS if said.get(name)]
-    parts += ["not held: %s" % said["not_held"]] if said.get("not_held") else []
-    lines = ["conversation: %s" % ", ".join(parts)] if parts else []
-    lines += ["long prompt: %s" % report["long_prompt"]] if report["long_prompt"] else []
+    parts += [f"{name}: {said[name]}" for name in PARTS if said.get(name)]
+    parts += [f"not held: {said['not_held']}"] if said.get("not_held") else []
+    lines = [f"conversation: {', '.join(parts)}"] if parts else []
+    lines += [f"long prompt: {report['long_prompt']}"] if report["long_prompt"] else []
     return lines + ([report["full_prompt"]] if report["full_prompt"] else [])
 
 
@@ -282,7 +280,7 @@ def _moved(worker: Map, answer: str | None) -> str:
 
 
 def _plan_line(row: Map) -> str:
-    place = "plan %s %s: " % (row["node"], row["device"])
+    place = f"plan {row['node']} {row['device']}: "
     if row["loaded_mib"] is None:
         return (
             place
@@ -298,5 +296,5 @@ def _plan_line(row: Map) -> str:
         place
         + "%(weights)d + %(kv)d + %(compute)d MiB planned" % row["planned_mib"]
         + ", %(weights).1f + %(kv).1f + %(compute).1f loaded (weights, KV cache, compute)" % row["loaded_mib"]
-        + ", off by %+.2f %%%s" % (row["error_percent"], card)
+        + f", off by {row['error_percent']:+.2f} %{card}"
     )

@@ -23,9 +23,9 @@ FORMAT = 1
 COLUMNS = (
     *("prompt", "depth", "concurrency", "rate", "others", "figures.requests", "figures.errors", "figures.seconds"),
     *("figures.prompt_tokens", "figures.generated_tokens", "figures.tokens_per_second", "figures.requests_per_second"),
-    *("figures.%s.%s" % (name, part) for name in ("request_tokens_per_second",) for part in ("p50", "p90")),
+    *(f"figures.{name}.{part}" for name in ("request_tokens_per_second",) for part in ("p50", "p90")),
     *(
-        "figures.%s.%s" % (name, part)
+        f"figures.{name}.{part}"
         for name in ("queue_seconds", "time_to_first_token", "inter_token_latency", "end_to_end")
         for part in ("p50", "p90", "p95", "p99")
     ),
@@ -44,14 +44,14 @@ def bench_heads(heads: Sequence[Map], published: Map | None = None) -> dict[str,
     for head in heads if published is None else _behind(heads, published):
         label = head.get("label") or head["service"]
         of_models = [
-            dict(head, model=one["model"], quant=one["quant"], args=one["args"], label="%s.%s" % (label, one["model"]))
+            dict(head, model=one["model"], quant=one["quant"], args=one["args"], label=f"{label}.{one['model']}")
             for one in head.get("models") or []
         ]
         for one in of_models or [dict(head, label=label)]:
             if told(one.get("args") or []).embeddings:
-                left_out.append("%s: not measured, it generates nothing" % one["label"])
+                left_out.append(f"{one['label']}: not measured, it generates nothing")
             elif one["model"] not in one.get("published", [one["model"]]):
-                left_out.append("%s: not measured, %s at the gateway is another service" % (one["label"], one["model"]))
+                left_out.append(f"{one['label']}: not measured, {one['model']} at the gateway is another service")
             else:
                 found.append(one)
     return {"heads": found, "left_out": left_out}
@@ -112,8 +112,8 @@ def benchmark(
         "result": result,
         "csv": _csv(result),
         "lines": lines(result),
-        "name": "%s-%s" % (stamp, label.replace("/", "_")),
-        "latest": "latest-%s" % label.replace("/", "_"),
+        "name": f"{stamp}-{label.replace('/', '_')}",
+        "latest": f"latest-{label.replace('/', '_')}",
         "prompt": _prompt(head, cells, measured_at, plan, slot),
     }
 
@@ -241,13 +241,13 @@ def _csv(result: Map) -> str:
 def lines(result: Map) -> list[str]:
     """A small table."""
     found = [
-        "%s (%s %s), asked from %s" % (result["label"], result["model"], result["quant"], result["asked_from"]),
+        f"{result['label']} ({result['model']} {result['quant']}), asked from {result['asked_from']}",
         "%-8s %7s %9s %9s %11s %13s %10s %7s"
         % ("prompt", "depth", "at a time", "tokens/s", "per request", "first token", "p95", "errors"),
     ]
     for cell in result["cells"]:
         figures = cell["figures"]
-        many = "%g/s" % cell["rate"] if cell["rate"] else str(cell["concurrency"])
+        many = f"{cell['rate']:g}/s" if cell["rate"] else str(cell["concurrency"])
         row = [
             cell["prompt"][:8],
             cell["depth"],

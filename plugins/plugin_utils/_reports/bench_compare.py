@@ -40,7 +40,7 @@ def comparison(result: Map, baseline: Map, loss: float) -> dict[str, Any]:
             "baseline of %s: it has no cell in common with this benchmark, the same prompts, depths and concurrency "
             "are needed: measure as it was measured" % baseline["measured_at"]
         )
-    lines = ["compared with %s of %s:" % (baseline["label"], baseline["measured_at"])]
+    lines = [f"compared with {baseline['label']} of {baseline['measured_at']}:"]
     lines += ["  " + one for one in differences(result["fingerprint"], baseline["fingerprint"])]
     refused = []
     for old, new in pairs:
@@ -49,7 +49,7 @@ def comparison(result: Map, baseline: Map, loss: float) -> dict[str, Any]:
             if line:
                 lines.append("  " + line)
             if sentence:
-                refused.append("%s: %s" % (result["label"], sentence))
+                refused.append(f"{result['label']}: {sentence}")
     return {"lines": lines, "refused": refused}
 
 
@@ -86,7 +86,7 @@ def _judge(name: str, how: tuple[str, str, bool, float], old: Map, new: Map, los
     if not before:
         return "", ""
     if now is None:
-        return "", "%s: no %s, %s before" % (place, name, _worded(before, less))
+        return "", f"{place}: no {name}, {_worded(before, less)} before"
     noise = 200 * math.hypot(
         standard_error(old["figures"], spread, factor), standard_error(new["figures"], spread, factor)
     )
@@ -101,25 +101,25 @@ def _judge(name: str, how: tuple[str, str, bool, float], old: Map, new: Map, los
     # What a rate may be at least, what a time may be at most.
     words = "%s: %s %s seen, at most %s is allowed" if less else "%s: %s %s seen, at least %s is needed"
     limit = before * (1 + (loss + noise) / 100) if less else before * (1 - (loss + noise) / 100)
-    allowed = " (%s before, %g %% and %.1f %% of noise allowed)" % (_worded(before, less), loss, noise)
+    allowed = f" ({_worded(before, less)} before, {loss:g} % and {noise:.1f} % of noise allowed)"
     return line, words % (place, name, _worded(now, less), _worded(limit, less)) + allowed
 
 
 def where(cell: Map) -> str:
     """A cell in words."""
-    many = "%g a second" % cell["rate"] if cell["rate"] else "%d at a time" % cell["concurrency"]
+    many = f"{cell['rate']:g} a second" if cell["rate"] else "%d at a time" % cell["concurrency"]
     return "%s at %d tokens, %s" % (cell["prompt"], cell["depth"], many)
 
 
 def standard_error(figures: Map, spread: str, factor: float) -> float:
     """The standard error of a cell's value as a part of it: the standard deviation of its requests, by their p50 and
     p90, over the root of their number."""
-    middle, high, count = (value(figures, "%s.%s" % (spread, part)) for part in ("p50", "p90", "n"))
+    middle, high, count = (value(figures, f"{spread}.{part}") for part in ("p50", "p90", "n"))
     return factor * (high - middle) / TO_P90 / middle / math.sqrt(count) if middle and count else 0.0
 
 
 def _worded(number: float, seconds: bool) -> str:
-    return "%.3f s" % number if seconds else "%.1f" % number
+    return f"{number:.3f} s" if seconds else f"{number:.1f}"
 
 
 def differences(new: Map, old: Map) -> list[str]:
@@ -133,11 +133,11 @@ def differences(new: Map, old: Map) -> list[str]:
     ):
         before, now = value(old, path), value(new, path)
         if before != now:
-            found.append("%s: %s before, %s now" % (name, before, now))
+            found.append(f"{name}: {before} before, {now} now")
     if old.get("args") != new.get("args"):
         gone = [one for one in old.get("args") or [] if one not in (new.get("args") or [])]
         come = [one for one in new.get("args") or [] if one not in (old.get("args") or [])]
-        found.append("arguments: %s before, %s now" % (" ".join(gone) or "fewer", " ".join(come) or "fewer"))
+        found.append(f"arguments: {' '.join(gone) or 'fewer'} before, {' '.join(come) or 'fewer'} now")
     nodes = sorted(set(old.get("nodes") or {}) | set(new.get("nodes") or {}))
     for node in nodes:
         for name in ("kernel", "driver", "cards", "cpu", "cores"):

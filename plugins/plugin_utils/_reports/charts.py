@@ -62,4 +62,4 @@ def _standing_alone(svg: str, title: str) -> str:
         r"<title\b.*?</title>",
     ):
         svg = re.sub(part, "", svg, flags=re.DOTALL)
-    return svg.replace("<svg ", '<svg role="img" aria-label="%s" ' % html.escape(title), 1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)

@@ -37,7 +37,7 @@ class Criterion(NamedTuple):
         return self._asdict()
 
     def refusal(self) -> str:
-        return "verify: %s: %s, %s" % (self.name, self.value, self.needed)
+        return f"verify: {self.name}: {self.value}, {self.needed}"
 
 
 class Service(NamedTuple):
@@ -90,7 +90,7 @@ def _one_version(seen: Seen, name: str) -> Criterion:
     if refused or seen.missing:
         value, needed = _first(seen, refused)
         return Criterion(name, NOT_MET, value, where, seen.now, needed)
-    value = "%s, whole and the same on %s" % (" and ".join(found) or "no build", _count(len(seen.nodes), "node"))
+    value = f"{' and '.join(found) or 'no build'}, whole and the same on {_count(len(seen.nodes), 'node')}"
     return Criterion(name, MET, value, where, seen.now)
 
 
@@ -106,21 +106,21 @@ def _first(seen: Seen, refused: Sequence[str]) -> tuple[str, str]:
 
 def _models(seen: Seen, name: str) -> Criterion:
     items = [(node, one) for node, found in seen.models.items() for one in found]
-    bad = ["%s on %s" % (one["item"]["dest"], node) for node, one in items if not one["there"]]
+    bad = [f"{one['item']['dest']} on {node}" for node, one in items if not one["there"]]
     where = "the record that was written when its bytes were hashed, and that the file is the one of then"
-    wrong = ["%s: %s" % (node, told) for node, found in seen.hashed.items() for told in found.values() if told]
+    wrong = [f"{node}: {told}" for node, found in seen.hashed.items() for told in found.values() if told]
     if wrong and not seen.missing:
         value, _colon, _step = "; ".join(wrong).rpartition(": ")
         needed = "the bytes that were published are needed: run site.yml with --tags model"
         return Criterion(name, NOT_MET, value, "hashed just now", seen.now, needed)
     if bad or seen.missing:
-        value = "%s not whole or not proved" % ", ".join(bad) if bad else "%s not looked at" % ", ".join(seen.missing)
+        value = f"{', '.join(bad)} not whole or not proved" if bad else f"{', '.join(seen.missing)} not looked at"
         needed = "a file that was proved by its sha256 is needed: run site.yml with --tags model"
         return Criterion(name, NOT_MET, value, where, seen.now, needed)
-    value = "%d of %d" % (len(items), len(items))
+    value = f"{len(items)} of {len(items)}"
     hashed = [path for found in seen.hashed.values() for path in found]
     if hashed:
-        value += ", hashed just now" if len(hashed) == len(items) else ", %d of them hashed just now" % len(hashed)
+        value += ", hashed just now" if len(hashed) == len(items) else f", {len(hashed)} of them hashed just now"
     return Criterion(name, MET, value, where, seen.now)
 
 
@@ -132,13 +132,13 @@ def _systemd(seen: Seen, name: str) -> Criterion:
             unit = known.get(one)
             sound = unit and unit.ours and unit.enabled and unit.active_state == "active" and not unit.stale
             count += 1
-            bad += [] if sound else ["%s on %s" % (one, node)]
+            bad += [] if sound else [f"{one} on {node}"]
     where = "systemd"
     if bad or seen.missing:
-        value = "%s not running as configured" % ", ".join(bad or seen.missing)
+        value = f"{', '.join(bad or seen.missing)} not running as configured"
         needed = "units that are enabled and run with their configuration are needed: run site.yml"
         return Criterion(name, NOT_MET, value, where, seen.now, needed)
-    return Criterion(name, MET, "%s, enabled and running" % _count(count, "unit"), where, seen.now)
+    return Criterion(name, MET, f"{_count(count, 'unit')}, enabled and running", where, seen.now)
 
 
 def _all_work(seen: Seen, name: str) -> Criterion:
@@ -146,8 +146,8 @@ def _all_work(seen: Seen, name: str) -> Criterion:
     bad, unknown, sources, dates = [], [], set(), []
     for one in seen.services:
         wrong, blind = _work(one, seen.missing)
-        bad += ["%s: %s" % (one.measured.label, sentence) for sentence in wrong]
-        unknown += ["%s: %s" % (one.measured.label, blind)] if blind else []
+        bad += [f"{one.measured.label}: {sentence}" for sentence in wrong]
+        unknown += [f"{one.measured.label}: {blind}"] if blind else []
         proof = one.wire or one.report
         if proof:
             dates.append(proof["measured_at"])
@@ -159,17 +159,17 @@ def _all_work(seen: Seen, name: str) -> Criterion:
     if unknown or not seen.services:
         return Criterion(name, NOT_HERE, "; ".join(unknown) or "no service runs", where, date)
     workers = sum(len(one.workers) for one in seen.services)
-    value = "%s with %s" % (_count(len(seen.services), "service"), _count(workers, "worker"))
+    value = f"{_count(len(seen.services), 'service')} with {_count(workers, 'worker')}"
     return Criterion(name, MET, value, where, date)
 
 
 def _work(one: Service, missing: Sequence[str]) -> tuple[list[str], str]:
     """What is wrong with the work of a service's nodes, and why nobody can say."""
     if one.head["node"] in missing:
-        return ["%s not looked at" % one.head["node"]], ""
+        return [f"{one.head['node']} not looked at"], ""
     if one.wire and one.report and one.wire["measured_at"] < one.report.get("measured_at", ""):
         # Whoever keeps a service busy keeps it from being looked at.
-        return [], "its wire was last looked at on %s" % one.wire["measured_at"]
+        return [], f"its wire was last looked at on {one.wire['measured_at']}"
     if one.wire and one.wire["verdict"] == "not judged":
         return [], "its bytes, or who else reaches its workers, could not be judged"
     if one.wire:
@@ -177,7 +177,7 @@ def _work(one: Service, missing: Sequence[str]) -> tuple[list[str], str]:
     if not one.report:
         return [], "no answer of it was kept"
     idle = [
-        "worker %s holds %s layers and moved %s bytes" % (worker["node"], worker["layers"], worker["bytes_sent"])
+        f"worker {worker['node']} holds {worker['layers']} layers and moved {worker['bytes_sent']} bytes"
         for worker in one.report["workers"]
         if not worker["layers"] or worker["bytes_sent"] == 0
     ]
@@ -193,11 +193,11 @@ def _throughput(seen: Seen, name: str) -> Criterion:
         if one.rate is None:
             rows.append((one, "not measured", None))
         elif percent is None:
-            rows.append((one, "%.1f tokens/s, %s" % (one.rate, one.no_ceiling), None))
+            rows.append((one, f"{one.rate:.1f} tokens/s, {one.no_ceiling}", None))
         else:
-            text = "%.1f tokens/s, %.1f %% of the ceiling" % (one.rate, percent)
+            text = f"{one.rate:.1f} tokens/s, {percent:.1f} % of the ceiling"
             rows.append((one, text, percent >= SHARE.acceptable))
-    needed = "%g %% of what memory allows are needed: run doctor.yml" % SHARE.acceptable
+    needed = f"{SHARE.acceptable:g} % of what memory allows are needed: run doctor.yml"
     return _figures(name, rows, needed)
 
 
@@ -205,7 +205,7 @@ def _first_token(seen: Seen, name: str) -> Criterion:
     rows: list[Row] = [
         (one, "not measured", None)
         if one.first_token is None
-        else (one, "%.2f s" % one.first_token, one.first_token < FIRST_TOKEN.acceptable)
+        else (one, f"{one.first_token:.2f} s", one.first_token < FIRST_TOKEN.acceptable)
         for one in _generating(seen)
     ]
     needed = "less than %g s are needed: run doctor.yml, and benchmark.yml to see where they go"
@@ -221,7 +221,7 @@ def _figures(name: str, rows: Sequence[Row], needed: str) -> Criterion:
     judged = [verdict for _one, _text, verdict in rows]
     verdict = NOT_MET if False in judged else NOT_HERE if None in judged or not judged else MET
     shown = [row for row in rows if row[2] is False] if verdict == NOT_MET else rows
-    value = "; ".join("%s %s" % (one.label, text) for one, text, _verdict in shown) or "no service generates"
+    value = "; ".join(f"{one.label} {text}" for one, text, _verdict in shown) or "no service generates"
     where = " and ".join(sorted({one.evidence for one, _text, _verdict in shown if one.evidence})) or "nothing"
     date = min((one.measured_at for one, _text, _verdict in shown if one.measured_at), default=None)
     return Criterion(name, verdict, value, where, date, needed if verdict == NOT_MET else "")
@@ -230,7 +230,7 @@ def _figures(name: str, rows: Sequence[Row], needed: str) -> Criterion:
 def _restarts(seen: Seen, name: str) -> Criterion:
     wanted = [(host, unit) for host, units in seen.wanted.items() for unit in units]
     bad = [
-        "%s on %s" % (unit, host)
+        f"{unit} on {host}"
         for host, unit in wanted
         if seen.hands.get(host, {}).get("restart", {}).get(unit) != "always"
     ]
@@ -242,12 +242,12 @@ def _restarts(seen: Seen, name: str) -> Criterion:
     where = "Restart= of each unit"
     if bad:
         needed = "Restart=always is needed: run site.yml"
-        return Criterion(name, NOT_MET, "%s without Restart=always" % ", ".join(bad), where, seen.now, needed)
+        return Criterion(name, NOT_MET, f"{', '.join(bad)} without Restart=always", where, seen.now, needed)
     if not seen_at:
-        value = "%s with Restart=always, which none needed in the last day" % _count(len(wanted), "unit")
+        value = f"{_count(len(wanted), 'unit')} with Restart=always, which none needed in the last day"
         return Criterion(name, MET, value, where, seen.now)
     at, unit, host = max(seen_at)
-    value = "%s on %s was started again by systemd at %s" % (unit, host, iso(at))
+    value = f"{unit} on {host} was started again by systemd at {iso(at)}"
     return Criterion(name, MET, value, where + ", and the journal", seen.now)
 
 
@@ -266,10 +266,10 @@ def _decisions(seen: Seen, name: str) -> Criterion:
     where = paths.DECISIONS
     if written:
         node, (_size, moment) = max(written.items(), key=lambda one: one[1][1])
-        return Criterion(name, MET, "written on %s" % node, where, iso(moment))
+        return Criterion(name, MET, f"written on {node}", where, iso(moment))
     if any(seen.kept.latest("benchmark", one.measured.label) for one in seen.services):
         needed = "it is needed once something was measured: run decisions.yml"
-        return Criterion(name, NOT_MET, "no %s on a head's node" % paths.DECISIONS, where, seen.now, needed)
+        return Criterion(name, NOT_MET, f"no {paths.DECISIONS} on a head's node", where, seen.now, needed)
     return Criterion(name, NOT_HERE, "nothing was measured yet that it would rest on: run benchmark.yml", where, None)
 
 

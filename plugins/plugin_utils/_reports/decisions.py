@@ -116,11 +116,11 @@ def results_of(files: Mapping[str, str]) -> tuple[list[Map], list[str]]:
                 continue
             missing = [one for one in NEEDED if one not in result]
             if missing:
-                odd.append("%s: no %s" % (name, missing[0]))
+                odd.append(f"{name}: no {missing[0]}")
                 continue
             found.append(result)
         except (KeyError, TypeError, ValueError):
-            odd.append("%s: no result of a benchmark" % name)
+            odd.append(f"{name}: no result of a benchmark")
     return sorted(found, key=lambda one: str(one["measured_at"]), reverse=True), odd
 
 
@@ -137,7 +137,7 @@ def judged(claim: Map, results: Sequence[Map], drills: Iterable[Map] = ()) -> Ju
     sides = [Side(_words(kind), some[0] if some else None) for kind, some in zip(kinds, found, strict=True)]
     missing = [side.words for side in sides if side.result is None]
     if missing:
-        reason = "no benchmark of %s is kept yet" % " or ".join(missing)
+        reason = f"no benchmark of {' or '.join(missing)} is kept yet"
         known = [Row(where(cell), seen) for cell, seen in _cells(claim, found[0][0])] if found[0] else []
         if not known and found[-1]:
             known = [Row(where(cell), None, seen) for cell, seen in _cells(claim, found[-1][0])]
@@ -173,7 +173,7 @@ def _by_ratio(claim: Map, found: Sequence[Sequence[Map]]) -> Judged:
     one, other = found[0][0], found[1][0]
     rows = [row._replace(seen=None) for row in _pairs(claim, one, other)]
     more = "; ".join(unlike(one, other, names))
-    reason = "not comparable, they differ in more than %s: %s" % (" and ".join(names), more)
+    reason = f"not comparable, they differ in more than {' and '.join(names)}: {more}"
     return Judged(claim, UNKNOWN, reason, _sides(kinds, (one, other)), rows)
 
 
@@ -185,7 +185,7 @@ def _no_cell(claim: Map) -> str:
     many = {"one": ", one request at a time", "several": ", several requests at a time"}.get(
         claim.get("at_a_time", ""), ""
     )
-    return "no undisturbed figure is kept yet of %s%s" % (FIGURES[claim["figure"]].words, many)
+    return f"no undisturbed figure is kept yet of {FIGURES[claim['figure']].words}{many}"
 
 
 def _cells(claim: Map, result: Map) -> Iterable[tuple[Map, float]]:
@@ -225,12 +225,12 @@ def _verdict(claim: Map, rows: Sequence[Row]) -> str:
 def unlike(one: Map, other: Map, names: Sequence[str]) -> list[str]:
     """What two results differ in beside these settings."""
     found = [
-        "%s %s and %s" % (name, one[name], other[name])
+        f"{name} {one[name]} and {other[name]}"
         for name in ("model", "quant", "asked_from")
         if name not in names and one[name] != other[name]
     ]
     found += [
-        "%s %s and %s" % (name, one["settings"].get(name), other["settings"].get(name))
+        f"{name} {one['settings'].get(name)} and {other['settings'].get(name)}"
         for name in SETTINGS
         if one["settings"].get(name) != other["settings"].get(name)
     ]
@@ -279,7 +279,7 @@ def _setting(result: Map, name: str) -> str | None:
 
 
 def _words(kind: Map) -> str:
-    return ", ".join("%s %s" % (name, wanted) for name, wanted in kind.items())
+    return ", ".join(f"{name} {wanted}" for name, wanted in kind.items())
 
 
 def _drilled(claim: Map, drills: Iterable[Map]) -> Judged:
@@ -291,11 +291,11 @@ def _drilled(claim: Map, drills: Iterable[Map]) -> Judged:
         if one.get("drill") == claim["drill"] and one.get("result") in ("recovered", "failed")
     ]
     if not found:
-        reason = "no drill %s is kept yet" % claim["drill"]
+        reason = f"no drill {claim['drill']} is kept yet"
         return Judged(claim, UNKNOWN, reason)
     at, service, one = max(found, key=lambda each: each[0])
     total = value(one, "phases.total")
-    words = "%s: %s" % (service, one["result"])
-    words += ", the next answer %.1f s after the break" % total if total is not None else ""
+    words = f"{service}: {one['result']}"
+    words += f", the next answer {total:.1f} s after the break" if total is not None else ""
     words += time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(at)) if at else ""
     return Judged(claim, CONFIRMED if one["result"] == "recovered" else CONTRADICTED, words)

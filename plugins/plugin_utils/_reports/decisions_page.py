@@ -32,7 +32,7 @@ LIMITS = (("at_least", "at least"), ("at_most", "at most"))
 DEPENDS = (
     ("measured", lambda one: one["measured_at"]),
     ("service", lambda one: one["label"]),
-    ("model", lambda one: "%s %s" % (one["model"], one["quant"])),
+    ("model", lambda one: f"{one['model']} {one['quant']}"),
     ("build", lambda one: _build(one["fingerprint"].get("build") or {})),
     ("nodes", lambda one: _each(one, "cpu", "cores")),
     ("cards", lambda one: _each(one, "cards")),
@@ -60,7 +60,7 @@ def decisions_page(
     ]
     parts = [HEADING, _contents(found)] + [_decision(one, claims) for one, claims in found]
     if odd + strange:
-        left_out = "".join("- %s\n" % escaped(one) for one in odd + strange)
+        left_out = "".join(f"- {escaped(one)}\n" for one in odd + strange)
         parts.append("## Left out\n\nFiles that could not be read as what they should be:\n\n" + left_out)
     return {"text": "\n".join(parts), "lines": _lines(found, odd + strange)}
 
@@ -73,7 +73,7 @@ def _reports(files: Mapping[str, str]) -> tuple[list[Map], list[str]]:
             [one["drill"] for one in report["drills"]]
             found.append(report)
         except (KeyError, TypeError, ValueError):
-            odd.append("%s: no report of drills" % name)
+            odd.append(f"{name}: no report of drills")
     return found, odd
 
 
@@ -93,7 +93,7 @@ def _worst(claims: Sequence[Judged]) -> str:
 
 
 def _flag(verdict: str) -> str:
-    return "**%s**" % verdict.upper() if verdict == CONTRADICTED else verdict
+    return f"**{verdict.upper()}**" if verdict == CONTRADICTED else verdict
 
 
 def _contents(found: Sequence[tuple[Map, Sequence[Judged]]]) -> str:
@@ -103,20 +103,20 @@ def _contents(found: Sequence[tuple[Map, Sequence[Judged]]]) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "".join("| %s |\n" % " | ".join(cells) for cells in lines)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _decision(one: Map, claims: Sequence[Judged]) -> str:
-    parts = ["## %s\n" % one["title"], "%s, %s.\n" % (one["date"], one["status"]), one["decision"].strip() + "\n"]
+    parts = [f"## {one['title']}\n", f"{one['date']}, {one['status']}.\n", one["decision"].strip() + "\n"]
     parts.append(
-        "Instead of:\n\n" + "".join("- %s: %s\n" % (each["what"], each["why"].strip()) for each in one["alternatives"])
+        "Instead of:\n\n" + "".join(f"- {each['what']}: {each['why'].strip()}\n" for each in one["alternatives"])
     )
     return "\n".join(parts + [_claim(claim) for claim in claims])
 
 
 def _claim(one: Judged) -> str:
-    verdict = "%s: %s" % (_flag(one.verdict), escaped(one.reason)) if one.reason else _flag(one.verdict)
-    parts = ["### %s\n" % one.claim["says"], verdict + ".\n"]
+    verdict = f"{_flag(one.verdict)}: {escaped(one.reason)}" if one.reason else _flag(one.verdict)
+    parts = [f"### {one.claim['says']}\n", verdict + ".\n"]
     if "figure" in one.claim:
         parts.append(_figures(one))
     measured = [(side.words, side.result) for side in one.sides if side.result]
@@ -127,17 +127,17 @@ def _claim(one: Judged) -> str:
 
 def _figures(one: Judged) -> str:
     figure = FIGURES[one.claim["figure"]]
-    limit = next("%s %g" % (words, one.claim[name]) for name, words in LIMITS if name in one.claim)
+    limit = next(f"{words} {one.claim[name]:g}" for name, words in LIMITS if name in one.claim)
     sides = [escaped(side.words) for side in one.sides]
     cells = [
         [escaped(row.where)] + [_seen(seen, figure.form) for seen in (row.of, row.against)[: len(sides)]]
         for row in one.rows or [Row("any prompt")]
     ]
     if len(sides) == 1:
-        return _table((figure.words, "%s (claimed: %s)" % (sides[0], limit)), cells)
-    ratios = ["-" if row.seen is None else "%.2f, noise %.2f" % (row.seen, row.noise) for row in one.rows or [Row("")]]
+        return _table((figure.words, f"{sides[0]} (claimed: {limit})"), cells)
+    ratios = ["-" if row.seen is None else f"{row.seen:.2f}, noise {row.noise:.2f}" for row in one.rows or [Row("")]]
     return _table(
-        (figure.words, *sides, "ratio (claimed: %s)" % limit),
+        (figure.words, *sides, f"ratio (claimed: {limit})"),
         [[*some, ratio] for some, ratio in zip(cells, ratios, strict=True)],
     )
 
@@ -154,12 +154,12 @@ def _results(measured: Sequence[tuple[str, Map]]) -> str:
 
 
 def _build(build: Map) -> str:
-    return "%s, commit %s" % (build.get("release"), str(build.get("commit"))[:9]) if build else ""
+    return f"{build.get('release')}, commit {str(build.get('commit'))[:9]}" if build else ""
 
 
 def _link(link: Map) -> str:
     known = [link.get("interface"), link.get("link_layer")]
-    rate = "%g Gb/s" % link["rate_gbps"] if link.get("rate_gbps") else ""
+    rate = f"{link['rate_gbps']:g} Gb/s" if link.get("rate_gbps") else ""
     return ", ".join(str(one) for one in [*known, rate] if one)
 
 
@@ -171,7 +171,7 @@ def _each(result: Map, *names: str) -> str:
         parts = [machine.get(name) for name in names]
         words = [", ".join(one) if isinstance(one, list) else str(one) for one in parts if one]
         told.setdefault(" x ".join(words) or "not known", []).append(node)
-    return "; ".join("%s: %s" % (", ".join(of), words) for words, of in told.items())
+    return "; ".join(f"{', '.join(of)}: {words}" for words, of in told.items())
 
 
 def _lines(found: Sequence[tuple[Map, Sequence[Judged]]], odd: Sequence[str]) -> list[str]:
@@ -181,8 +181,8 @@ def _lines(found: Sequence[tuple[Map, Sequence[Judged]]], odd: Sequence[str]) ->
         counts[claim.verdict] = counts.get(claim.verdict, 0) + 1
     lines = ["decisions: %d, their claims: %s" % (len(found), ", ".join("%d %s" % (n, of) for of, n in counts.items()))]
     lines += [
-        "contradicted by measurement: %s: %s" % (one["title"], claim.claim["says"])
+        f"contradicted by measurement: {one['title']}: {claim.claim['says']}"
         for one, claim in claims
         if claim.verdict == CONTRADICTED
     ]
-    return lines + ["left out: %s" % printable(one) for one in odd]
+    return lines + [f"left out: {printable(one)}" for one in odd]

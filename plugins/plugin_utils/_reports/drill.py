@@ -36,7 +36,7 @@ def outage_lines(run: Mapping[str, Any]) -> list[str]:
     seconds = [took.get(name) for name in breaks]
     known = [one for one in seconds if one is not None]
     if len(known) == len(breaks):
-        words = "about %s at most, as in the last drills" % duration(max(known))
+        words = f"about {duration(max(known))} at most, as in the last drills"
     # The watchdog knows the age alone of a head that was there before it.
     elif run["load"] and float(run["load"]) < float(run["deadline"]):
         # The kernel may end a worker in the middle of a load.
@@ -46,8 +46,8 @@ def outage_lines(run: Mapping[str, Any]) -> list[str]:
             duration(float(run["load"])),
         )
     else:
-        words = "not known yet, a drill fails after %s" % duration(float(run["deadline"]))
-    found = ["gone in each drill: %s, %s" % (run["service"], words)]
+        words = f"not known yet, a drill fails after {duration(float(run['deadline']))}"
+    found = [f"gone in each drill: {run['service']}, {words}"]
     parts = [
         one
         for one in managed(run["services"], run["groups"])
@@ -58,7 +58,7 @@ def outage_lines(run: Mapping[str, Any]) -> list[str]:
         # Who is cut off from the other nodes still answers its clients.
         others = [one.name for one in parts if action != "cut_off" or {*one.heads, *one.workers} != {run["worker"]}]
         if action in WHOLE_NODE and others:
-            found.append("gone as long in %s: %s, of which %s has a part" % (name, ", ".join(others), run["worker"]))
+            found.append(f"gone as long in {name}: {', '.join(others)}, of which {run['worker']} has a part")
     return found
 
 
@@ -181,7 +181,7 @@ def lines(results: Iterable[Mapping[str, Any]]) -> list[str]:
     for result in results:
         found = result.get("phases") or {}
         numbers = [
-            "-" if found.get(name) is None else "%.2f" % found[name]
+            "-" if found.get(name) is None else f"{found[name]:.2f}"
             for name in ("detection", "held", "restart", "load", "total")
         ]
         rows.append(

@@ -128,7 +128,7 @@ class Failures:
                 if before or not asserted:
                     sentences = ["; ".join(sentences)]
                 if before and OURS not in message:
-                    sentences = ["%s: %s" % (name, sentences[0])]
+                    sentences = [f"{name}: {sentences[0]}"]
                 for sentence in sentences:
                     kind = FAILURE if before else self._kind(sentence, host, checks)
                     self._add(sentence, None, kind)
@@ -136,7 +136,7 @@ class Failures:
             output = (
                 "\n".join(str(one.get(key) or "") for key in ("stderr", "module_stderr")).strip().splitlines()[-TAIL:]
             )
-            first = sentences[0] if action.startswith(OURS) else "%s: %s" % (name, sentences[0])
+            first = sentences[0] if action.startswith(OURS) else f"{name}: {sentences[0]}"
             self._add("\n".join([first] + sentences[1:][-TAIL:] + output), host, FAILURE)
 
     def _kind(self, sentence: str, host: str, preflight: bool) -> str:
@@ -149,7 +149,7 @@ class Failures:
     def add_unreachable(self, result: Any) -> None:
         host = of(result, "host").get_name()
         reason = "; ".join(unwrapped(str(of(result, "result").get("msg"))).split("\n"))
-        self._add("%s: %s" % (host, reason), None, SILENT)
+        self._add(f"{host}: {reason}", None, SILENT)
 
     def _add(self, sentence: str, host: str | None, kind: str) -> None:
         if sentence not in self.said or sentence in self.waiting:
@@ -161,7 +161,7 @@ class Failures:
         lines = []
         for sentence, hosts in self.waiting.items():
             named = [host for host in dict.fromkeys(hosts) if host and not sentence.startswith(host + ":")]
-            lines.append("%s: %s" % (", ".join(named), sentence) if named else sentence)
+            lines.append(f"{', '.join(named)}: {sentence}" if named else sentence)
         self.waiting = {}
         return [line for line in lines if not FOUND.match(line)]
 

@@ -20,19 +20,19 @@ def gateway_lines(
     all serve and have nobody wait are named with verbose."""
     known = {unit.name: unit for unit in units_of(units)}
     states = [
-        "%s %s" % (name, known[unit].active_state if unit in known else "absent")
+        f"{name} {known[unit].active_state if unit in known else 'absent'}"
         for name, unit in (("engine", "llama-gateway.service"), ("nginx", "nginx.service"))
     ]
     try:
         status = json.loads(asked.get("stdout") or "")
         services = sorted(status["services"].items())
         where = ", ".join(status.get("base_urls", []))
-        lines = ["gateway on %s: %s, %s" % (host, where or "no address", ", ".join(states))]
+        lines = [f"gateway on {host}: {where or 'no address'}, {', '.join(states)}"]
         shown = [one for one in services if verbose or not _is_sound(one[1])]
-        return lines + ["  %s" % _service(name, service) for name, service in shown]
+        return lines + [f"  {_service(name, service)}" for name, service in shown]
     except (ValueError, KeyError, TypeError, AttributeError):
         reason = printable(" ".join(str(asked.get("stderr") or "no answer").split())[:200])
-        return ["gateway on %s: %s, which does not say what it knows (%s)" % (host, ", ".join(states), reason)]
+        return [f"gateway on {host}: {', '.join(states)}, which does not say what it knows ({reason})"]
 
 
 def _is_sound(service: Mapping[str, Any]) -> bool:
@@ -44,6 +44,6 @@ def _service(name: str, service: Mapping[str, Any]) -> str:
     ready = [one for one in endpoints if one["state"] == "ready"]
     free = sum(one.get("free") or 0 for one in ready)
     slots = sum(one.get("slots") or 0 for one in ready)
-    others = ["%s %s" % (one["node"], one["state"]) for one in endpoints if one["state"] != "ready"]
-    words = ["%s" % service["state"], "%d of %d slots free" % (free, slots), "%d waiting" % (service.get("queue") or 0)]
-    return printable("%s: %s" % (name, ", ".join(words + others)))
+    others = [f"{one['node']} {one['state']}" for one in endpoints if one["state"] != "ready"]
+    words = [f"{service['state']}", "%d of %d slots free" % (free, slots), "%d waiting" % (service.get("queue") or 0)]
+    return printable(f"{name}: {', '.join(words + others)}")

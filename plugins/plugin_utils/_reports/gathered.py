@@ -123,7 +123,7 @@ def _asked(heads: Sequence[Map]) -> list[tuple[Map, str]]:
     for head in heads:
         for one in head.get("models") or []:
             own = {name: one[name] for name in ("model", "quant", "model_path", "args")}
-            found.append((dict(head, **own), "%s.%s" % (_label(head), one["model"])))
+            found.append((dict(head, **own), f"{_label(head)}.{one['model']}"))
         found += [] if head.get("models") else [(head, _label(head))]
     return found
 
@@ -212,7 +212,7 @@ def _figures(
     ):
         rate = value(cell or {}, "figures.request_tokens_per_second.p50")
         if cell and rate and not cell.get("others") and not cell["figures"]["errors"]:
-            first = [value(cell, "figures.time_to_first_%s.p50" % what) for what in ("token", "reasoning")]
+            first = [value(cell, f"figures.time_to_first_{what}.p50") for what in ("token", "reasoning")]
             return {
                 "rate": rate,
                 "first_token": min((one for one in first if one is not None), default=None),

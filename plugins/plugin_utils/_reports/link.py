@@ -74,10 +74,10 @@ def lines(result: Map, fabric: Mapping[str, Map]) -> list[str]:
     remarks = []
     for pair in result["pairs"]:
         rate, gbit = pair["rate_gbps"], pair["gbit_per_second"]
-        share = "-" if rate is None else "%.0f %%" % (100 * gbit / rate)
+        share = "-" if rate is None else f"{100 * gbit / rate:.0f} %"
         again = "-" if pair["retransmits"] is None else str(pair["retransmits"])
         verdict = target(gbit) if pair["link_layer"] == INFINIBAND else "-"
-        found.append(ROW % (pair["from"], pair["to"], "%.2f" % gbit, share, again, verdict))
+        found.append(ROW % (pair["from"], pair["to"], f"{gbit:.2f}", share, again, verdict))
         remarks += _remarks(pair, fabric.get(pair["from"], {}))
     return found + remarks
 
@@ -93,14 +93,14 @@ def target(gbit: float) -> str:
 
 def _remarks(pair: Map, sender: Map) -> list[str]:
     found = []
-    way = "%s to %s" % (pair["from"], pair["to"])
+    way = f"{pair['from']} to {pair['to']}"
     if pair["limited"] is not None:
         found.append(
             "%s: one processor was busy at %s %% with all streams, so the link may carry more: iperf3 3.16 and newer "
             "has a thread for each" % (way, pair["limited"])
         )
     elif pair["rate_gbps"] is not None and pair["gbit_per_second"] < SOUND * pair["rate_gbps"]:
-        mode = ", mode %s" % sender["ipoib_mode"] if sender.get("ipoib_mode") else ""
+        mode = f", mode {sender['ipoib_mode']}" if sender.get("ipoib_mode") else ""
         found.append(
             "%s: %.2f Gbit/s seen, the port of %s has %g: look at its MTU (%s%s), its errors with llama_fabric_facts, "
             "and the processors of both nodes"

@@ -34,13 +34,13 @@ def log_lines(hostvars: Mapping[str, Any], hosts: Sequence[str], asked: Sequence
     ]
     notes = ["no unit of ours said anything in this time"] if said and not merged else []
     notes += [
-        "%s: older lines are left out, the newest are shown: -e lines=NUMBER shows more" % host
+        f"{host}: older lines are left out, the newest are shown: -e lines=NUMBER shows more"
         for host, told in said.items()
         if told["more"]
     ]
     if any(line["folded"] for _at, _host, line in merged):
         notes.append("(NUMBER lines): what servers write while all is well, -e all=true shows it")
-    notes += ["%s: could not be asked, its lines are missing" % host for host in hosts if host not in asked]
+    notes += [f"{host}: could not be asked, its lines are missing" for host in hosts if host not in asked]
     return ["times are UTC, by each host's own clock", *shown, *notes]
 
 

@@ -52,7 +52,7 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], 
     failures = _noted(hostvars, hosts, "apply_failure")
     # A node that was taken along when another one failed knows no reason.
     failures.sort(key=lambda reason: reason == NO_REASON)
-    failures += ["%s cannot be reached any more" % host for host in hosts if host not in left]
+    failures += [f"{host} cannot be reached any more" for host in hosts if host not in left]
     earlier = _noted(nodes, left, "apply_earlier")
     opened = min((found["open"]["id"] for found in earlier if found.get("open")), default="")
     idle = not failures and not opened and all(_is_idle(node) for node in nodes.values())
@@ -130,9 +130,9 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
     names = ", ".join(sorted(name for name, one in run["services"].items() if not is_stopped(one))) or "no service"
     stopped = sorted(name for name, service in run["services"].items() if is_stopped(service))
     if run["check_mode"]:
-        return ["%s: check mode, %s serves on; what would change is shown above" % (names, run["old_build"])]
+        return [f"{names}: check mode, {run['old_build']} serves on; what would change is shown above"]
     if run["idle"]:
-        return ["%s: nothing to do, %s serves with the inventory's configuration" % (names, build)]
+        return [f"{names}: nothing to do, {build} serves with the inventory's configuration"]
     if run["opened"]:
         outage = "which finishes what an earlier run began"
     elif any(changes["heads_down"] for changes in _noted(hostvars, hosts, "apply_changes")):
@@ -140,11 +140,11 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
     else:
         outage = "no head had to restart"
     return [
-        "%s: %s serves, %s" % (names, build, outage),
-        *("%s: stopped, as the inventory says" % name for name in stopped),
+        f"{names}: {build} serves, {outage}",
+        *(f"{name}: stopped, as the inventory says" for name in stopped),
         *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
         *unmeasured_lines(*_by_service(hostvars, hosts, "upgrade_unmeasured")),
-        "rollback.yml puts %s of %s back" % (run["old_build"], run["id"]),
+        f"rollback.yml puts {run['old_build']} of {run['id']} back",
         "what was given with -e belongs in the inventory, or the next site.yml switches back",
     ]
 
@@ -152,8 +152,8 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
 def _outage(hostvars: HostVars, hosts: Sequence[str], seconds: Any) -> str:
     """Behind a gateway nodes may have changed one after the other."""
     if any(len(waves) > 1 for waves in _noted(hostvars, hosts, "apply_waves")):
-        return "restarted node after node behind the gateway in %s s" % seconds
-    return "nothing served for %s s" % seconds
+        return f"restarted node after node behind the gateway in {seconds} s"
+    return f"nothing served for {seconds} s"
 
 
 def _by_service(hostvars: HostVars, hosts: Sequence[str], *facts: str) -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ def _by_service(hostvars: HostVars, hosts: Sequence[str], *facts: str) -> list[d
         nodes.setdefault(service, set()).add(host)
     found: dict[str, dict[str, Any]] = {fact: {} for fact in facts}
     for fact, host, service in noted:
-        label = service if len(nodes[service]) == 1 else "%s on %s" % (service, host)
+        label = service if len(nodes[service]) == 1 else f"{service} on {host}"
         found[fact][label] = hostvars[host][fact][service]
     return list(found.values())
 
@@ -172,13 +172,13 @@ def _by_service(hostvars: HostVars, hosts: Sequence[str], *facts: str) -> list[d
 def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: the state of the switch; check_mode, seconds: since heads went down, empty where none did."""
     if run["undone"]:
-        after = ", %s s after the switch began" % run["seconds"] if run["seconds"] != "" else ""
-        end = "rolled back, %s serves again%s" % (run["old_build"], after)
+        after = f", {run['seconds']} s after the switch began" if run["seconds"] != "" else ""
+        end = f"rolled back, {run['old_build']} serves again{after}"
     elif run["check_mode"]:
         end = "nothing was changed, this is check mode"
     else:
-        end = "the old one is not back either (%s), correct this and run rollback.yml" % _way_back(hostvars, hosts)
-    return ["upgrade: %s: %s" % (run["failures"][0], end)]
+        end = f"the old one is not back either ({_way_back(hostvars, hosts)}), correct this and run rollback.yml"
+    return [f"upgrade: {run['failures'][0]}: {end}"]
 
 
 def _way_back(hostvars: HostVars, hosts: Sequence[str]) -> str:
@@ -197,7 +197,7 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
     services = ", ".join(dict.fromkeys(answer["item"]["service"] for answer in answers)) or "no service"
     reasons = ", ".join(answer["reason"] for answer in answers) or "none runs"
     return [
-        "%s: as of %s, %s serves (%s), %s" % (services, run["id"], build, reasons, outage),
+        f"{services}: as of {run['id']}, {build} serves ({reasons}), {outage}",
         "the inventory may still say what was rolled back: set llama_builds (%s) and the services as they were "
         "there, or the next site.yml switches again" % build,
     ]
@@ -209,9 +209,9 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
     files = hostvars[hosts[0]]["apply_model_files"]
     old, new = (os.path.basename(files[key]) for key in ("old", "new"))
     if run["check_mode"]:
-        return ["%s: check mode, %s serves on; what would change is shown above" % (run["service"], old)]
+        return [f"{run['service']}: check mode, {old} serves on; what would change is shown above"]
     stays = not _is_wanted(files) and files["retire"] == "never"
-    kept = ", %s stays on %s" % (files["old"], run["park"] or ", ".join(hosts)) if stays else ""
+    kept = f", {files['old']} stays on {run['park'] or ', '.join(hosts)}" if stays else ""
     speed = [
         *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
         *unmeasured_lines(*_by_service(hostvars, hosts, "upgrade_unmeasured")),
@@ -219,13 +219,13 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
     if run.get("trial"):
         until = minute(hostvars[hosts[0]]["switch_model_trial"]["trials"][0]["until"])
         return [
-            "%s: %s serves on trial until %s%s" % (run["service"], new, until, kept),
+            f"{run['service']}: {new} serves on trial until {until}{kept}",
             *speed,
             "then %s is back by itself, unless switch_model.yml -e service=%s -e keep=true is run before that"
             % (run["was"], run["service"]),
-            "the inventory goes on saying %s, and site.yml and others refuse to run until then" % run["was"],
+            f"the inventory goes on saying {run['was']}, and site.yml and others refuse to run until then",
         ]
-    lines = ["%s: %s serves%s" % (run["service"], new, kept), *speed]
+    lines = [f"{run['service']}: {new} serves{kept}", *speed]
     if run["was"] != run["quant"]:
         lines.append(_to_write(run["service"], run["quant"], run["was"]))
     return lines
@@ -233,19 +233,19 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
 
 def _to_write(service: str, quant: str, was: str) -> str:
     """What is left to do where a switch stays."""
-    step = "set the quant of llama_services.%s to %s there, or the next site.yml switches back" % (service, quant)
-    return "the inventory says %s: %s" % (was, step)
+    step = f"set the quant of llama_services.{service} to {quant} there, or the next site.yml switches back"
+    return f"the inventory says {was}: {step}"
 
 
 def _model_kept(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: service, was: the quant of the inventory, check_mode."""
     kept = [one for asked in _noted(hostvars, hosts, "switch_model_kept") for one in asked.get("trials", [])]
     if not kept:
-        return ["%s: not on trial, nothing is to be kept" % run["service"]]
+        return [f"{run['service']}: not on trial, nothing is to be kept"]
     quant = kept[0]["quant"]
     if run["check_mode"]:
-        return ["%s: check mode, %s stays on trial" % (run["service"], quant)]
-    lines = ["%s: %s is kept, its trial is over" % (run["service"], quant)]
+        return [f"{run['service']}: check mode, {quant} stays on trial"]
+    lines = [f"{run['service']}: {quant} is kept, its trial is over"]
     return lines + ([_to_write(run["service"], quant, run["was"])] if run["was"] != quant else [])
 
 
@@ -254,7 +254,7 @@ def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[
     if run["check_mode"]:
         end = "nothing was changed, this is check mode"
     elif not run["undone"]:
-        end = "the old one does not answer either (%s)" % _way_back(hostvars, list(hostvars))
+        end = f"the old one does not answer either ({_way_back(hostvars, list(hostvars))})"
     elif run["park"]:
         end = "%s is back from %s and serves again" % (
             os.path.basename(hostvars[hosts[0]]["apply_model_files"]["old"]),
@@ -274,7 +274,7 @@ def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
         for answer in health.get("results", [])
         if "state" in answer
     ]
-    return ["%s %s" % (answer["item"]["name"], answer["reason"]) for answer in asked if answer["state"] not in ANSWERS]
+    return [f"{answer['item']['name']} {answer['reason']}" for answer in asked if answer["state"] not in ANSWERS]
 
 
 def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
@@ -291,10 +291,10 @@ def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> l
     parts = [name for name in started if name in [unit.service for unit in mine]]
     waiting = ", ".join(name for name in parts if not replicas.get(name))
     words = waiting + " cannot answer until it returns" if waiting else "no service waits for it"
-    going = ["; %s answers on %s" % (name, ", ".join(replicas[name])) for name in parts if replicas.get(name)]
+    going = [f"; {name} answers on {', '.join(replicas[name])}" for name in parts if replicas.get(name)]
     return [
-        "maintenance: %s is held, %s%s" % (run["node"], words, "".join(going)),
-        "patch and reboot %s, then run maintenance.yml -e node=%s -e state=return" % (run["node"], run["node"]),
+        f"maintenance: {run['node']} is held, {words}{''.join(going)}",
+        f"patch and reboot {run['node']}, then run maintenance.yml -e node={run['node']} -e state=return",
     ]
 
 

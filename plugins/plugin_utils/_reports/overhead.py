@@ -53,8 +53,8 @@ def overhead(
     return {
         "result": result,
         "lines": lines(result),
-        "name": "%s-%s" % (measured_at.replace("-", "").replace(":", ""), label),
-        "latest": "latest-%s" % label,
+        "name": f"{measured_at.replace('-', '').replace(':', '')}-{label}",
+        "latest": f"latest-{label}",
     }
 
 
@@ -93,21 +93,21 @@ def verdict(service: str, variants: Sequence[Map]) -> str:
     if split is None:
         return _of_rpc(service, local, loopback)
     if _rate(split) is None:
-        return "%s: not judged, no figure of %s" % (service, split["title"])
+        return f"{service}: not judged, no figure of {split['title']}"
     one = by_name.get("one")
     fewer = one and _rate(one) and _faster(one, split)
-    also = "; %s as its only one is faster, %s tokens/s" % (one["title"], _number(_rate(one))) if one and fewer else ""
+    also = f"; {one['title']} as its only one is faster, {_number(_rate(one))} tokens/s" if one and fewer else ""
     if not local["fits"]:
-        return "%s: the split is needed, %s%s" % (service, local["why"], also)
+        return f"{service}: the split is needed, {local['why']}{also}"
     if _rate(local) is None:
-        return "%s: not judged, %s was not measured: %s%s" % (service, local["title"], local["why"], also)
+        return f"{service}: not judged, {local['title']} was not measured: {local['why']}{also}"
     seen = "%s tokens/s with %s, %s with %s" % (
         *(_number(_rate(split)), split["title"]),
         *(_number(_rate(local)), local["title"]),
     )
     times = max(_rate(split) or 0, _rate(local) or 0) / min(_rate(split) or 1, _rate(local) or 1)
     if _faster(split, local):
-        return "%s: the split gives more than it costs, %s, %.1f times as fast%s" % (service, seen, times, also)
+        return f"{service}: the split gives more than it costs, {seen}, {times:.1f} times as fast{also}"
     if not _faster(local, split):
         return "%s: the split gives no tokens/s beyond the noise, %s: drop workers, their nodes are free then" % (
             *(service, seen),
@@ -122,7 +122,7 @@ def _of_rpc(service: str, local: Map, loopback: Map) -> str:
     """Of a service that has no workers."""
     rates = _rate(local), _rate(loopback)
     if not rates[0] or not rates[1]:
-        return "%s: not judged, %s was not measured: %s" % (service, loopback["title"], loopback["why"])
+        return f"{service}: not judged, {loopback['title']} was not measured: {loopback['why']}"
     return "%s: it is not split, and RPC by itself would cost %.0f %% of its %s tokens/s" % (
         *(service, max(0.0, 100 * (1 - rates[1] / rates[0]))),
         _number(rates[0]),
@@ -131,7 +131,7 @@ def _of_rpc(service: str, local: Map, loopback: Map) -> str:
 
 def lines(result: Map) -> list[str]:
     """A table, why some of it was not measured, and the verdict."""
-    found = ["%s (%s %s), the same flags in each variant" % (result["label"], result["model"], result["quant"])]
+    found = [f"{result['label']} ({result['model']} {result['quant']}), the same flags in each variant"]
     found.append(ROW % ("served by", "prompt", "reads/s", "tokens/s", "first token", "of ceiling"))
     for one in result["variants"]:
         for prompt in ("short", "long"):
@@ -141,7 +141,7 @@ def lines(result: Map) -> list[str]:
     for one in result["variants"]:
         errors = sum(cell["figures"].get("errors", 0) for cell in one.get("cells") or [])
         found += ["%s: %d requests failed" % (one["title"], errors)] if errors else []
-        found += ["%s: not measured, %s" % (one["title"], one["why"])] if one["why"] else []
+        found += [f"{one['title']}: not measured, {one['why']}"] if one["why"] else []
     return [*found, result["verdict"]]
 
 
@@ -149,10 +149,10 @@ def _row(one: Map, prompt: str, figures: Map) -> str:
     first = value(figures, FIRST)
     return ROW % (
         *(one["title"], prompt, _number(value(figures, READING)), _number(value(figures, RATE + ".p50"))),
-        "-" if first is None else "%.3f s" % first,
-        "%.0f %%" % (100 * one["share"]) if prompt == "short" and one["share"] is not None else "-",
+        "-" if first is None else f"{first:.3f} s",
+        f"{100 * one['share']:.0f} %" if prompt == "short" and one["share"] is not None else "-",
     )
 
 
 def _number(number: float | None) -> str:
-    return "-" if number is None else "%.1f" % number
+    return "-" if number is None else f"{number:.1f}"

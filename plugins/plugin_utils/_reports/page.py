@@ -54,10 +54,10 @@ def page(result: Map, texts: Mapping[str, str]) -> str:
     rows = [*_benchmarks(kept), *_reports([*kept.history("report"), result])]
     rows.sort(key=lambda row: (row["measured_at"], row["service"]))
     met = [one for one in result["criteria"] if one["verdict"] == "met"]
-    title = "%d of %d criteria met" % (len(met), len(result["criteria"]))
+    title = f"{len(met)} of {len(result['criteria'])} criteria met"
     parts = [
-        "<h1>%s</h1>" % _text(title),
-        "<p>Acceptance report, %s</p>" % _text(result["measured_at"]),
+        f"<h1>{_text(title)}</h1>",
+        f"<p>Acceptance report, {_text(result['measured_at'])}</p>",
         "<h2>Criteria</h2>",
         _table(
             ("verdict", "criterion", "seen", "by", "when"),
@@ -92,11 +92,11 @@ def _text(text: object) -> str:
 
 
 def _verdict(verdict: str) -> Raw:
-    return Raw('<span class="verdict %s">%s</span>' % (_text(verdict.replace(" ", "-")), _text(verdict)))
+    return Raw(f'<span class="verdict {_text(verdict.replace(" ", "-"))}">{_text(verdict)}</span>')
 
 
 def _seen(one: Map) -> str:
-    return "%s; %s" % (one["value"], one["needed"]) if one["needed"] else str(one["value"])
+    return f"{one['value']}; {one['needed']}" if one["needed"] else str(one["value"])
 
 
 def _reading(row: Map) -> tuple[Any, ...]:
@@ -117,9 +117,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequenc
     def cell(column: int, text: object) -> str:
         return "<td%s>%s</td>" % (' class="number"' if column in numbers else "", _text(text))
 
-    head = "".join("<th>%s</th>" % _text(one) for one in heads)
-    body = "".join("<tr>%s</tr>\n" % "".join(cell(*one) for one in enumerate(row)) for row in rows)
-    return '<div class="wide"><table>\n<tr>%s</tr>\n%s</table></div>' % (head, body)
+    head = "".join(f"<th>{_text(one)}</th>" for one in heads)
+    body = "".join(f"<tr>{''.join((cell(*one) for one in enumerate(row)))}</tr>\n" for row in rows)
+    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}</table></div>'
 
 
 def _benchmarks(kept: Results) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ def _compared(title: str, key: str, form: str, says: str, rows: Sequence[Map]) -
     moments = sorted({row["measured_at"] for row in known})[-RUNS:]
     known = [row for row in known if row["measured_at"] in moments]
     if not known:
-        return ["<h2>%s</h2>" % _text(title), "<p>Not measured yet.</p>"]
+        return [f"<h2>{_text(title)}</h2>", "<p>Not measured yet.</p>"]
     of: dict[str, dict[str, float]] = {}
     for row in known:
         of.setdefault(row["service"], {})[row["measured_at"]] = row[key]
@@ -165,11 +165,11 @@ def _compared(title: str, key: str, form: str, says: str, rows: Sequence[Map]) -
         chart = line_chart(title, [moment[5:16].replace("T", " ") for moment in moments], series)
     except Refusal as refusal:
         # The figures are there all the same.
-        chart = "<p>%s</p>" % _text(refusal)
+        chart = f"<p>{_text(refusal)}</p>"
     return [
-        "<h2>%s</h2>" % _text(title),
-        "<p>%s</p>" % _text(says),
-        '<div class="wide">%s</div>' % chart,
+        f"<h2>{_text(title)}</h2>",
+        f"<p>{_text(says)}</p>",
+        f'<div class="wide">{chart}</div>',
         "<p>The same in figures, the newest first.</p>",
         _table(
             ("when", "service", title.lower(), "run", "model", "build"),

@@ -26,7 +26,7 @@ def upgrade_speed(
     before that.
     """
     why = {
-        look["item"]["service"]: "%s, %s" % (look.get("state", "no answer"), look.get("reason", "no reason given"))
+        look["item"]["service"]: f"{look.get('state', 'no answer')}, {look.get('reason', 'no reason given')}"
         for look in looks
         if look.get("state") != "ready"
     }
@@ -46,7 +46,7 @@ def upgrade_speed(
 def rates(cell: Mapping[str, Any]) -> Rates | None:
     """{requests, tokens_per_second, prompt_tokens_per_second} of a cell of llama_bench, the medians of what the server
     says of each request; None where it lacks one."""
-    told = {name: value(cell, "figures.server.%s.p50" % name) for name in RATES}
+    told = {name: value(cell, f"figures.server.{name}.p50") for name in RATES}
     if not all(told.values()):
         return None
     requests = cell["figures"]["requests"] - cell["figures"]["errors"]

@@ -51,7 +51,7 @@ def status_lines(
             continue
         awaited = [share["node"] for share in head["shares"] if nodes.get(share["node"], {}).get("held")]
         reason = (
-            "it waits for %s, held for maintenance" % ", ".join(awaited)
+            f"it waits for {', '.join(awaited)}, held for maintenance"
             if awaited and health["state"] != "ready"
             else health["reason"]
         )
@@ -61,18 +61,17 @@ def status_lines(
         state = [health["state"], context_cell(health), head["endpoint"], since, restarts, reason]
         rows.append([label, nodes_of(head), *state])
         prompt = _prompt(head, health, (plans or {}).get(head.get("node", ""), {}))
-        prompts += ["%s: %s" % (label, prompt)] if prompt else []
+        prompts += [f"{label}: {prompt}"] if prompt else []
     rows.sort(key=lambda row: str(row[0]))
     rows += [[", ".join(names), node, "no answer", *[""] * 5] for node, names in (silent or {}).items()]
     lines = table(COLUMNS, rows) if rows else []
     for node, info in nodes.items():
-        lines += ["%s: %s" % (one["service"], trial_of(one, node)) for one in info.get("trials", [])]
+        lines += [f"{one['service']}: {trial_of(one, node)}" for one in info.get("trials", [])]
     for node, info in nodes.items():
-        lines += ["%s: fetches %s: %s" % (node, one["name"], one["line"]) for one in info.get("transfers", [])]
+        lines += [f"{node}: fetches {one['name']}: {one['line']}" for one in info.get("transfers", [])]
         if info["held"]:
             lines.append(
-                "%s: held for maintenance since %s: maintenance.yml -e node=%s -e state=return"
-                % (node, info["held"], node)
+                f"{node}: held for maintenance since {info['held']}: maintenance.yml -e node={node} -e state=return"
             )
     # Those of a node that is held rest.
     for (node, name), unit in units.items():
@@ -111,8 +110,8 @@ def trial_of(one: Mapping[str, Any], node: str) -> str:
             "on trial with %s on %s until %s, kept with switch_model.yml -e service=%s -e keep=true, else %s is back"
             % (one["quant"], node, minute(one["until"]), one["service"], one["was"])
         )
-    ended = "the trial of %s on %s was not kept" % (one["quant"], node)
+    ended = f"the trial of {one['quant']} on {node} was not kept"
     reason = ", " + one["reason"] if one["reason"] else ""
     if one["state"] == "failed":
-        return "%s, and %s could not be put back at %s%s" % (ended, one["was"], minute(one["at"]), reason)
-    return "%s, reverted to %s at %s%s" % (ended, one["was"], minute(one["at"]), reason)
+        return f"{ended}, and {one['was']} could not be put back at {minute(one['at'])}{reason}"
+    return f"{ended}, reverted to {one['was']} at {minute(one['at'])}{reason}"

@@ -39,7 +39,7 @@ class Levels(NamedTuple):
         """What the table asks for."""
         word = "most" if self.critical > self.target else "least"
         found = (word, self.target, self.unit, self.acceptable, self.critical)
-        return "at %s %g %s, acceptable %g, critical %g" % found + (", by %s" % self.source if self.source else "")
+        return "at %s %g %s, acceptable %g, critical %g" % found + (f", by {self.source}" if self.source else "")
 
 
 # Where the inventory's llama_targets has none for a service.
@@ -145,10 +145,10 @@ def link_reading(link: Map | None) -> Reading:
         )
     slow = min(pairs, key=lambda pair: float(pair["gbit_per_second"]))
     rate = float(slow["gbit_per_second"])
-    way = "%s to %s" % (slow.get("from"), slow.get("to"))
+    way = f"{slow.get('from')} to {slow.get('to')}"
     judged = LINK.judge(rate)
-    words = ("idle, the slowest of %d" % len(pairs), judged, way, link["measured_at"])
-    return Reading("all", "link", "%.1f Gb/s" % rate, judged, LINK.words(), *words)
+    words = (f"idle, the slowest of {len(pairs)}", judged, way, link["measured_at"])
+    return Reading("all", "link", f"{rate:.1f} Gb/s", judged, LINK.words(), *words)
 
 
 def _wanted(one: Measured, metric: str, otherwise: Levels) -> Levels:
@@ -162,11 +162,11 @@ def _wanted(one: Measured, metric: str, otherwise: Levels) -> Levels:
 def _rate(one: Measured) -> Reading:
     levels = _wanted(one, "tokens_per_second", RATE)
     percent = share(one)
-    meant = one.no_ceiling if percent is None else "%.1f %% of %.1f tokens/s" % (percent, one.ceiling or 0)
+    meant = one.no_ceiling if percent is None else f"{percent:.1f} % of {one.ceiling or 0:.1f} tokens/s"
     return Reading(
         one.label,
         "throughput",
-        None if one.rate is None else "%.1f tokens/s" % one.rate,
+        None if one.rate is None else f"{one.rate:.1f} tokens/s",
         levels.judge(one.rate),
         levels.words(),
         meant if one.rate is not None else "",
@@ -183,10 +183,10 @@ def _first_token(one: Measured) -> Reading:
     return Reading(
         one.label,
         "first token",
-        None if one.first_token is None else "%.3f s" % one.first_token,
+        None if one.first_token is None else f"{one.first_token:.3f} s",
         levels.judge(one.first_token),
         levels.words(),
-        "" if own is None else "%.3f s without %.3f s of waiting" % (own, one.queue or 0.0),
+        "" if own is None else f"{own:.3f} s without {one.queue or 0.0:.3f} s of waiting",
         levels.judge(own),
         one.evidence,
         one.measured_at,
@@ -203,7 +203,7 @@ def _utilization(one: Measured) -> list[Reading]:
             Reading(
                 one.label,
                 "GPU %s %d" % (node, index),
-                "%.0f %%" % percent,
+                f"{percent:.0f} %",
                 UTILIZATION.judge(percent),
                 UTILIZATION.words(),
                 "more than %.0f %% with %d stages" % (least, one.stages),
@@ -228,7 +228,7 @@ def _memory(one: Measured) -> list[Reading]:
         rows.append(
             Reading(
                 one.label,
-                "memory %s %s" % (row["node"], row["device"]),
+                f"memory {row['node']} {row['device']}",
                 None if known is None else "%d MiB" % known,
                 MEMORY.judge(gib),
                 MEMORY.words(),

@@ -61,10 +61,10 @@ def criteria_report(
 def lines(judged: Sequence[Criterion], rows: Sequence[Reading], unreadable: Sequence[str]) -> list[str]:
     """As an operator reads it."""
     met = [one for one in judged if one.verdict == MET]
-    found = ["acceptance: %d of %d criteria met" % (len(met), len(judged))]
+    found = [f"acceptance: {len(met)} of {len(judged)} criteria met"]
     found += ["%-*s %s: %s" % (WIDTH, one.verdict, one.name, one.value) for one in judged]
     found += _table(rows)
-    return found + ["not read: %s, no JSON" % path for path in unreadable]
+    return found + [f"not read: {path}, no JSON" for path in unreadable]
 
 
 def _table(rows: Sequence[Reading]) -> list[str]:

@@ -36,11 +36,11 @@ def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
     """
     label = str(head.get("label") or head["service"]).replace(" on ", ".")
     if seen.wire["decode"] is None:
-        said = "wire of %s: not looked at, %s" % (label, seen.wire["reason"])
+        said = f"wire of {label}: not looked at, {seen.wire['reason']}"
         return {"result": {}, "lines": [said], "refused": [], "references": [], "name": "", "latest": ""}
     judged: list[Callable[[Map, Seen], Check]] = [_build, _memory, _addresses, _bytes, _work, answer, _closed]
     checks = [check(head, seen) for check in judged if head["shares"] or check in (_build, answer)]
-    refused = ["llama_services.%s: %s" % (head["service"], wrong) for check in checks for wrong in check.wrong]
+    refused = [f"llama_services.{head['service']}: {wrong}" for check in checks for wrong in check.wrong]
     result = {
         "format": FORMAT,
         "kind": "wire",
@@ -60,8 +60,8 @@ def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
         "lines": _lines(label, checks, seen.wire),
         "refused": refused,
         "references": [] if refused else with_reference(head, seen, measured_at),
-        "name": "%s-%s" % (measured_at.replace("-", "").replace(":", ""), label.replace("/", "_")),
-        "latest": "latest-%s" % label.replace("/", "_"),
+        "name": f"{measured_at.replace('-', '').replace(':', '')}-{label.replace('/', '_')}",
+        "latest": f"latest-{label.replace('/', '_')}",
     }
 
 
@@ -73,10 +73,10 @@ def _verdict(checks: Sequence[Check], refused: Sequence[str]) -> str:
 
 def _lines(label: str, checks: Sequence[Check], wire: Map) -> list[str]:
     words = {True: "holds", False: "FAILS", None: "-"}
-    found = ["wire of %s:" % label]
-    found += ["  %-10s %-6s %s" % (check.name, words[check.holds], check.said) for check in checks]
+    found = [f"wire of {label}:"]
+    found += [f"  {check.name:10} {words[check.holds]:6} {check.said}" for check in checks]
     prefill = wire["prefill"]
-    moved = ["%s %s back" % (one["endpoint"], _mib(one["bytes_received"])) for one in prefill["workers"]]
+    moved = [f"{one['endpoint']} {_mib(one['bytes_received'])} back" for one in prefill["workers"]]
     found.append(
         "  %-10s %-6s %d tokens in %.1f micro-batches at %.1f tokens/s%s"
         % (
@@ -88,7 +88,7 @@ def _lines(label: str, checks: Sequence[Check], wire: Map) -> list[str]:
 
 
 def _mib(count: int | None) -> str:
-    return "unknown" if count is None else "%.2f MiB" % (count / 2**20)
+    return "unknown" if count is None else f"{count / 2**20:.2f} MiB"
 
 
 def _build(head: Map, seen: Seen) -> Check:
@@ -99,12 +99,12 @@ def _build(head: Map, seen: Seen) -> Check:
     for (node, process), wanted in zip(seen.nodes(head), seen.releases, strict=True):
         build, runs = process.get("build") or {}, process.get("release")
         if not process["pid"]:
-            wrong.append("worker %s does not run: start it with site.yml" % node)
+            wrong.append(f"worker {node} does not run: start it with site.yml")
         elif runs != wanted:
-            wrong.append("%s runs %s, release %s is needed%s" % (node, runs or "a program of elsewhere", wanted, fix))
+            wrong.append(f"{node} runs {runs or 'a program of elsewhere'}, release {wanted} is needed{fix}")
         elif process["foreign"]:
             files = ", ".join(process["foreign"][:3])
-            wrong.append("%s runs %s, files of release %s alone are needed%s" % (node, files, wanted, fix))
+            wrong.append(f"{node} runs {files}, files of release {wanted} alone are needed{fix}")
         elif not build.get("intact"):
             files = ", ".join((build.get("broken") or [])[:3]) or "no build.json"
             words = (
@@ -115,7 +115,7 @@ def _build(head: Map, seen: Seen) -> Check:
             words = "%s runs build %s and the head %s, one build is needed%s"
             wrong.append(words % (node, build.get("identity"), own, fix))
     names = sorted({str(process.get("release")) for _node, process in seen.nodes(head)})
-    return Check("build", not wrong, "%s on %d node(s)" % (", ".join(names), len(seen.releases)), wrong)
+    return Check("build", not wrong, f"{', '.join(names)} on {len(seen.releases)} node(s)", wrong)
 
 
 def _memory(head: Map, seen: Seen) -> Check:
@@ -157,7 +157,7 @@ def _addresses(head: Map, seen: Seen) -> Check:
             words = "the head has no connection to worker %s at %s: restart the head once the worker runs"
             wrong.append(words % (node, endpoint))
         for local, remote in ends.get(endpoint) or []:
-            said.append("%s to %s" % (local, remote))
+            said.append(f"{local} to {remote}")
             for name, end, wanted in ((head["node"], local, here), (node, remote, there)):
                 address = end.rpartition(":")[0]
                 if IPV4.match(wanted) and address != wanted:
@@ -196,7 +196,7 @@ def _bytes(head: Map, seen: Seen) -> Check:
             wrong.append(words % (share["node"], one.seen, one.tokens, one.least * (1 - OFF), one.most * (1 + OFF)))
     if unknown and not wrong:
         return Check(
-            "bytes", None, "not judged: ss of %s counts none, or the model's header does not tell" % head["node"], []
+            "bytes", None, f"not judged: ss of {head['node']} counts none, or the model's header does not tell", []
         )
     return Check("bytes", not wrong, "; ".join(said), wrong)
 
@@ -208,7 +208,7 @@ def _work(head: Map, seen: Seen) -> Check:
     stages: dict[str, list[float]] = {}
     for node, process in seen.nodes(head):
         for index in process.get("cards_mib") or {}:
-            stages["%s card %s" % (node, index)] = _utilization(seen.watches.get(node) or {}, index, decode)
+            stages[f"{node} card {index}"] = _utilization(seen.watches.get(node) or {}, index, decode)
     if not stages:
         return Check("work", None, "not judged: no cards, bytes and layers judge", [])
     if any(len(samples) < SAMPLES for samples in stages.values()):
@@ -240,8 +240,8 @@ def _closed(head: Map, seen: Seen) -> Check:
     missing = [host for host, answers in seen.knocks.items() if answers is None]
     silent = [host for host in asked if SILENT in seen.knocks[host].values()]
     refused = [host for host in asked if host not in silent]
-    parts = ["refused to %s" % ", ".join(refused)] if refused else []
-    parts += ["no answer to %s" % ", ".join(silent)] if silent else []
+    parts = [f"refused to {', '.join(refused)}"] if refused else []
+    parts += [f"no answer to {', '.join(silent)}"] if silent else []
     said = "; ".join(parts) or "nobody could ask"
-    said += "; not asked: %s" % ", ".join(missing) if missing else ""
+    said += f"; not asked: {', '.join(missing)}" if missing else ""
     return Check("closed", not wrong if asked or wrong else None, said, wrong)

@@ -26,7 +26,7 @@ SHOWN = 40
 def basis(head: Map, seen: Seen) -> dict[str, Any]:
     """What the text of an answer depends on."""
     return {
-        "model": "%s %s" % (head["model"], head["quant"]),
+        "model": f"{head['model']} {head['quant']}",
         "build": {node: (process.get("build") or {}).get("sha256") for node, process in seen.nodes(head)},
         "machines": {node: process.get("machine") for node, process in seen.nodes(head)},
         "args": hashlib.sha256("\0".join(head.get("args") or []).encode()).hexdigest()[:12],
@@ -58,14 +58,14 @@ def answer(head: Map, seen: Seen) -> Check:
     if not kept:
         last = seen.references[-1]["basis"]
         differs = [PARTS[name] for name in now if now[name] != last.get(name)]
-        return Check("answer", None, "not comparable here, other %s; kept as reference" % ", ".join(differs), [])
+        return Check("answer", None, f"not comparable here, other {', '.join(differs)}; kept as reference", [])
     text, before = decode["text"], kept["text"]
     if text == before:
-        return Check("answer", True, "as on %s, %d characters" % (kept["measured_at"], len(before)), [])
+        return Check("answer", True, f"as on {kept['measured_at']}, {len(before)} characters", [])
     at = len(os.path.commonprefix([text, before]))
     shown = [" ".join(one[at : at + SHOWN].split()) for one in (text, before)]
     words = "its answer goes on %r and did %r on %s, with the same build, arguments and machines the same is needed"
     step = ": have the model's file verified with --tags model"
     return Check(
-        "answer", False, "another than on %s" % kept["measured_at"], [words % (*shown, kept["measured_at"]) + step]
+        "answer", False, f"another than on {kept['measured_at']}", [words % (*shown, kept["measured_at"]) + step]
     )

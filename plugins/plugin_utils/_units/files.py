@@ -62,11 +62,11 @@ def unit_files(
         entries.append(
             {
                 "path": _unit_path(_unit(kind, item)),
-                "template": "llama-%s.service.j2" % ("rpc" if kind == "rpc" else "head"),
+                "template": f"llama-{'rpc' if kind == 'rpc' else 'head'}.service.j2",
                 "vars": dict(
                     _words(item, process),
                     item=item,
-                    release="%s/releases/%s" % (paths.BUILDS, build["current_build"] or item.get("build") or "none"),
+                    release=f"{paths.BUILDS}/releases/{build['current_build'] or item.get('build') or 'none'}",
                     accelerator=accelerator,
                     sandbox=sandbox,
                     digest=digest([process, build["build_sha256"], sandbox, _running_parts(item), own]),
@@ -96,7 +96,7 @@ def unit_files(
         # The units that are still there say which services have had keys and templates: what else lies beside them is
         # somebody else's.
         had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.ours]
-        gone += ["%s/%s" % (paths.KEYS, service) for service in had]
+        gone += [f"{paths.KEYS}/{service}" for service in had]
         gone += [path for path in node["templates"] if _template_owner(path, kind) in had]
         gone += [paths.PRESETS.replace("*", service) for service in had if kind == "router"]
         # One that this run has no plan of keeps what it was started by.
@@ -126,7 +126,7 @@ def _unit(kind: str, item: Instance) -> str:
 
 
 def _unit_path(name: str) -> str:
-    return "%s/%s" % (paths.UNITS, name)
+    return f"{paths.UNITS}/{name}"
 
 
 def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
         "args": " ".join(systemd_escape(word, command=True) for word in item["args"]),
         # `environment` is Ansible's own in a task.
         "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(environment.items())],
-        "cache": systemd_escape("%s/%s" % (process.get("cache_dir", ""), item["service"]), command=True),
+        "cache": systemd_escape(f"{process.get('cache_dir', '')}/{item['service']}", command=True),
         "numactl": _numactl(item, process),
     }
 
@@ -151,7 +151,7 @@ def _numactl(item: Instance, process: Mapping[str, Any]) -> str:
     if policy == "interleave":
         return "/usr/bin/numactl --interleave=all -- "
     node = {"bind": process["numa_node"], "none": ""}.get(policy, policy)
-    return "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (node, node) if node != "" else ""
+    return f"/usr/bin/numactl --cpunodebind={node} --membind={node} -- " if node != "" else ""
 
 
 def _running_parts(item: Instance) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
 
 
 def _watch_path(kind: str, service: str) -> str:
-    return paths.WATCHED_FILES.replace("*", "%s-%s" % (kind, service))
+    return paths.WATCHED_FILES.replace("*", f"{kind}-{service}")
 
 
 def _watched(kind: str, item: Instance) -> Entry:

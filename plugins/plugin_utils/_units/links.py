@@ -28,8 +28,8 @@ def build_links(node: Mapping[str, Any], prefix: str, release: str, others: Iter
     # without it; nor would a rollback or the end of a trial without what its units name.
     kept = {wanted, links.get("previous", "") if current == wanted else current}
     kept.update("releases/" + name for name in (*others, *build["kept"]))
-    used = {"%s/%s" % (prefix, link) for link in kept if link} | named(node["units"], prefix)
-    unused = {"%s/releases/%s" % (prefix, name) for name in build["releases"]} - used
+    used = {f"{prefix}/{link}" for link in kept if link} | named(node["units"], prefix)
+    unused = {f"{prefix}/releases/{name}" for name in build["releases"]} - used
     foreign = [name for name, target in links.items() if not RELEASE.match(target)]
     strange = [name for name in ("current", "previous") if name in foreign or name in build["taken"]]
     linked = "build" in links or "build" in build["taken"]

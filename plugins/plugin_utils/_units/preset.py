@@ -17,7 +17,7 @@ def preset(models: Iterable[Mapping[str, Any]]) -> str:
     found = ["; Written by the collection from llama_services: change the inventory.", "version = 1"]
     found += ["", "[*]", "metrics = true"]
     for one in models:
-        found += ["", "[%s]" % one["model"], *_lines(one["args"])]
+        found += ["", f"[{one['model']}]", *_lines(one["args"])]
     return "\n".join(found) + "\n"
 
 
@@ -26,7 +26,7 @@ def _lines(args: Sequence[str]) -> list[str]:
     found: list[str] = []
     for word in args:
         if word.startswith("--"):
-            found.append("%s = true" % word[2:])
+            found.append(f"{word[2:]} = true")
         else:
             found[-1] = found[-1][: -len("true")] + "".join(ENDS.get(letter, letter) for letter in word)
     return found

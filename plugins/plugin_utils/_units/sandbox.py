@@ -27,7 +27,7 @@ COMMON = (
     "PrivateTmp=yes",
     "PrivateMounts=yes",
     # Nobody's API keys; a head gets back the file of its own service.
-    "TemporaryFileSystem=%s:ro" % paths.KEYS,
+    f"TemporaryFileSystem={paths.KEYS}:ro",
     "RemoveIPC=yes",
     "KeyringMode=private",
     "LockPersonality=yes",
