@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak storm fuzz-gateway upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -107,21 +107,10 @@ storm:  ## random events over the gateway's endpoints, and how long it believes 
 	@tests/benchmarks/gateway/hanging_share.sh
 	@.venv/bin/python tests/benchmarks/gateway/storm.py --events $(or $(EVENTS),1000) $(if $(SEED),--seed $(SEED))
 
-# make fuzz ROUNDS=10000 SEED=7: a short round, and other damage.
-fuzz:  ## a million mutations of all that is read from others: models, records, answers of servers (about half an hour)
-	@tests/lab/venv.sh requirements-dev.txt
-	@tests/lab/artifacts.sh
-	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz/program.py --rounds $(or $(ROUNDS),1000000) --seed $(or $(SEED),1) \
-		$(or $(LLAMA_CLUSTER_CACHE),$(HOME)/.cache/llama-cluster)/files/*.gguf
-
 # make fuzz-gateway ROUNDS=500 SEED=7: fewer, and others.
 fuzz-gateway:  ## hostile requests sent to nginx and the engine, before a server that records what reached it (some minutes)
 	@tests/lab/venv.sh requirements-dev.txt
 	@tests/benchmarks/gateway/inside.sh fuzz.py --rounds $(or $(ROUNDS),10000) --seed $(or $(SEED),1)
-
-# make mutants COUNT=20 SEED=7 FILES=plugins/module_utils/_fetch/http.py: fewer, others, of these files.
-mutants:  ## a hundred small changes of the Python code, and whether the unit tests notice them (some minutes)
-	@tests/mutants/run.sh --count $(or $(COUNT),100) --seed $(or $(SEED),1) $(FILES)
 
 upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)
 	@tests/e2e/upgrade.sh
