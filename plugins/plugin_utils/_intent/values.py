@@ -177,4 +177,4 @@ def _step(value: Any, kinds: Sequence[type]) -> str:
 def near(name: Any, known: Iterable[Any], otherwise: str = "") -> str:
     """A hint for a mistyped name: `, did you mean X?` where something known is near, else `otherwise`."""
     near = difflib.get_close_matches(str(name), [str(one) for one in known], 1)
-    return f", did you mean {tuple(near)}?" if near else otherwise
+    return f", did you mean {near[0]}?" if near else otherwise
