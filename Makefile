@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak storm fuzz-gateway upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -60,11 +60,10 @@ bench-runs:  ## what a site.yml that changes nothing costs, with three nodes and
 bench-recovery: lab  ## the drill table of docs/drills.md, with the lab's load and with one of a minute (about half an hour)
 	@.venv/bin/python tests/benchmarks/recovery/table.py
 
-# make bench-gateway PARTS=overhead: one of bake_off, overhead and loss, each some minutes.
-bench-gateway:  ## the gateway beside HAProxy, what it costs, and what is lost when something dies (about ten minutes)
+# make bench-gateway PARTS=overhead: one of overhead and loss, each some minutes.
+bench-gateway:  ## what the gateway costs, and what is lost when something dies (about six minutes)
 	@tests/lab/venv.sh requirements-dev.txt
-	@tests/lab/artifacts.sh
-	@for part in $(or $(PARTS),bake_off overhead loss); do tests/benchmarks/gateway/inside.sh $$part.py || exit 1; done
+	@for part in $(or $(PARTS),overhead loss); do tests/benchmarks/gateway/inside.sh $$part.py || exit 1; done
 
 # make bench-monitoring NODES=200: a larger cluster.
 bench-monitoring:  ## every query of dashboards and rules, asked of a real Prometheus over simulated series of 50 nodes (two minutes)
@@ -100,17 +99,6 @@ card-test:  ## a deployment on this machine's card, in namespaces, after make ca
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)
 	@.venv/bin/python tests/benchmarks/recovery/soak.py --cycles $(or $(CYCLES),100) $(if $(SEED),--seed $(SEED))
-
-# make storm EVENTS=200 SEED=7: fewer events, and those of an earlier run.
-storm:  ## random events over the gateway's endpoints, and how long it believes what is no longer so (about eight minutes)
-	@tests/lab/venv.sh requirements-dev.txt
-	@tests/benchmarks/gateway/hanging_share.sh
-	@.venv/bin/python tests/benchmarks/gateway/storm.py --events $(or $(EVENTS),1000) $(if $(SEED),--seed $(SEED))
-
-# make fuzz-gateway ROUNDS=500 SEED=7: fewer, and others.
-fuzz-gateway:  ## hostile requests sent to nginx and the engine, before a server that records what reached it (some minutes)
-	@tests/lab/venv.sh requirements-dev.txt
-	@tests/benchmarks/gateway/inside.sh fuzz.py --rounds $(or $(ROUNDS),10000) --seed $(or $(SEED),1)
 
 upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)
 	@tests/e2e/upgrade.sh

@@ -9,8 +9,7 @@ import socket
 import sys
 import time
 
-START = "from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import gateway\n"
-START += "import sys\nsys.argv = ['gateway']\nsys.exit(gateway.main())"
+PROGRAM = "ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs.gateway"
 FIRST = 3  # the descriptor at which systemd's begin
 
 
@@ -25,11 +24,9 @@ def main():
         if pid == 0:
             os.dup2(listener.fileno(), FIRST)
             os.set_inheritable(FIRST, True)
-            os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", STATE_DIRECTORY="/var/lib/llama-gateway")
-            os.execv(sys.executable, [sys.executable, "-c", START])
-        new = folder / "engine.pid.new"
-        new.write_text(str(pid))
-        new.rename(folder / "engine.pid")
+            os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+            os.execv(sys.executable, [sys.executable, "-m", PROGRAM])
+        (folder / "engine.pid").write_text(str(pid))
         os.waitpid(pid, 0)
         time.sleep(0.1)
 

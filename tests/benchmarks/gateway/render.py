@@ -1,4 +1,4 @@
-"""Writes the site of role gateway as it is deployed, for one tier and the benchmark's ports: render.py FOLDER."""
+"""Writes the site of role gateway as it is deployed, without tiers: render.py FOLDER."""
 
 import pathlib
 import runpy
@@ -9,9 +9,6 @@ import jinja2
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEMPLATES = ROOT / "roles/gateway/templates"
 PATHS = runpy.run_path(str(ROOT / "plugins/module_utils/_gateway/paths.py"))
-PORT, TIER_PORT = "@PORT@", "@TIER_PORT@"
-# Each service of candidates.SERVICES that is a tier: its endpoints, for when the engine is gone.
-TIERS = {"fast": {"port": TIER_PORT, "service": "chat", "endpoints": [{"address": "127.0.0.1", "port": 24001}]}}
 
 
 def main():
@@ -25,9 +22,9 @@ def main():
         "engine": True,
         "required": False,
         "addresses": ["127.0.0.1"],
-        "port": PORT,
+        "port": "@PORT@",
         "tls": None,
-        "tiers": TIERS,
+        "tiers": {},
         "max_body": "32m",
         "monitors": ["127.0.0.1"],
         "timeout": 7230,
@@ -36,12 +33,11 @@ def main():
         "clients": {},
         "keys": {},
     }
-    for source, name in (
-        ("llama-cluster.conf.j2", "site.conf"),
-        ("nginx-clients.conf.j2", "nginx-clients.conf"),
-        ("nginx-services.conf.j2", "nginx-services.conf"),
-    ):
-        (folder / name).write_text(environment.get_template(source).render(**values))
+    for source, name in (("llama-cluster.conf.j2", "site.conf"), ("nginx-clients.conf.j2", "nginx-clients.conf")):
+        text = environment.get_template(source).render(**values)
+        for place in ("/run/llama-gateway/", "/etc/llama-cluster/gateway/"):
+            text = text.replace(place, "/tmp/bench/")
+        (folder / name).write_text(text)
 
 
 if __name__ == "__main__":
