@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -47,9 +47,6 @@ bench-memory:  ## the memory formulas beside llama-fit-params, and beside real l
 	@.venv/bin/python tests/benchmarks/memory/experts.py $(BUILDS)
 	@.venv/bin/python tests/benchmarks/memory/one_node.py $(BUILDS)
 	@$(if $(MODELS),.venv/bin/python tests/benchmarks/memory/loads.py $(BUILDS) $(MODELS:%=--model %))
-
-bench-overhead: lab  ## the lab's deployed service beside the same programs started by hand
-	@.venv/bin/python tests/benchmarks/overhead/run.py
 
 bench-runs:  ## what a site.yml that changes nothing costs, with three nodes and with ten (about ten minutes)
 	@tests/lab/venv.sh requirements-dev.txt

@@ -24,8 +24,8 @@ options:
     required: true
   unit:
     description:
-      - systemd unit of a head of the collection, or of one that M(thefermisea.llama_cluster.llama_variant) has started.
-        The API key is then that of its service on this node, and is sent to the unit's own process alone.
+      - systemd unit of a head of the collection. The API key is then that of its service on this node, and is sent
+        to the unit's own process only.
     type: str
   api_key_file:
     description:

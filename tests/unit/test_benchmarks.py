@@ -1,14 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the soak calls a leak, what the drill table calls a failure, what the overhead benchmark calls an interval, what
-the benchmark of runs calls a change, and what that of one card makes of its rounds."""
+"""What the soak calls a leak, what the drill table calls a failure, what the
+benchmark of runs calls a change, and what that of one card makes of its rounds."""
 
 import argparse
 import copy
 import importlib.util
 import json
-import math
 import re
 import subprocess
 import sys
@@ -26,7 +25,7 @@ def load(path):
     return module
 
 
-soak, table, overhead, runs = load("recovery/soak"), load("recovery/table"), load("overhead/run"), load("runs/run")
+soak, table, runs = load("recovery/soak"), load("recovery/table"), load("runs/run")
 card = load("card/report")
 NODE = {
     "processes": [["systemd", 37, 11.8], ["llama-server --model m", 30, 100.0]],
@@ -135,18 +134,6 @@ def test_what_is_counted_of_runs_that_ended_early_is_gone_before_each_look(monke
         assert lasted > int(early) and victims == ("node1", "node2", "node3") and settled == soak.SETTLE
 
 
-def test_the_interval_of_a_ratio():
-    mean, low, high = overhead.interval([0.98, 1.02] * 20)
-    # By hand: t(39, 97.5 %) = 2.0227.
-    logs = [math.log(ratio) for ratio in (0.98, 1.02)]
-    center, spread = sum(logs) / 2, (logs[1] - logs[0]) / 2 * math.sqrt(40 / 39)
-    assert mean == pytest.approx(math.exp(center), abs=1e-4)
-    assert (low, high) == pytest.approx(
-        [math.exp(center + sign * 2.0227 * spread / math.sqrt(40)) for sign in (-1, 1)], abs=1e-4
-    )
-    assert overhead.student(39) == pytest.approx(2.0227, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("results", "status", "wanted"),
     [
@@ -175,62 +162,6 @@ def test_the_drill_table_fails_with_a_drill(monkeypatch, tmp_path, capsys, resul
     monkeypatch.setattr(table.subprocess, "call", run)
     assert table.main() == wanted
     assert ("recovery: drill.yml failed" in capsys.readouterr().err) == bool(wanted)
-
-
-@pytest.fixture
-def rates(monkeypatch, tmp_path):
-    """Generated tokens/s by port, and what was started and deployed."""
-    seen = {"8000": 50.0, "8100": 50.0, "8200": 50.0, "started": [], "deployed": []}
-    monkeypatch.setattr(overhead, "ask", lambda port, tokens: (seen[port], tokens / seen[port]))
-    monkeypatch.setattr(overhead, "CACHE", tmp_path)
-    monkeypatch.setattr(overhead, "on", lambda node, *command: "")
-    monkeypatch.setattr(overhead, "deploy", lambda **changes: seen["deployed"].append(changes))
-    monkeypatch.setattr(overhead, "stop_all", lambda: seen["started"].append("all stopped"))
-    monkeypatch.setattr(overhead, "start", seen["started"].append)
-    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--rounds", "12"])
-    return seen
-
-
-def test_the_overheads_verdict(rates, capsys):
-    assert overhead.main() is False
-    rates["8000"] = 45.0
-    assert overhead.main() is True
-    assert "generated tokens/s   0.900 (0.900 to 0.900)\nwhole request        0.900" in capsys.readouterr().out
-
-
-def test_the_overheads_control_is_one_of_two_by_hand(rates, capsys):
-    rates["8200"] = 60.5
-    assert overhead.main() is True
-    # The mean of both by hand is sqrt(50 * 60.5) = 55.
-    out = capsys.readouterr().out
-    assert "generated tokens/s   0.909 (0.909 to 0.909)" in out and "control, tokens/s    1.210" in out
-
-
-def test_each_set_starts_first_as_often_and_the_lab_is_put_back(rates):
-    overhead.main()
-    a, b, c = overhead.SETS
-    assert rates["started"] == ["all stopped", a, b, c, "all stopped", b, c, a, "all stopped", c, a, b] * 12
-    assert rates["deployed"] == [{"threads": 1}, {}]
-
-
-def test_the_sets_by_hand_have_the_flags_of_the_deployed(monkeypatch):
-    flags = "--host 10.0.0.1 --port %s --rpc 10.0.0.2:%s,10.0.0.3:%s --threads 2"
-    unit = "[Service]\nExecStartPre=/x wait 10.0.0.2:50052\nExecStart=/r/llama-server " + flags % (
-        "8000",
-        "50052",
-        "50052",
-    )
-    monkeypatch.setattr(overhead, "on", lambda node, *command: unit)
-    assert " ".join(overhead.command_line("node1", overhead.BY_HAND)) == "/r/llama-server " + flags % (
-        "8100",
-        "50152",
-        "50152",
-    )
-    assert " ".join(overhead.command_line("node1", overhead.CONTROL)) == "/r/llama-server " + flags % (
-        "8200",
-        "50252",
-        "50252",
-    )
 
 
 def test_what_the_soak_lends_runs_without_the_rest(tmp_path):

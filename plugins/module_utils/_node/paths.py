@@ -88,8 +88,6 @@ PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 
 # Gone with the next boot.
 RUN = "/run/llama-cluster"
-# Units of a service that is measured another way than it is deployed.
-RUN_UNITS = "/run/systemd/system"
 # Which run of a playbook changes the node.
 RUN_LOCK = RUN + "/run.lock"
 # Runs of a unit that failed in a row.

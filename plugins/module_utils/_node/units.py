@@ -38,8 +38,6 @@ DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 ONESHOT = re.compile(r"^Type=oneshot$", re.MULTILINE)
 DIGEST = re.compile(r'^[ \t]*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
-# Of a head whose split is measured, for a while.
-VARIANT = "llama-overhead-%s.service"
 # What an operator adds to a unit, as systemctl edit and set-property do, not what a distribution brings.
 DROP_IN = re.compile(r"/(?:etc|run)/systemd/")
 COMMAND = re.compile("^ExecStart=(.*)$", re.MULTILINE)
@@ -176,11 +174,7 @@ def unit_name(kind: str, service: str, primary: bool = False) -> str:
 
 
 def service_of(name: str, unit_dir: str = paths.UNITS) -> str | None:
-    """The service of a unit of this node, also of a variant of its head; None for names that are not ours, and for a
-    short name without a file of ours."""
-    before, after = VARIANT.split("%s")
-    if name.startswith(before) and name.endswith(after):
-        return name[len(before) : -len(after)]
+    """The service of a unit of this node; None for unmanaged names, and for a short name without a managed file."""
     kind, service = unit_kind(name)
     if kind is None or service is not None:
         return service

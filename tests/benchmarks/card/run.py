@@ -6,7 +6,7 @@ behind two, in turn.
 
 PROGRAMS holds llama-server and ggml-rpc-server of one build for the card, the machine's only one, which nobody else may
 use. A round starts each variant once, the next round in another order, and measures it with the engine and the prompts
-of overhead.yml: tokens/s are the geometric mean of the rounds, seconds their median.
+of llama_bench: tokens/s are the geometric mean of the rounds, seconds their median.
 Beside its speed: what nvidia-smi says of memory, utilisation and power while it generates, what the plan says of
 memory, whether its answer is the one that one process gives, and how soon the card is free after kill -9.
 """
@@ -108,7 +108,7 @@ class Served:
         return [one.pid for one in [self.head, *(self.workers.processes if self.workers else [])]]
 
     def ceiling(self):
-        """Tokens/s if nothing but weights were read, as overhead.yml has it; None for a card that is not known."""
+        """Tokens/s if nothing but weights were read; None for a card that is not known."""
         known = [bandwidth(card["name"]) for card in nvidia_smi.collect()["gpus"]][:1]
         read = sum(self.shape.block_bytes) + self.shape.output_bytes
         return known[0] * 1e9 / read if known and known[0] else None

@@ -582,28 +582,6 @@ class ActionModule(ActionBase):
     def do_port_knock(self, arguments):
         return {"changed": False, "answers": dict.fromkeys(arguments["endpoints"], "refused")}
 
-    def do_llama_variant(self, arguments):
-        """A process beside the head's unit, and for loopback a worker of the node itself."""
-        service, state = arguments["service"], arguments["state"]
-        paths = [self.node.running / ("llama-%s.service" % name) for name in ("overhead-" + service, "rpc-loopback")]
-        there = [path for path in paths if path.exists()]
-        if state == "ended" and there:
-            self.event("end %s" % ", ".join(path.name for path in there))
-        for path in there:
-            path.unlink()
-        if state == "ended":
-            return {"changed": bool(there)}
-        unit = self.node.unit("llama-head-%s.service" % service)
-        assert not self.node.process("llama-head-%s.service" % service), "its head runs"
-        endpoints = arguments["rpc_endpoints"]
-        if arguments["loopback"]:
-            endpoints = ["127.0.0.1:40001"]
-            worker = {"release": unit["release"], "arguments": ["--host", "127.0.0.1", "--port", "40001"]}
-            paths[1].write_text(json.dumps(worker))
-        self.event("serve %s with %s" % (service, ", ".join(endpoints) or "nobody"))
-        paths[0].write_text(json.dumps(unit))
-        return {"changed": True, "unit": paths[0].name, "rpc_endpoints": endpoints}
-
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])
         said = "3686 of the 4096 tokens of a slot read in 15 s"

@@ -50,7 +50,6 @@ OURS = (
     "llama_snapshot",
     "llama_trial",
     "llama_unit_info",
-    "llama_variant",
     "llama_wire",
     "model_facts",
     "node_facts",
@@ -145,11 +144,6 @@ ROOM = """
   ansible.builtin.set_fact: {model_parked: true}
   when: model_park_on != ''
 """
-# What tests plan by hand, in the inventory.
-VARIANTS = """
-- name: Plan the variants
-  ansible.builtin.set_fact: {preflight_variants: "{{ planned_variants }}"}
-"""
 REPLACED = {
     "llama_cpp/tasks/stage.yml": STAGE,
     "llama_cpp/tasks/activate.yml": ACTIVATE,
@@ -170,7 +164,6 @@ REPLACED = {
     "model/tasks/retire.yml": MODEL % "retire",
     "model/tasks/room.yml": ROOM,
     "model/tasks/unpark.yml": MODEL % "unpark",
-    "preflight/tasks/variants.yml": VARIANTS,
 }
 REPLACED.update(
     {

@@ -560,8 +560,6 @@ def test_an_address_needs_both_its_parts(words, url):
     [
         ("llama-head-chat.service", "chat"),
         ("llama-router-all.service", "all"),
-        ("llama-overhead-chat.service", "chat"),
-        ("llama-head-overhead-chat.service", "overhead-chat"),
         ("llama-loopback-chat.service", None),
         ("my.service", None),
     ],

@@ -248,9 +248,7 @@ def fixture_keys(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize(
-    "unit", ["llama-head-chat.service", "llama-router-chat.service", "llama-overhead-chat.service"]
-)
+@pytest.mark.parametrize("unit", ["llama-head-chat.service", "llama-router-chat.service"])
 def test_a_unit_has_the_key_of_its_service(keys, unit):
     (keys / "chat").write_text("s3cret\n")
     assert serving_health.key_of(unit) == "s3cret"
