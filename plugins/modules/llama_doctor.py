@@ -17,7 +17,7 @@ description:
     not woken, and no model of a router is loaded. RPC ports are never touched.
 options:
   rules:
-    description: What filter P(thefermisea.llama_cluster.doctor_rules#filter) says.
+    description: What filter C(doctor_rules) says.
     type: list
     elements: dict
     default: []

@@ -25,3 +25,8 @@ def one_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
             raise AnsibleFilterError(str(problem)) from problem
 
     return filter_function
+
+
+def with_sentences(**functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """What a FilterModule's filters() returns: functions by the name of their filter."""
+    return {name: one_sentence(function) for name, function in functions.items()}

@@ -65,7 +65,7 @@ document() {
     export ANSIBLE_COLLECTIONS_PATH=$scratch/installed
     cd "$scratch/installed/ansible_collections/thefermisea/llama_cluster"
     documentation module plugins/modules/[!_]*.py
-    documentation filter plugins/filter/*.py
+    documentation filter plugins/filter/*.yml
     documentation callback plugins/callback/*.py
     documentation role roles/*
 }
@@ -75,7 +75,7 @@ document() {
 # shellcheck disable=SC2329  # document calls it
 documentation() {
     local type=$1 names; shift
-    mapfile -t names < <(basename -a "$@" | sed -E 's/\.py$//; s/^/thefermisea.llama_cluster./')
+    mapfile -t names < <(basename -a "$@" | sed -E 's/\.(py|yml)$//; s/^/thefermisea.llama_cluster./')
     ansible-doc -t "$type" "${names[@]}" | tee "$scratch/documentation"
     for name in "${names[@]}"; do
         grep -qwF "$name" "$scratch/documentation" \

@@ -4,7 +4,7 @@ import pathlib
 
 import jinja2
 from ansible.plugins.filter.core import FilterModule
-from ansible_collections.thefermisea.llama_cluster.plugins.filter import node_rpc, node_serving, unit_files
+from ansible_collections.thefermisea.llama_cluster.plugins.filter import intent, units
 
 ROLES = pathlib.Path(__file__).resolve().parents[3] / "roles"
 RELEASE = "/opt/llama.cpp/releases/b11434-cpu-00000000"
@@ -25,11 +25,7 @@ ACCOUNTS = {
 }
 BUILT = {"current_build": "b1", "build_sha256": "0" * 64}
 NODE = {"units": [], "templates": [], "watched": [], "files": {}, "build": {"of": {"": BUILT}}}
-FILTERS = {
-    name: function
-    for module in (node_rpc, node_serving, unit_files)
-    for name, function in module.FilterModule().filters().items()
-}
+FILTERS = {name: function for module in (intent, units) for name, function in module.FilterModule().filters().items()}
 
 
 def template(path, **values):

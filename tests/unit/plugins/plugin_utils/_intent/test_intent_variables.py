@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.filter import variable_mistakes
+from ansible_collections.thefermisea.llama_cluster.plugins.filter import intent
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import variables as intent_variables
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -217,8 +217,8 @@ def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
     )
     assert intent_variables.unknown_variables(hostvars, ["a"]) == []
     typed = ("ctx=8192 quant=Q4 used=1", "colour='a b'", '{"own": 1}', "@vault.yml")
-    monkeypatch.setattr(variable_mistakes.context, "CLIARGS", {"extra_vars": typed})
-    found = variable_mistakes.FilterModule().filters()["variable_mistakes"](hostvars, ["a"])
+    monkeypatch.setattr(intent.context, "CLIARGS", {"extra_vars": typed})
+    found = intent.FilterModule().filters()["variable_mistakes"](hostvars, ["a"])
     assert found["unknown"] == [
         "colour: nothing reads this variable, docs/settings.md lists those that are read",
         "ctx: nothing reads this variable, did you mean ctx_size?",

@@ -1,0 +1,26 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which device of which node holds which layers."""
+
+from __future__ import annotations
+
+from ..module_utils._plan.devices import as_dicts, of_node
+from ..plugin_utils._cluster_plan.cards import plan_cards
+from ..plugin_utils._cluster_plan.plan import memory_plan
+from ..plugin_utils._cluster_plan.room import way
+from ..plugin_utils._filters import with_sentences
+
+
+def plan_devices(*args, **kwargs):
+    return as_dicts(of_node(*args, **kwargs))
+
+
+class FilterModule:
+    def filters(self):
+        return with_sentences(
+            memory_plan=memory_plan,
+            plan_cards=plan_cards,
+            plan_devices=plan_devices,
+            quant_way=way,
+        )

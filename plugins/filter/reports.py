@@ -1,0 +1,51 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run has found and come to."""
+
+from __future__ import annotations
+
+from ..plugin_utils._doctor.cluster import doctor_report
+from ..plugin_utils._doctor.rules import doctor_rules
+from ..plugin_utils._filters import with_sentences
+from ..plugin_utils._reports.acceptance import acceptance
+from ..plugin_utils._reports.bench import bench_heads, benchmark
+from ..plugin_utils._reports.bench_compare import comparison
+from ..plugin_utils._reports.decisions_page import decisions_page
+from ..plugin_utils._reports.drill import drill_report
+from ..plugin_utils._reports.failures import failure_reason
+from ..plugin_utils._reports.link import link_report
+from ..plugin_utils._reports.logs import log_lines
+from ..plugin_utils._reports.outcome import outcome_lines, switch_state
+from ..plugin_utils._reports.page import page
+from ..plugin_utils._reports.speed import upgrade_speed
+from ..plugin_utils._reports.verify import criteria_report
+from ..plugin_utils._reports.wire import wire
+from ..plugin_utils._reports.wire_seen import Seen
+
+
+def wire_report(head, seen, measured_at):
+    return wire(head, Seen(**seen), measured_at)
+
+
+class FilterModule:
+    def filters(self):
+        return with_sentences(
+            acceptance_report=acceptance,
+            wire_report=wire_report,
+            bench_heads=bench_heads,
+            bench_report=benchmark,
+            bench_comparison=comparison,
+            link_report=link_report,
+            upgrade_speed=upgrade_speed,
+            criteria_report=criteria_report,
+            report_page=page,
+            decisions_page=decisions_page,
+            drill_report=drill_report,
+            doctor_rules=doctor_rules,
+            doctor_report=doctor_report,
+            log_lines=log_lines,
+            failure_reason=failure_reason,
+            switch_state=switch_state,
+            outcome_lines=outcome_lines,
+        )

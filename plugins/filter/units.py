@@ -1,0 +1,28 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nodes have and what changes there: refusals, files, units, builds."""
+
+from __future__ import annotations
+
+from ..plugin_utils._access.clients import client_access
+from ..plugin_utils._access.node import node_refusals
+from ..plugin_utils._access.units import build_refusals
+from ..plugin_utils._filters import with_sentences
+from ..plugin_utils._units.changes import unit_changes
+from ..plugin_utils._units.files import unit_files
+from ..plugin_utils._units.links import build_links
+from ..plugin_utils._units.waves import change_waves
+
+
+class FilterModule:
+    def filters(self):
+        return with_sentences(
+            node_refusals=node_refusals,
+            build_refusals=build_refusals,
+            client_access=client_access,
+            unit_files=unit_files,
+            unit_changes=unit_changes,
+            change_waves=change_waves,
+            build_links=build_links,
+        )
