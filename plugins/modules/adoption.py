@@ -8,60 +8,32 @@ DOCUMENTATION = r"""
 module: adoption
 short_description: "Internal: take one step of replacing a deployment that was made by hand, or of putting it back"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Acts on what M(thefermisea.llama_cluster.adoption_info) finds. The steps are apart because an order holds over all
-    nodes, heads before workers on the way down and workers before heads on the way up; C(playbooks/adopt.yml) keeps it.
-  - Each step looks at what is there and does what is missing, so a run that died is finished, or undone, by the next
-    one.
+author: [The Fermi Sea (@thefermisea)]
+description: Acts on what M(thefermisea.llama_cluster.adoption_info) finds.
 options:
   step:
-    description:
-      - V(save) copies unit files, drop-ins and the links that enable them, and records what ran and how; nothing is
-        stopped or changed.
-      - V(stop) ends what was recorded of O(kind), units by systemd and processes by signals, and fails when something
-        starts it again.
-      - V(put_aside) removes the saved files of units and renames the directories in O(moved).
-      - V(finish) notes that what took over serves.
-      - V(put_back) restores files and directories with content, owner, mode and time.
-      - V(start) starts what was recorded as running of O(kind), processes detached, with their arguments, directory and
-        environment.
-      - V(forget) removes the record.
+    description: >-
+      V(save) copies unit files, drop-ins and the links that enable them, and records what ran and how; nothing
+      is stopped or changed.
     type: str
     required: true
     choices: [save, stop, put_aside, finish, put_back, start, forget]
-  kind:
-    description:
-      - What V(stop) and V(start) act on.
-    type: str
-    choices: [head, worker]
+  kind: {description: What V(stop) and V(start) act on., type: str, choices: [head, worker]}
   directory:
-    description:
-      - Where the record and the copies are kept, for root alone.
+    description: "Where the record and the copies are kept, for root alone."
     type: path
     default: /var/lib/llama-cluster/adopted
   moved:
-    description:
-      - Directories that have to make room. They are too large to copy and are renamed beside their place, with
-        C(.by-hand) added.
+    description: Directories that have to make room.
     type: list
     elements: path
     default: [/opt/llama.cpp/build]
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
   check_mode:
     support: partial
-    details:
-      - A step is predicted from what is there; what an earlier step would have made is not.
-  diff_mode:
-    support: none
-notes:
-  - Variables of processes whose names look like secrets are named in the record and not kept; such a process starts
-    without them.
-  - A process outside of every unit is ended and started again when it is root's, its program and its directory are
-    below directories of root alone. A log that others could exchange for another file is not written again.
+    details: A step is predicted from what is there; what an earlier step would have made is not.
+  diff_mode: {support: none}
 """
 
 EXAMPLES = r"""
@@ -70,21 +42,11 @@ EXAMPLES = r"""
   thefermisea.llama_cluster.adoption:
     step: save
   become: true
-
-- name: Stop its heads
-  thefermisea.llama_cluster.adoption:
-    step: stop
-    kind: head
-  become: true
 """
 
 RETURN = r"""
-actions:
-  description: What was done, or would be in check mode.
-  type: list
-  elements: str
-  returned: success
-  sample: [stop llama-head.service]
+---
+actions: {description: "What was done, or would be in check mode.", type: list, returned: success, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

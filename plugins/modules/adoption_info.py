@@ -8,33 +8,21 @@ DOCUMENTATION = r"""
 module: adoption_info
 short_description: "Internal: tell what serves llama.cpp on a node without being the collection's"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Finds C(llama-server), C(rpc-server) and C(ggml-rpc-server) in systemd units that somebody wrote by hand and in
-    processes outside of any such unit, as C(nohup) leaves them, and says what each serves.
-  - Servers of other users than root, in containers, in units that start something else, and of root where others may
-    change what runs, are told and left alone.
-  - Says what lies around them and is left alone, such as scripts, timers and nginx sites, and whether an adoption is
-    recorded on the node.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Finds C(llama-server), C(rpc-server) and C(ggml-rpc-server) in systemd units that somebody wrote by hand and in
+  processes outside of any such unit, as C(nohup) leaves them, and says what each serves.
 options:
   directory:
-    description:
-      - Where M(thefermisea.llama_cluster.adoption) keeps its record.
+    description: Where M(thefermisea.llama_cluster.adoption) keeps its record.
     type: path
     default: /var/lib/llama-cluster/adopted
   moved:
-    description:
-      - Directories that have to make room, as for M(thefermisea.llama_cluster.adoption).
+    description: "Directories that have to make room, as for M(thefermisea.llama_cluster.adoption)."
     type: list
     elements: path
     default: [/opt/llama.cpp/build]
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-  - thefermisea.llama_cluster.attributes.reads
-notes:
-  - Needs root to read what other users' processes run.
-  - A head's build is asked from C(/props) of its own address. RPC ports are never touched.
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
 
 EXAMPLES = r"""
@@ -46,70 +34,36 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-units:
-  description: Units that were made by hand, sorted by name.
-  type: list
-  elements: dict
-  returned: success
-  sample:
-    - name: llama-rpc.service
-      kind: worker
-      active: true
-      enabled: enabled
-      serves: {program: /opt/llama.cpp/build/bin/rpc-server, host: 0.0.0.0, port: 50052, model: null, rpc: [], build:
-        null}
-processes:
-  description: Root's processes outside of such units.
-  type: list
-  elements: dict
-  returned: success
-  sample:
-    - pid: 4711
-      kind: head
-      serves:
-        program: /opt/llama.cpp/build/bin/llama-server
-        host: 0.0.0.0
-        port: 8081
-        model: /opt/models/m.gguf
-        rpc: []
-        build: b7760-388ce8224
+---
+units: {description: "Units that were made by hand, sorted by name.", type: list, returned: success, elements: dict}
+processes: {description: "Root's processes outside of such units.", type: list, returned: success, elements: dict}
 clients:
-  description: Who is connected to one of the heads right now, from another address.
+  description: "Who is connected to one of the heads right now, from another address."
   type: list
-  elements: dict
   returned: success
-  sample: [{address: 10.0.0.9, port: 8081}]
+  elements: dict
 pids:
   description: Every process that ends when all of these are stopped.
   type: list
-  elements: int
   returned: success
-  sample: [4711]
+  elements: int
 around:
   description: Files that speak of the deployment and are left alone.
   type: list
-  elements: str
   returned: success
-  sample: [/etc/nginx/sites-available/ai-inference]
+  elements: str
 foreign:
-  description: Servers of others, of a SLURM job or another user for example, with their owner; they are left alone.
+  description: "Servers of others, of a SLURM job or another user for example, with their owner; they are left alone."
   type: list
+  returned: success
   elements: dict
-  returned: success
-  sample: [{pid: 815, owner: slurmd.service}]
-lines:
-  description: All of it as lines to print.
-  type: list
-  elements: str
-  returned: success
-  sample: ["llama-rpc.service (enabled): /opt/llama.cpp/build/bin/rpc-server at 0.0.0.0:50052"]
+lines: {description: All of it as lines to print., type: list, returned: success, elements: str}
 recorded:
-  description: The adoption recorded on the node, when it was made, whether it was finished, and the heads that served
-    then; V(null) without one.
+  description: >-
+    The adoption recorded on the node, when it was made, whether it was finished, and the heads that served then;
+    V(null) without one.
   type: dict
   returned: success
-  sample: {created: "2026-10-01T08:00:00Z", finished: true, heads: [{name: llama-head.service, url:
-    "http://127.0.0.1:8000", rpc_endpoints: []}]}
 """
 
 from ansible.module_utils.basic import AnsibleModule

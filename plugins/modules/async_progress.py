@@ -8,55 +8,23 @@ DOCUMENTATION = r"""
 module: async_progress
 short_description: "Internal: wait for an async job and show how far it is"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Waits for a job that a task started with C(async) and C(poll=0), and prints a whole line of progress about every
-    half minute.
-  - Progress is the last C([done/total]) in the job's log, as ninja writes it, or C([percent%]), as make does under
-    CMake.
-  - The task has failed when the job has; the message ends with the end of the log.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Waits for a job that a task started with C(async) and C(poll=0), and prints a whole line of progress about every
+  half minute.
 options:
-  jid:
-    description:
-      - The job's id, C(ansible_job_id) of the task that started it.
-    type: str
-    required: true
-  log:
-    description:
-      - The file on the node that the job writes to.
-    type: path
-    required: true
-  what:
-    description:
-      - What the job does, for the lines of progress and the error.
-    type: str
-    required: true
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+  jid: {description: "The job's id, C(ansible_job_id) of the task that started it.", type: str, required: true}
+  log: {description: The file on the node that the job writes to., type: path, required: true}
+  what: {description: "What the job does, for the lines of progress and the error.", type: str, required: true}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: none
-    details:
-      - There is no job to wait for in check mode.
-  diff_mode:
-    support: none
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
+  check_mode: {support: none}
+  diff_mode: {support: none}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
 ---
-- name: Start the compiler
-  ansible.builtin.shell: ninja > build.log 2>&1
-  args:
-    chdir: /var/tmp/build
-  async: 7200
-  poll: 0
-  register: compiler
-
 - name: Wait for it
   thefermisea.llama_cluster.async_progress:
     jid: "{{ compiler.ansible_job_id }}"
@@ -65,14 +33,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-job:
-  description: What the job itself has returned.
-  type: dict
-  returned: when the job has finished
-  sample: {changed: true, rc: 0}
-seconds:
-  description: How long the wait was.
-  type: int
-  returned: when the job has finished
-  sample: 553
+---
+job: {description: What the job itself has returned., type: dict, returned: when the job has finished}
+seconds: {description: How long the wait was., type: int, returned: when the job has finished}
 """

@@ -8,57 +8,26 @@ DOCUMENTATION = r"""
 module: bundle_seal
 short_description: "Internal: write the record and the checksums of a bundle"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Has C(bundle.json) and C(SHA256SUMS) in a bundle say what its directories C(models), C(builds) and C(source) hold.
-    C(sha256sum -c SHA256SUMS) checks a copy of it, and site.yml installs from it with C(llama_bundle).
-  - A model's digest is taken from what M(thefermisea.llama_cluster.gguf_fetch) returned; one that was joined from
-    pieces is read once.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Has C(bundle.json) and C(SHA256SUMS) in a bundle say what its directories C(models), C(builds) and C(source) hold.
 options:
-  path:
-    description:
-      - The bundle, a directory on the controller.
-    type: path
-    required: true
+  path: {description: "The bundle, a directory on the controller.", type: path, required: true}
   models:
-    description:
-      - The models in it, as M(thefermisea.llama_cluster.gguf_fetch) returned them in a loop over C(model_items), each
-        with its C(item).
+    description: >-
+      The models in it, as M(thefermisea.llama_cluster.gguf_fetch) returned them in a loop over C(model_items),
+      each with its C(item).
     type: list
     elements: dict
     required: true
-  builds:
-    description:
-      - Names of the archives of built trees in it.
-    type: list
-    elements: str
-    default: []
-  source:
-    description:
-      - Names of the source archives in it.
-    type: list
-    elements: str
-    default: []
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  builds: {description: Names of the archives of built trees in it., type: list, elements: str, default: []}
+  source: {description: Names of the source archives in it., type: list, elements: str, default: []}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
 ---
-- name: The models for the bundle
-  thefermisea.llama_cluster.gguf_fetch:
-    urls: "{{ item.urls }}"
-    sha256: "{{ item.sha256 }}"
-    dest: "/media/disk/llama-bundle/models/{{ item.dest | basename }}"
-  loop: "{{ model_items }}"
-  register: fetched
-
 - name: Their record
   thefermisea.llama_cluster.bundle_seal:
     path: /media/disk/llama-bundle
@@ -67,12 +36,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-lines:
-  description: What is in the bundle, as lines to print.
-  type: list
-  elements: str
-  returned: success
-  sample: ["bundle: /media/disk/llama-bundle", "  models/SmolLM2-135M-Instruct.Q4_1.gguf (98.4 MB)"]
+---
+lines: {description: "What is in the bundle, as lines to print.", type: list, returned: success, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -8,43 +8,26 @@ DOCUMENTATION = r"""
 module: firewalld_rules
 short_description: "Internal: have firewalld let in who is wanted, where it filters"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Has each wanted rule in the zone of its interface. Rules that an earlier run added and that are not wanted any more
-    go; a rule that was there before is never removed.
-  - To the configuration of a firewalld that does not run nothing is added; what is not wanted any more leaves it.
-  - Where there is no firewalld, nothing changes.
+author: [The Fermi Sea (@thefermisea)]
+description: Has each wanted rule in the zone of its interface.
 options:
   record:
-    description:
-      - The file that lists which rules were added, in a directory that root alone can write.
+    description: "The file that lists which rules were added, in a directory that root alone can write."
     type: path
     required: true
-  rules:
-    description:
-      - The interface that packets come in on, for each rich rule.
-    type: dict
+  rules: {description: "The interface that packets come in on, for each rich rule.", type: dict}
   peers:
-    description:
-      - C(ADDRESS:PORT) of each host to let in, in the zone of the interface that leads to it; the port is this node's.
+    description: >-
+      C(ADDRESS:PORT) of each host to let in, in the zone of the interface that leads to it; the port is this
+      node's.
     type: list
     elements: str
   timeout:
-    description:
-      - How long firewalld keeps what is added, such as V(6h), and then in no configuration. Empty means for ever.
+    description: "How long firewalld keeps what is added, such as V(6h), and then in no configuration."
     type: str
     default: ""
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-notes:
-  - Needs root.
-  - What has a O(timeout) is no change, since it goes with the task that needs it.
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: full}}
 """
 
 EXAMPLES = r"""
@@ -57,19 +40,19 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+---
 calls:
-  description: The commands that firewalld was told, or would be.
+  description: "The commands that firewalld was told, or would be."
   type: list
-  elements: str
   returned: success
-  sample: ["firewall-cmd --zone=public --add-rich-rule=rule family=..."]
+  elements: str
 left:
-  description: Rules of earlier runs that are not wanted any more and stay, because firewalld does not run and there is
-    no C(firewall-offline-cmd).
+  description: >-
+    Rules of earlier runs that are not wanted any more and stay, because firewalld does not run and there is no
+    C(firewall-offline-cmd).
   type: list
-  elements: str
   returned: success
-  sample: []
+  elements: str
 """
 
 import os

@@ -8,69 +8,35 @@ DOCUMENTATION = r"""
 module: gateway_endpoints
 short_description: "Internal: keep new requests of the gateway from endpoints, or let them in again"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Writes C(/var/lib/llama-cluster/draining.json) of a gateway's host, which the gateway's engine reads twice a second,
-    and waits until the engine has the endpoints as they are wanted.
-  - An engine that does not answer holds nothing up; RV(reason) says so. Nothing is written where there is no gateway.
-  - Prints a line of what still runs about every ten seconds.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Writes C(/var/lib/llama-cluster/draining.json) of a gateway's host, which the gateway's engine reads twice a
+  second, and waits until the engine has the endpoints as they are wanted.
 options:
   state:
-    description:
-      - V(draining) keeps new requests from O(endpoints), and waits until none runs there.
-      - V(ready) lets them in again.
+    description: "V(draining) keeps new requests from O(endpoints), and waits until none runs there."
     type: str
-    choices: [draining, ready]
     required: true
+    choices: [draining, ready]
   endpoints:
-    description:
-      - Replicas of services. Needed for V(draining); V(ready) without any is all that drain.
+    description: Replicas of services.
     type: list
     elements: dict
     suboptions:
-      service:
-        description: The service.
-        type: str
-        required: true
-      node:
-        description: The node of its head.
-        type: str
-        required: true
+      service: {description: The service., type: str, required: true}
+      node: {description: The node of its head., type: str, required: true}
   reason:
-    description:
-      - V(change) is for endpoints that are about to restart, requests wait for them. V(maintenance) is for those that
-        may be away for hours.
+    description: "V(change) is for endpoints that are about to restart, requests wait for them."
     type: str
-    choices: [change, maintenance]
     default: change
-  held:
-    description:
-      - Nodes that are held for maintenance. V(draining) for V(maintenance) needs the one that the endpoints wait for;
-        V(ready) leaves what waits for one of them.
-    type: list
-    elements: str
-    default: []
-  timeout:
-    description:
-      - The most seconds to wait. What is not as wanted by then is in RV(waiting), which is an answer, not an error.
-    type: int
-    default: 30
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+    choices: [change, maintenance]
+  held: {description: Nodes that are held for maintenance., type: list, elements: str, default: []}
+  timeout: {description: The most seconds to wait., type: int, default: 30}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: full
-    details:
-      - Asks no engine and does not wait.
-  diff_mode:
-    support: full
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
-notes:
-  - Needs root.
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
@@ -81,38 +47,17 @@ EXAMPLES = r"""
     endpoints: [{service: embed, node: node1}]
     timeout: 300
   become: true
-
-- name: Send requests to all that is not held
-  thefermisea.llama_cluster.gateway_endpoints:
-    state: ready
-    held: [node3]
-    timeout: 0
-  become: true
 """
 
 RETURN = r"""
-endpoints:
-  description: All endpoints that drain now.
-  type: list
-  elements: dict
-  returned: success
-  sample: [{service: embed, node: node1, since: 1795435200.0, reason: change}]
-waiting:
-  description: What the engine does not have as it is wanted.
-  type: list
-  elements: str
-  returned: success
-  sample: [embed on node1 has 2 running]
+---
+endpoints: {description: All endpoints that drain now., type: list, returned: success, elements: dict}
+waiting: {description: What the engine does not have as it is wanted., type: list, returned: success, elements: str}
 reason:
-  description: Why the engine said nothing; empty where it answers, or was not asked.
+  description: "Why the engine said nothing; empty where it answers, or was not asked."
   type: str
   returned: success
-  sample: "[Errno 2] No such file or directory"
-seconds:
-  description: How long the wait was.
-  type: float
-  returned: success
-  sample: 1.2
+seconds: {description: How long the wait was., type: float, returned: success}
 """
 
 import time

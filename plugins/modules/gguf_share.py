@@ -8,56 +8,23 @@ DOCUMENTATION = r"""
 module: gguf_share
 short_description: "Internal: lend model files to other nodes over the fabric"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Starts a small HTTP server on a node that has a model, for the time that other nodes need to copy it with
-    M(thefermisea.llama_cluster.gguf_fetch) and its O(thefermisea.llama_cluster.gguf_fetch#module:copy_of).
-  - The server listens on one address, serves the named files and nothing else, and answers O(peers) and nobody else. It
-    is neither encrypted nor authenticated beyond that, so use it on a network that only the cluster is on. Copies are
-    proved by their sha256, whoever sent them.
-  - It runs in the background with the permissions of the user who started it, and listens already when the module
-    returns. It ends with O(state=absent), when nobody has asked for O(idle) seconds, or with the node.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Starts a small HTTP server on a node that has a model, for the time that other nodes need to copy it with
+  M(thefermisea.llama_cluster.gguf_fetch) and its O(thefermisea.llama_cluster.gguf_fetch#module:copy_of).
 options:
   state:
-    description:
-      - V(present) starts the server; one that an interrupted run has left at O(port) is ended first. V(absent) ends it.
+    description: V(present) starts the server; one that an interrupted run has left at O(port) is ended first.
     type: str
-    choices: [present, absent]
     default: present
-  port:
-    description:
-      - The port it listens on. There is one server per port and node.
-    type: int
-    default: 50099
-  address:
-    description:
-      - The address of the node that it listens on.
-    type: str
-  files:
-    description:
-      - The files it serves, each under its own name.
-    type: list
-    elements: path
-  peers:
-    description:
-      - The addresses that it answers. Everybody else is told 403.
-    type: list
-    elements: str
-  idle:
-    description:
-      - Seconds without a request after which it ends by itself.
-    type: int
-    default: 600
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-seealso:
-  - module: thefermisea.llama_cluster.gguf_fetch
+    choices: [present, absent]
+  port: {description: The port it listens on., type: int, default: 50099}
+  address: {description: The address of the node that it listens on., type: str}
+  files: {description: "The files it serves, each under its own name.", type: list, elements: path}
+  peers: {description: The addresses that it answers., type: list, elements: str}
+  idle: {description: Seconds without a request after which it ends by itself., type: int, default: 600}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -67,23 +34,12 @@ EXAMPLES = r"""
     address: 10.100.0.31
     files: [/opt/models/OR1-Behemoth.Q8_0.gguf]
     peers: [10.100.0.32, 10.100.0.33]
-
-- name: And stops lending it
-  thefermisea.llama_cluster.gguf_share:
-    state: absent
 """
 
 RETURN = r"""
-url:
-  description: Where the files are; their names follow.
-  type: str
-  returned: success, with O(state=present)
-  sample: http://10.100.0.31:50099/
-pid:
-  description: The server's process.
-  type: int
-  returned: success, with O(state=present), not in check mode
-  sample: 4711
+---
+url: {description: Where the files are; their names follow., type: str, returned: "success, with O(state=present)"}
+pid: {description: "The server's process.", type: int, returned: "success, with O(state=present), not in check mode"}
 """
 
 from ansible.module_utils.basic import AnsibleModule

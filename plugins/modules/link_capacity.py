@@ -8,54 +8,21 @@ DOCUMENTATION = r"""
 module: link_capacity
 short_description: "Internal: measure how much the link between two nodes carries"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Runs C(iperf3) with eight streams over TCP, a server on one node and a client on the other. Each is a transient unit
-    of systemd without any privilege and with a time limit, so that nothing stays behind.
+author: [The Fermi Sea (@thefermisea)]
+description: "Runs C(iperf3) with eight streams over TCP, a server on one node and a client on the other."
 options:
   state:
-    description:
-      - V(serving) starts the server for one measurement; it listens when the module returns. V(measured) is the client.
-        V(absent) ends the server.
+    description: V(serving) starts the server for one measurement; it listens when the module returns.
     type: str
-    choices: [serving, measured, absent]
     required: true
-  address:
-    description:
-      - The address of the server, IPv4.
-    type: str
-  port:
-    description:
-      - Its port.
-    type: int
-  peer:
-    description:
-      - The address of the client, IPv4.
-    type: str
-  seconds:
-    description:
-      - How long is sent.
-    type: int
-    default: 10
-  reverse:
-    description:
-      - Have the server send.
-    type: bool
-    default: false
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Starts and measures nothing in check mode.
-  diff_mode:
-    support: none
-notes:
-  - Needs root.
-requirements:
-  - C(iperf3)
+    choices: [serving, measured, absent]
+  address: {description: "The address of the server, IPv4.", type: str}
+  port: {description: Its port., type: int}
+  peer: {description: "The address of the client, IPv4.", type: str}
+  seconds: {description: How long is sent., type: int, default: 10}
+  reverse: {description: Have the server send., type: bool, default: false}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -68,34 +35,24 @@ EXAMPLES = r"""
     peer: 10.100.0.31
   become: true
   delegate_to: vllm-node2
-
-- name: Measure
-  thefermisea.llama_cluster.link_capacity:
-    state: measured
-    address: 10.100.0.32
-    port: 50098
-    peer: 10.100.0.31
-  become: true
-  register: link
 """
 
 RETURN = r"""
+---
 gbit_per_second:
   description: What has arrived.
   type: float
-  returned: success, with O(state=measured), not in check mode
-  sample: 62.1
+  returned: "success, with O(state=measured), not in check mode"
 retransmits:
   description: Segments that were sent again; V(null) where the system does not tell.
   type: int
-  returned: success, with O(state=measured), not in check mode
-  sample: 12
+  returned: "success, with O(state=measured), not in check mode"
 limited:
-  description: Percent of a processor, where an C(iperf3) with one thread for all streams had no more of it and so was
-    the limit; V(null) elsewhere.
+  description: >-
+    Percent of a processor, where an C(iperf3) with one thread for all streams had no more of it and so was the
+    limit; V(null) elsewhere.
   type: int
-  returned: success, with O(state=measured), not in check mode
-  sample: 99
+  returned: "success, with O(state=measured), not in check mode"
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -8,46 +8,18 @@ DOCUMENTATION = r"""
 module: llama_bench_watch
 short_description: "Internal: sample a node while a service is measured"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Looks once a second at processors, cards and the interface of an address, until a file appears or the time is over,
-    and tells what figures of this node depend on. Meant to run with C(async).
-  - A hung C(nvidia-smi) holds nothing up.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Looks once a second at processors, cards and the interface of an address, until a file appears or the time is
+  over, and tells what figures of this node depend on.
 options:
-  stop:
-    description:
-      - The file whose appearance ends it. It is removed.
-    type: path
-    required: true
-  seconds:
-    description:
-      - The most seconds.
-    type: int
-    default: 5400
-  address:
-    description:
-      - IPv4 address of the node, whose interface is counted.
-    type: str
-    default: ""
-  prefix:
-    description:
-      - Where builds are installed.
-    type: path
-    required: true
-  release:
-    description:
-      - The build of the service, a directory of C(releases).
-    type: str
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Samples nothing in check mode.
-  diff_mode:
-    support: none
+  stop: {description: The file whose appearance ends it., type: path, required: true}
+  seconds: {description: The most seconds., type: int, default: 5400}
+  address: {description: "IPv4 address of the node, whose interface is counted.", type: str, default: ""}
+  prefix: {description: Where builds are installed., type: path, required: true}
+  release: {description: "The build of the service, a directory of C(releases).", type: str}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -62,13 +34,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+---
 samples:
-  description: For each second C(at), C(cpu), C(rx_bytes), C(tx_bytes) and C(cards).
+  description: "For each second C(at), C(cpu), C(rx_bytes), C(tx_bytes) and C(cards)."
   type: list
-  elements: dict
   returned: success
+  elements: dict
 machine:
-  description: C(kernel), C(driver), C(cards), C(cpu), C(cores), C(build) and C(link).
+  description: "C(kernel), C(driver), C(cards), C(cpu), C(cores), C(build) and C(link)."
   type: dict
   returned: success
 """

@@ -8,35 +8,19 @@ DOCUMENTATION = r"""
 module: llama_doctor
 short_description: "Internal: gather evidence of a node and judge it"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Looks at units, their journals, cards, disks, models, fabric, firewall and clock of the node, each for a bounded
-    time, and says which rules hold over what it saw.
-  - Asks each server at most once for C(/health), C(/props), C(/slots) and C(/metrics), with its key; one that sleeps is
-    not woken, and no model of a router is loaded. RPC ports are never touched.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Looks at units, their journals, cards, disks, models, fabric, firewall and clock of the node, each for a bounded
+  time, and says which rules hold over what it saw.
 options:
-  rules:
-    description: What filter C(doctor_rules) says.
-    type: list
-    elements: dict
-    default: []
-  since:
-    description: How far back journals are read, such as V(10m), V(6h) or V(2d).
-    type: str
-    default: 6h
+  rules: {description: What filter C(doctor_rules) says., type: list, elements: dict, default: []}
+  since: {description: "How far back journals are read, such as V(10m), V(6h) or V(2d).", type: str, default: 6h}
   explain:
     description: Unit or service of which only what happened to its head and worker here is told.
     type: str
     default: ""
-  now:
-    description: The controller's clock in seconds since 1970, which the node's is held against.
-    type: float
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-  - thefermisea.llama_cluster.attributes.reads
-notes:
-  - Needs root.
+  now: {description: "The controller's clock in seconds since 1970, which the node's is held against.", type: float}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
 
 EXAMPLES = r"""
@@ -49,31 +33,22 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-since:
-  description: From when on journals were read, in seconds since 1970.
-  type: float
-  returned: success
-  sample: 1795526739.1
+---
+since: {description: "From when on journals were read, in seconds since 1970.", type: float, returned: success}
 evidence:
-  description: What was seen, by the names that rules use; C(failed) has what could not be looked at, and why.
+  description: "What was seen, by the names that rules use; C(failed) has what could not be looked at, and why."
   type: dict
   returned: without O(explain)
-  sample: {node: node1, units: [], lines: [], failed: {}}
 findings:
-  description: The rules that hold, the worst first.
+  description: "The rules that hold, the worst first."
   type: list
-  elements: dict
   returned: without O(explain)
-  sample:
-    - {rule: disk_full, severity: problem, node: node1, service: null, unit: null, at: null, count: 1, sentence: /opt is
-        full, cause: models, fix: remove what is not needed, command: df -h /opt}
-events:
-  description: What happened, as M(thefermisea.llama_cluster.llama_timeline) tells it.
-  type: list
   elements: dict
+events:
+  description: "What happened, as M(thefermisea.llama_cluster.llama_timeline) tells it."
+  type: list
   returned: with O(explain)
-  sample: [{at: 1795292605.766978, node: node1, unit: llama-rpc-chat.service, kind: exited, text: "code=killed,
-        status=9/KILL"}]
+  elements: dict
 """
 
 import os

@@ -8,42 +8,19 @@ DOCUMENTATION = r"""
 module: llama_drain
 short_description: "Internal: wait until a head works on no request"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Asks a head every two seconds whether it works, and prints a whole line of what it still does about every ten
-    seconds.
-  - It does not keep new requests away; a head that always has some is not drained when the time is over, which is an
-    answer, not an error.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Asks a head every two seconds whether it works, and prints a whole line of what it still does about every ten
+  seconds.
 options:
-  url:
-    description:
-      - Base address of the head, without C(/v1).
-    type: str
-    required: true
-  unit:
-    description:
-      - Its systemd unit.
-    type: str
-    required: true
-  timeout:
-    description:
-      - The most seconds to wait.
-    type: int
-    required: true
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+  url: {description: "Base address of the head, without C(/v1).", type: str, required: true}
+  unit: {description: Its systemd unit., type: str, required: true}
+  timeout: {description: The most seconds to wait., type: int, required: true}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: full
-    details:
-      - Looks once and does not wait.
-  diff_mode:
-    support: none
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
+  check_mode: {support: full}
+  diff_mode: {support: none}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
@@ -57,19 +34,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-drained:
-  description: Whether it works on no request now.
-  type: bool
-  returned: success
-  sample: true
-seconds:
-  description: How long the wait was.
-  type: float
-  returned: success
-  sample: 12.4
+---
+drained: {description: Whether it works on no request now., type: bool, returned: success}
+seconds: {description: How long the wait was., type: float, returned: success}
 reason:
-  description: What the head does now, as M(thefermisea.llama_cluster.llama_health) says it.
+  description: "What the head does now, as M(thefermisea.llama_cluster.llama_health) says it."
   type: str
   returned: success
-  sample: it is idle
 """

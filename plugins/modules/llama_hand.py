@@ -8,24 +8,17 @@ DOCUMENTATION = r"""
 module: llama_hand
 short_description: "Internal: tell when a hand was last on a node"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Looks for the last change of a unit, of the configuration, of a node program or of the current build, by the times
-    that the kernel keeps, and in the journal for the last start of a unit that was not systemd's own restart.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Looks for the last change of a unit, of the configuration, of a node program or of the current build, by the times
+  that the kernel keeps, and in the journal for the last start of a unit that was not systemd's own restart.
 options:
   units:
-    description: The units of services on the node, by their full names.
+    description: "The units of services on the node, by their full names."
     type: list
     elements: str
     required: true
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-  - thefermisea.llama_cluster.attributes.reads
-notes:
-  - Needs root, or a user who may read the system journal.
-seealso:
-  - module: thefermisea.llama_cluster.llama_timeline
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
 
 EXAMPLES = r"""
@@ -38,31 +31,18 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-now:
-  description: The node's clock when it was asked.
-  type: float
-  returned: success
-  sample: 1795292607.06
+---
+now: {description: "The node's clock when it was asked.", type: float, returned: success}
 at:
-  description: When the last hand was on it, in seconds since 1970; V(null) where none is known.
+  description: "When the last hand was on it, in seconds since 1970; V(null) where none is known."
   type: float
   returned: success
-  sample: 1795220000.5
-what:
-  description: What it did.
-  type: str
-  returned: success
-  sample: /etc/llama-cluster/watchdog/head-reasoning.json changed
+what: {description: What it did., type: str, returned: success}
 recovered:
-  description: The last start that was systemd's own, with its C(unit) and C(at); V(null) without one.
+  description: "The last start that was systemd's own, with its C(unit) and C(at); V(null) without one."
   type: dict
   returned: success
-  sample: {unit: llama-rpc-reasoning.service, at: 1795285607.06}
-restart:
-  description: When systemd restarts each of the units, its word for it.
-  type: dict
-  returned: success
-  sample: {llama-rpc-reasoning.service: always}
+restart: {description: "When systemd restarts each of the units, its word for it.", type: dict, returned: success}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -8,49 +8,20 @@ DOCUMENTATION = r"""
 module: llama_long_prompt
 short_description: "Internal: have a llama-server read a prompt that fills nine tenths of a slot"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Sends a prompt in ten parts, each of them the one before and more, so that the server computes each token once, and
-    prints a line of progress after each.
-  - Counts the tokens with the server's own C(/tokenize), and requires that it has read as many.
-  - A server that serves others is left alone, and time that is over is an answer, not an error.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Sends a prompt in ten parts, each of them the one before and more, so that the server computes each token once,
+  and prints a line of progress after each.
 options:
-  url:
-    description:
-      - Base address of the server, without C(/v1).
-    type: str
-    required: true
-  unit:
-    description:
-      - Its systemd unit. The API key is that of its service.
-    type: str
-    required: true
-  timeout:
-    description:
-      - The most seconds for all of it.
-    type: int
-    default: 3600
-  part:
-    description:
-      - How many tenths of the prompt to send, for the module itself.
-    type: int
-    default: 10
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+  url: {description: "Base address of the server, without C(/v1).", type: str, required: true}
+  unit: {description: Its systemd unit., type: str, required: true}
+  timeout: {description: The most seconds for all of it., type: int, default: 3600}
+  part: {description: "How many tenths of the prompt to send, for the module itself.", type: int, default: 10}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: full
-    details:
-      - Changes nothing; the prompt is sent in check mode too.
-  diff_mode:
-    support: none
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
-seealso:
-  - module: thefermisea.llama_cluster.llama_health
+  check_mode: {support: full}
+  diff_mode: {support: none}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
@@ -63,26 +34,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-tokens:
-  description: Tokens that were read.
-  type: int
-  returned: success
-  sample: 3686
-slot:
-  description: Tokens of a slot.
-  type: int
-  returned: success
-  sample: 4096
-seconds:
-  description: How long the server read.
-  type: float
-  returned: success
-  sample: 14.7
-said:
-  description: All of it in words.
-  type: str
-  returned: success
-  sample: 3686 of the 4096 tokens of a slot read in 15 s
+---
+tokens: {description: Tokens that were read., type: int, returned: success}
+slot: {description: Tokens of a slot., type: int, returned: success}
+seconds: {description: How long the server read., type: float, returned: success}
+said: {description: All of it in words., type: str, returned: success}
 """
 
 from ansible.module_utils.basic import AnsibleModule

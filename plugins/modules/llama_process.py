@@ -8,19 +8,13 @@ DOCUMENTATION = r"""
 module: llama_process
 short_description: "Internal: what the process of a unit really runs, holds and listens on"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Reads from the kernel and from nvidia-smi what the process of a unit runs, how much memory it holds and where it
-    listens. Believes nothing that the process says of itself, and connects to nothing.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Reads from the kernel and from nvidia-smi what the process of a unit runs, how much memory it holds and where it
+  listens.
 options:
-  unit:
-    description: The systemd unit.
-    type: str
-    required: true
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-  - thefermisea.llama_cluster.attributes.reads
+  unit: {description: The systemd unit., type: str, required: true}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
 
 EXAMPLES = r"""
@@ -33,48 +27,34 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+---
 pid:
-  description: The unit's process; V(null) where it does not run, and then nothing else is returned.
+  description: "The unit's process; V(null) where it does not run, and then nothing else is returned."
   type: int
   returned: success
-  sample: 4711
 release:
   description: The release whose program it runs; V(null) for a program of elsewhere.
   type: str
   returned: success
-  sample: b11434-cuda-5f27b0c4
 build:
-  description: C(identity), C(sha256), C(intact) and C(broken) of that release, as
+  description: >-
+    C(identity), C(sha256), C(intact) and C(broken) of that release, as
     M(thefermisea.llama_cluster.llama_unit_info) has them; empty for a program of elsewhere.
   type: dict
   returned: success
 foreign:
-  description: Programs and libraries of llama.cpp that it runs from elsewhere, or that were exchanged since its start.
+  description: >-
+    Programs and libraries of llama.cpp that it runs from elsewhere, or that were exchanged since its start.
   type: list
+  returned: success
   elements: str
-  returned: success
-  sample: []
-resident_mib:
-  description: Main memory that it holds, without files that it maps.
-  type: float
-  returned: success
-  sample: 812.5
+resident_mib: {description: "Main memory that it holds, without files that it maps.", type: float, returned: success}
 cards_mib:
-  description: Memory that it holds on each card, by index; V(null) without cards.
+  description: "Memory that it holds on each card, by index; V(null) without cards."
   type: dict
   returned: success
-  sample: {"0": 26112.0}
-machine:
-  description: What it computes on, its cards or the node's processor.
-  type: str
-  returned: success
-  sample: Tesla V100S-PCIE-32GB
-listens:
-  description: Where it listens.
-  type: list
-  elements: str
-  returned: success
-  sample: [10.100.0.32:50052]
+machine: {description: "What it computes on, its cards or the node's processor.", type: str, returned: success}
+listens: {description: Where it listens., type: list, returned: success, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

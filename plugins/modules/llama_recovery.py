@@ -8,31 +8,15 @@ DOCUMENTATION = r"""
 module: llama_recovery
 short_description: "Internal: wait for the first answer of a head that is about to be replaced"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Waits until the head's present process has gone and another one gives a token, and says when that was.
-  - Meant to be started asynchronously on the head's node before something is broken on purpose; it says in a file when
-    it is in place.
-  - Looks every 0.2 seconds. The present process is not asked anything, except by O(generate).
+author: [The Fermi Sea (@thefermisea)]
+description: "Waits until the head's present process has gone and another one gives a token, and says when that was."
 options:
-  url:
-    description: Address of the head, without path.
-    type: str
-    required: true
-  unit:
-    description: systemd unit of the head.
-    type: str
-    required: true
-  api_key_file:
-    description: File on the node with an API key of the head.
-    type: path
-  model:
-    description:
-      - The model of a router to ask for.
-    type: str
+  url: {description: "Address of the head, without path.", type: str, required: true}
+  unit: {description: systemd unit of the head., type: str, required: true}
+  api_key_file: {description: File on the node with an API key of the head., type: path}
+  model: {description: The model of a router to ask for., type: str}
   generate:
-    description: Keeps the head generating until it is cut off, and says when that was.
+    description: "Keeps the head generating until it is cut off, and says when that was."
     type: bool
     default: false
   embeddings:
@@ -40,25 +24,12 @@ options:
     type: bool
     default: false
   armed_file:
-    description:
-      - Written when everything is in place, and after the first tokens with O(generate).
-      - Who removes it ends the watch.
+    description: "Written when everything is in place, and after the first tokens with O(generate)."
     type: path
     required: true
-  timeout:
-    description: How long it may take, in seconds.
-    type: int
-    default: 1800
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: none
-  diff_mode:
-    support: none
-seealso:
-  - module: thefermisea.llama_cluster.llama_timeline
-  - module: thefermisea.llama_cluster.llama_health
+  timeout: {description: "How long it may take, in seconds.", type: int, default: 1800}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: none}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -74,47 +45,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-pid:
-  description: The process that had to go.
-  type: int
-  returned: success
-  sample: 948
+---
+pid: {description: The process that had to go., type: int, returned: success}
 answered_at:
-  description: When another process had given its first token, in seconds since 1970; V(null) when there was none in
+  description: >-
+    When another process had given its first token, in seconds since 1970; V(null) when there was none in
     O(timeout), or the watch was ended.
   type: float
   returned: success
-  sample: 1795292611.25
-seconds_to_token:
-  description: How long that token took.
-  type: float
-  returned: success
-  sample: 0.081
-client:
-  description: What the client of O(generate) saw; V(null) without it.
-  type: dict
-  returned: success
-  contains:
-    tokens:
-      description: Pieces it got.
-      type: int
-      returned: always
-      sample: 87
-    last_token_at:
-      description: When the last one came.
-      type: float
-      returned: always
-      sample: 1795292605.49
-    cut_at:
-      description: When it was cut off; V(null) when it was not.
-      type: float
-      returned: always
-      sample: 1795292605.53
-    failure:
-      description: How it was cut off.
-      type: str
-      returned: always
-      sample: IncompleteRead(0 bytes read)
+seconds_to_token: {description: How long that token took., type: float, returned: success}
+client: {description: What the client of O(generate) saw; V(null) without it., type: dict, returned: success}
 """
 
 import contextlib

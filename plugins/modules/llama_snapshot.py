@@ -8,44 +8,23 @@ DOCUMENTATION = r"""
 module: llama_snapshot
 short_description: "Internal: keep a node's configuration of services, and put it back"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Keeps the unit files of heads, workers and routers with the links that start them, and everything below
-    C(/etc/llama-cluster), in one file that only root can read.
-  - A snapshot is open while a switch is under way, and becomes the last one when what was switched to is proved. A run
-    that finds an open one goes on with it, because what is configured then may be half of one thing and half of
-    another.
-  - Starts and stops nothing.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Keeps the unit files of heads, workers and routers with the links that start them, and everything below
+  C(/etc/llama-cluster), in one file that only root can read.
 options:
   state:
-    description:
-      - V(looked) tells which snapshots there are.
-      - V(opened) takes one, unless one is open, which then goes on under the new O(id).
-      - V(restored) puts the snapshot O(id) back and opens it. Units that it lacks stay until they are stopped and
-        removed.
-      - V(closed) makes the open one the last one, V(dropped) forgets it.
+    description: V(looked) tells which snapshots there are.
     type: str
-    choices: [looked, opened, restored, closed, dropped]
     default: looked
-  id:
-    description: Name of the snapshot, the same on all nodes. Needed for V(opened) and V(restored).
-    type: str
+    choices: [looked, opened, restored, closed, dropped]
+  id: {description: "Name of the snapshot, the same on all nodes.", type: str}
   prefix:
     description: Where llama.cpp builds are installed; the build that C(current) names is recorded.
     type: path
     default: /opt/llama.cpp
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-    details:
-      - Of files that not everybody may read only a digest is shown.
-notes:
-  - Needs root.
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: full}}
 """
 
 EXAMPLES = r"""
@@ -55,59 +34,17 @@ EXAMPLES = r"""
     state: opened
     id: "2026-11-21T20:00:00Z"
   become: true
-
-- name: As it was
-  thefermisea.llama_cluster.llama_snapshot:
-    state: restored
-    id: "2026-11-21T20:00:00Z"
-  become: true
-  register: restored
 """
 
 RETURN = r"""
-open:
-  description: The snapshot of a switch under way; V(null) without one.
-  type: dict
-  returned: always
-  contains:
-    id:
-      description: Its name.
-      type: str
-      returned: always
-      sample: "2026-11-21T20:00:00Z"
-    build:
-      description: The build that was current; V(null) when there was none.
-      type: str
-      returned: always
-      sample: b11434-cpu-5f27b0c4
-    releases:
-      description: The builds that its units name.
-      type: list
-      elements: str
-      returned: always
-      sample: [b11434-cpu-5f27b0c4]
-    units:
-      description: Names of the units in it.
-      type: list
-      elements: str
-      returned: always
-      sample: [llama-head-chat.service]
+---
+open: {description: The snapshot of a switch under way; V(null) without one., type: dict, returned: always}
 last:
-  description: The snapshot before the last switch, as RV(open); V(null) without one.
+  description: "The snapshot before the last switch, as C(open); V(null) without one."
   type: dict
   returned: always
-differs:
-  description: Paths that are not as in the open snapshot.
-  type: list
-  elements: str
-  returned: always
-  sample: [etc/systemd/system/llama-head-chat.service]
-restored:
-  description: Paths that O(state=restored) changed.
-  type: list
-  elements: str
-  returned: always
-  sample: [etc/systemd/system/llama-head-chat.service]
+differs: {description: Paths that are not as in the open snapshot., type: list, returned: always, elements: str}
+restored: {description: Paths that O(state=restored) changed., type: list, returned: always, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

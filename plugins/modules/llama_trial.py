@@ -8,47 +8,23 @@ DOCUMENTATION = r"""
 module: llama_trial
 short_description: "Internal: have a service's head go back to what it was, unless that is kept"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Records the files of a head as they were before a switch and as they are now, and has a timer of systemd put them
-    back and restart the head at a moment of the wall clock. Nobody has to be there by then; a node that was off does it
-    when it boots.
-  - Changes nothing of what serves.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Records the files of a head as they were before a switch and as they are now, and has a timer of systemd put them
+  back and restart the head at a moment of the wall clock.
 options:
   state:
-    description:
-      - V(started) begins a trial, while the snapshot of the switch is open. One of the same O(quant) that runs goes on
-        and ends when it would have.
-      - V(ended) forgets it, and what serves stays. Without O(service) it forgets all of the node.
-      - V(settled) forgets those whose head has been configured otherwise since.
+    description: "V(started) begins a trial, while the snapshot of the switch is open."
     type: str
-    choices: [started, ended, settled]
     required: true
-  service:
-    description: The service. Needed for V(started).
-    type: str
-  quant:
-    description: What is on trial.
-    type: str
-  was:
-    description: The quant that comes back.
-    type: str
-  model:
-    description: The file of that, without which nothing is put back.
-    type: path
-  seconds:
-    description: How long the trial is.
-    type: int
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-notes:
-  - Needs root.
+    choices: [started, ended, settled]
+  service: {description: The service., type: str}
+  quant: {description: What is on trial., type: str}
+  was: {description: The quant that comes back., type: str}
+  model: {description: "The file of that, without which nothing is put back.", type: path}
+  seconds: {description: How long the trial is., type: int}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: full}}
 """
 
 EXAMPLES = r"""
@@ -62,21 +38,16 @@ EXAMPLES = r"""
     model: /opt/models/m.Q4_K_M.gguf
     seconds: 43200
   become: true
-
-- name: Keep what is on trial
-  thefermisea.llama_cluster.llama_trial:
-    state: ended
-    service: chat
-  become: true
 """
 
 RETURN = r"""
+---
 trials:
-  description: The trials that began or ended, as RV(thefermisea.llama_cluster.llama_unit_info#module:trials) has them.
+  description: >-
+    The trials that began or ended, as C(trials) of M(thefermisea.llama_cluster.llama_unit_info) has them.
   type: list
-  elements: dict
   returned: success
-  sample: [{service: chat, quant: Q8_0, was: Q4_K_M, until: "2026-11-24T08:00:00Z", state: running, at: "", reason: ""}]
+  elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule

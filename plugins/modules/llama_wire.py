@@ -8,54 +8,20 @@ DOCUMENTATION = r"""
 module: llama_wire
 short_description: "Internal: what goes over the wire between a head and its workers while it answers"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Asks an idle head for a text that is generated token by token, then for one token after a prompt of four
-    micro-batches, and counts for each the bytes that went between it and each worker, by the kernel's counters.
-  - Reads where its connections begin and end.
-  - A head that serves others is asked nothing. Never connects to an RPC port.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Asks an idle head for a text that is generated token by token, then for one token after a prompt of four
+  micro-batches, and counts for each the bytes that went between it and each worker, by the kernel's counters.
 options:
-  url:
-    description: Address of the server, C(http://HOST:PORT).
-    type: str
-    required: true
-  unit:
-    description: Its systemd unit. The API key is that of its service.
-    type: str
-    required: true
-  rpc_endpoints:
-    description: Its workers, C(HOST:PORT).
-    type: list
-    elements: str
-    default: []
-  model_path:
-    description: The model's file, of several parts the first one.
-    type: path
-    required: true
-  ubatch_size:
-    description: Tokens of a micro-batch.
-    type: int
-    required: true
-  seconds:
-    description: How long answers are generated, one after the other. One at least, twenty at most.
-    type: float
-    default: 0
-  timeout:
-    description: Seconds for each answer.
-    type: float
-    default: 600
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Changes nothing; asks in check mode too.
-  diff_mode:
-    support: none
-seealso:
-  - module: thefermisea.llama_cluster.llama_health
+  url: {description: "Address of the server, C(http://HOST:PORT).", type: str, required: true}
+  unit: {description: Its systemd unit., type: str, required: true}
+  rpc_endpoints: {description: "Its workers, C(HOST:PORT).", type: list, elements: str, default: []}
+  model_path: {description: "The model's file, of several parts the first one.", type: path, required: true}
+  ubatch_size: {description: Tokens of a micro-batch., type: int, required: true}
+  seconds: {description: "How long answers are generated, one after the other.", type: float, default: 0}
+  timeout: {description: Seconds for each answer., type: float, default: 600}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -72,34 +38,28 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-state:
-  description: As M(thefermisea.llama_cluster.llama_health) has it. Questions are asked of a V(ready) head alone.
-  type: str
-  returned: success
-  sample: ready
-reason:
-  description: Why, in one sentence.
-  type: str
-  returned: success
-  sample: it is idle
+---
+state: {description: As M(thefermisea.llama_cluster.llama_health) has it., type: str, returned: success}
+reason: {description: "Why, in one sentence.", type: str, returned: success}
 model:
-  description: C(n_embd) and C(n_vocab), numbers that a stage hands on for a token, and the last stage for an answered
-    one.
+  description: >-
+    C(n_embd) and C(n_vocab), numbers that a stage hands on for a token, and the last stage for an answered one.
   type: dict
   returned: success
-  sample: {n_embd: 8192, n_vocab: 152064}
 connections:
-  description: For each worker C(endpoint) and C(ends), pairs of the local and the remote end.
+  description: "For each worker C(endpoint) and C(ends), pairs of the local and the remote end."
   type: list
-  elements: dict
   returned: success
+  elements: dict
 decode:
-  description: C(tokens), C(prompt_tokens), C(answers), C(tokens_per_second), C(text) of the first answer, whether all
-    answers are the C(same), when they C(began) and C(ended), and C(workers) with C(bytes_sent) and C(bytes_received).
+  description: >-
+    C(tokens), C(prompt_tokens), C(answers), C(tokens_per_second), C(text) of the first answer, whether all
+    answers are the C(same), when they C(began) and C(ended), and C(workers) with C(bytes_sent) and
+    C(bytes_received).
   type: dict
   returned: success
 prefill:
-  description: C(prompt_tokens), C(ubatches), C(tokens_per_second) and C(workers).
+  description: "C(prompt_tokens), C(ubatches), C(tokens_per_second) and C(workers)."
   type: dict
   returned: success
 """

@@ -8,27 +8,17 @@ DOCUMENTATION = r"""
 module: model_facts
 short_description: "Internal: tell which models of a list are there"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Finds the models that are untouched since they were published, by their records, and reads their headers. Nothing is
-    hashed and nobody is contacted.
-  - A model that is not certainly there is for M(thefermisea.llama_cluster.gguf_fetch).
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Finds the models that are untouched since they were published, by their records, and reads their headers.
 options:
   models:
-    description:
-      - Models, of P(thefermisea.llama_cluster.node_serving#filter).
+    description: "Models, of P(thefermisea.llama_cluster.node_serving#filter)."
     type: list
     elements: dict
     required: true
-  mode:
-    description:
-      - The mode that their files must have, in octal digits.
-    type: str
-    default: "0644"
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-  - thefermisea.llama_cluster.attributes.reads
+  mode: {description: "The mode that their files must have, in octal digits.", type: str, default: "0644"}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
 
 EXAMPLES = r"""
@@ -40,15 +30,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+---
 models:
-  description:
-    - One entry for each model, with C(item), the entry it was asked for with, and C(there). For a model that is there,
-      what M(thefermisea.llama_cluster.gguf_fetch) returns for it, and C(shape) as
-      M(thefermisea.llama_cluster.llama_plan) returns it.
+  description: "One entry for each model, with C(item), the entry it was asked for with, and C(there)."
   type: list
-  elements: dict
   returned: success
-  sample: [{item: {dest: /opt/models/m.gguf}, there: false}]
+  elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule

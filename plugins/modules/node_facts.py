@@ -8,157 +8,80 @@ DOCUMENTATION = r"""
 module: node_facts
 short_description: "Internal: ask a node once in a run for what preflight and the roles want to know"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Answers the subsets that are asked for as the fact C(llama_node). What a task of the same run has asked for with the
-    same arguments is not asked again, unless O(again=true).
-  - Reads only.
+author: [The Fermi Sea (@thefermisea)]
+description: Answers the subsets that are asked for as the fact C(llama_node).
 options:
-  again:
-    description:
-      - Whether to ask for what is known too. For tasks that come after a change.
-    type: bool
-    default: false
+  again: {description: Whether to ask for what is known too., type: bool, default: false}
   forget:
-    description:
-      - Whether to ask for nothing and forget what is known, which earlier tasks have changed.
+    description: "Whether to ask for nothing and forget what is known, which earlier tasks have changed."
     type: bool
     default: false
   accounts:
-    description:
-      - Asks for accounts and groups.
+    description: Asks for accounts and groups.
     type: dict
     suboptions:
-      names:
-        description: Names of accounts, and of their groups.
-        type: list
-        elements: str
-        required: true
-      ids:
-        description: Ids of accounts; V(0) is none.
-        type: list
-        elements: str
-        default: []
+      names: {description: "Names of accounts, and of their groups.", type: list, elements: str, required: true}
+      ids: {description: Ids of accounts; V(0) is none., type: list, elements: str, default: []}
   real:
-    description:
-      - Paths, of which RV(ansible_facts.llama_node.real) has where they lead to.
+    description: "Paths, of which C(ansible_facts.llama_node.real) has where they lead to."
     type: list
     elements: path
   writable:
-    description:
-      - Directories, of which RV(ansible_facts.llama_node.writable) has those that others than root may write.
+    description: >-
+      Directories, of which C(ansible_facts.llama_node.writable) has those that others than root may write.
     type: list
     elements: path
-  packages:
-    description:
-      - The command that asks the package database.
-    type: list
-    elements: str
-  selinux:
-    description:
-      - Asks whether SELinux is enabled.
-    type: bool
-    default: false
+  packages: {description: The command that asks the package database., type: list, elements: str}
+  selinux: {description: Asks whether SELinux is enabled., type: bool, default: false}
   machine:
-    description:
-      - Asks for main memory, cores and addresses.
+    description: "Asks for main memory, cores and addresses."
     type: dict
     suboptions:
-      numa:
-        description: Whether to ask for the NUMA node of each core.
-        type: bool
-        default: false
+      numa: {description: Whether to ask for the NUMA node of each core., type: bool, default: false}
   gpus:
-    description:
-      - Asks for what M(thefermisea.llama_cluster.nvidia_smi_facts) returns, as the fact of that name.
+    description: "Asks for what M(thefermisea.llama_cluster.nvidia_smi_facts) returns, as the fact of that name."
     type: bool
     default: false
   fabric:
-    description:
-      - Asks for what M(thefermisea.llama_cluster.llama_fabric_facts) returns, as the fact of that name.
+    description: "Asks for what M(thefermisea.llama_cluster.llama_fabric_facts) returns, as the fact of that name."
     type: dict
     suboptions:
-      address:
-        description: The node's address on the fabric.
-        type: str
-        required: true
-      peers:
-        description: Those of the other nodes.
-        type: list
-        elements: str
-        default: []
-      interface:
-        description: The interface that O(fabric.address) is expected on.
-        type: str
+      address: {description: "The node's address on the fabric.", type: str, required: true}
+      peers: {description: Those of the other nodes., type: list, elements: str, default: []}
+      interface: {description: The interface that O(fabric.address) is expected on., type: str}
   units:
-    description:
-      - Asks for the units of the cluster, and for the chat templates of their services.
+    description: "Asks for the units of the cluster, and for the chat templates of their services."
     type: bool
     default: false
-  listeners:
-    description:
-      - Asks for the listening sockets.
-    type: bool
-    default: false
-  plans:
-    description:
-      - Services whose memory plans are asked for.
-    type: list
-    elements: str
+  listeners: {description: Asks for the listening sockets., type: bool, default: false}
+  plans: {description: Services whose memory plans are asked for., type: list, elements: str}
   build:
-    description:
-      - Asks for builds of llama.cpp.
+    description: Asks for builds of llama.cpp.
     type: dict
     suboptions:
-      prefix:
-        description: Where builds are installed.
-        type: path
-        required: true
+      prefix: {description: Where builds are installed., type: path, required: true}
       releases:
         description: The builds; the empty name is for the one that C(current) names.
         type: list
         elements: str
         required: true
   firewalls:
-    description:
-      - Asks for the kernel's rules, whether firewalld runs, and what earlier runs told it.
+    description: "Asks for the kernel's rules, whether firewalld runs, and what earlier runs told it."
     type: bool
     default: false
   interfaces:
-    description:
-      - Addresses or names of this node, whose interfaces are asked for.
+    description: "Addresses or names of this node, whose interfaces are asked for."
     type: list
     elements: str
-  records:
-    description:
-      - Files that list rules of firewalld.
-    type: list
-    elements: path
-  watched:
-    description:
-      - Asks for the files that say what the watchdog watches.
-    type: bool
-    default: false
-  files:
-    description:
-      - Files whose size and time are asked for.
-    type: list
-    elements: path
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+  records: {description: Files that list rules of firewalld., type: list, elements: path}
+  watched: {description: Asks for the files that say what the watchdog watches., type: bool, default: false}
+  files: {description: Files whose size and time are asked for., type: list, elements: path}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  facts:
-    support: full
-    description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
+  check_mode: {support: full}
+  diff_mode: {support: none}
+  facts: {support: full, description: Returns facts of the host.}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
@@ -171,25 +94,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-ansible_facts:
-  description: Facts to add to the host's.
-  type: dict
-  returned: success
-  contains:
-    llama_node:
-      description: What is known of the node in this run, a key for each answer.
-      type: dict
-      returned: success
-      contains:
-        real:
-          description: Where each path of O(real) leads to, links followed.
-          type: dict
-        writable:
-          description: Of the directories of O(writable) those that others than root may write.
-          type: list
-          elements: str
-          returned: when asked for
-          sample: []
+---
+ansible_facts: {description: "Facts to add to the host's.", type: dict, returned: success}
 """
 
 from ansible.module_utils.basic import AnsibleModule

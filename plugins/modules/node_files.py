@@ -8,85 +8,41 @@ DOCUMENTATION = r"""
 module: node_files
 short_description: "Internal: have many directories, files and links in one call"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Works through O(files) in their order. A file is written beside its place and renamed into it, below directories
-    that nobody but root can exchange.
-  - A template is rendered on the controller with the variables that it is given, and no others.
+author: [The Fermi Sea (@thefermisea)]
+description: Works through O(files) in their order.
 options:
   files:
-    description:
-      - What is to be there, and what is not.
+    description: "What is to be there, and what is not."
     type: list
     elements: dict
     required: true
     suboptions:
-      path:
-        description: The path.
-        type: path
-        required: true
-      state:
-        description: What it is.
-        type: str
-        choices: [file, directory, link, absent]
-        default: file
-      content:
-        description: The text of a file.
-        type: str
-        default: ""
-      template:
-        description: A template of the role, instead of O(files[].content).
-        type: str
-      vars:
-        description: Variables of the template, beside O(vars).
-        type: dict
-        default: {}
-      target:
-        description: The target of a link.
-        type: str
+      path: {description: The path., type: path, required: true}
+      state: {description: What it is., type: str, default: file, choices: [file, directory, link, absent]}
+      content: {description: The text of a file., type: str, default: ""}
+      template: {description: "A template of the role, instead of O(files[].content).", type: str}
+      vars: {description: "Variables of the template, beside O(vars).", type: dict, default: {}}
+      target: {description: The target of a link., type: str}
       mode:
-        description: The mode of a file or a directory in octal digits, C(0644) or C(0755) if not given.
+        description: "The mode of a file or a directory in octal digits, C(0644) or C(0755) if not given."
         type: str
-      owner:
-        description: The owner of a file or a directory.
-        type: str
-        default: root
-      group:
-        description: The group of a file or a directory.
-        type: str
-        default: root
+      owner: {description: The owner of a file or a directory., type: str, default: root}
+      group: {description: The group of a file or a directory., type: str, default: root}
       validate:
-        description: A program that reads the file before it gets its name, in words; C(%s) is the file.
+        description: "A program that reads the file before it gets its name, in words; C(%s) is the file."
         type: list
         elements: str
       mark:
-        description: A text that a file which is there has to have, or it is somebody else's and the task fails.
+        description: "A text that a file which is there has to have, or it is somebody else's and the task fails."
         type: str
-      hidden:
-        description: Whether a diff shows nothing of it.
-        type: bool
-        default: false
-      kept:
-        description: Whether a directory that is there stays as it is.
-        type: bool
-        default: false
-  vars:
-    description:
-      - Variables of all templates.
-    type: dict
-    default: {}
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+      hidden: {description: Whether a diff shows nothing of it., type: bool, default: false}
+      kept: {description: Whether a directory that is there stays as it is., type: bool, default: false}
+  vars: {description: Variables of all templates., type: dict, default: {}}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
+  check_mode: {support: full}
+  diff_mode: {support: full}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
@@ -100,12 +56,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-changed_paths:
-  description: What was changed, or would be.
-  type: list
-  elements: str
-  returned: success
-  sample: [/etc/systemd/system/llama-head-chat.service]
+---
+changed_paths: {description: "What was changed, or would be.", type: list, returned: success, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

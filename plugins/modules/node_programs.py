@@ -8,28 +8,14 @@ DOCUMENTATION = r"""
 module: node_programs
 short_description: "Internal: install the programs that units of the cluster run"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing
-    else, and O(prefix)C(/bin/llama-program) run them with the Python that runs this module. Units run them as root.
-    Where others than root could exchange that Python, as in a virtual environment of a user, the distribution's is
-    taken.
-  - The programs are C(watchdog), C(wait_for_workers), C(backoff), C(rpc_cache), C(trial), C(model_selector),
-    C(doctor), C(registry_reader) and C(registry_writer); they need nothing but that Python's standard library.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing
+  else, and O(prefix)C(/bin/llama-program) run them with the Python that runs this module.
 options:
-  prefix:
-    description:
-      - Directory to install to.
-    type: path
-    default: /opt/llama-cluster
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  prefix: {description: Directory to install to., type: path, default: /opt/llama-cluster}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: full}}
 """
 
 EXAMPLES = r"""
@@ -41,17 +27,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+---
 digest:
   description: Stands for all that is installed; a unit that carries it is restarted when a program changes.
   type: str
   returned: success
-  sample: 5c1d1f0c5e0a7b31
-programs:
-  description: Names that C(llama-program) runs.
-  type: list
-  elements: str
-  returned: success
-  sample: [backoff, model_selector, registry_reader, registry_writer, rpc_cache, trial, wait_for_workers, watchdog]
+programs: {description: Names that C(llama-program) runs., type: list, returned: success, elements: str}
 """
 
 import sys

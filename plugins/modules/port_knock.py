@@ -8,28 +8,12 @@ DOCUMENTATION = r"""
 module: port_knock
 short_description: "Internal: whether ports would answer this host, without a connection"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Sends each port the one segment that asks for a connection, and never completes it. A server there notices nothing,
-    also one that takes a single client.
+author: [The Fermi Sea (@thefermisea)]
+description: "Sends each port the one segment that asks for a connection, and never completes it."
 options:
-  endpoints:
-    description: The ports, C(HOST:PORT).
-    type: list
-    elements: str
-    required: true
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Changes nothing; asks in check mode too.
-  diff_mode:
-    support: none
-notes:
-  - Needs root.
+  endpoints: {description: "The ports, C(HOST:PORT).", type: list, elements: str, required: true}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -42,11 +26,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+---
 answers:
-  description: For each endpoint V(open), V(refused), or V(silent) where nothing came back.
+  description: "For each endpoint V(open), V(refused), or V(silent) where nothing came back."
   type: dict
   returned: success
-  sample: {"10.100.0.32:50052": refused}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -8,69 +8,34 @@ DOCUMENTATION = r"""
 module: remove_ours
 short_description: "Internal: remove from a node what this collection put there, and nothing else"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Removes unit files that carry E(LLAMA_CLUSTER_DIGEST), builds and models by the record beside them, and the node's
-    other files by what they say.
-  - What has such a name without being ours stays, and so do the directories that it is in.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Removes unit files that carry E(LLAMA_CLUSTER_DIGEST), builds and models by the record beside them, and the node's
+  other files by what they say.
 options:
-  units:
-    description:
-      - Names of unit files.
-    type: list
-    elements: str
-    default: []
-  builds:
-    description:
-      - Where llama.cpp builds are installed. Files that a release's C(build.json) lists are removed.
-    type: path
+  units: {description: Names of unit files., type: list, elements: str, default: []}
+  builds: {description: Where llama.cpp builds are installed., type: path}
   builds_kept:
-    description:
-      - Directories of releases that stay; with any of them the links to the builds stay too.
+    description: Directories of releases that stay; with any of them the links to the builds stay too.
     type: list
     elements: path
     default: []
-  model:
-    description:
-      - A model, by the path of its (first) file, with what was being fetched of it.
-    type: path
-  retired:
-    description:
-      - A model that is not wanted any more, by the path of its (first) file. Unlike O(model) it goes also where it was
-        there before it was asked for. Its record has to be root's, or of the task's user, and the files those that it
-        names; else nothing is removed and the task fails, also in check mode.
-    type: path
-  models:
-    description:
-      - A directory of models. Those that have a record are removed, but for files that were there before they were
-        asked for.
-    type: path
-  firewall:
-    description:
-      - Whether to remove the files of the firewall.
-    type: bool
-    default: false
+  model: {description: "A model, by the path of its (first) file, with what was being fetched of it.", type: path}
+  retired: {description: "A model that is not wanted any more, by the path of its (first) file.", type: path}
+  models: {description: A directory of models., type: path}
+  firewall: {description: Whether to remove the files of the firewall., type: bool, default: false}
   gateway:
-    description:
-      - Whether to remove the files of a gateway, its site of nginx and its units too.
+    description: "Whether to remove the files of a gateway, its site of nginx and its units too."
     type: bool
     default: false
   node_files:
-    description:
-      - Whether to remove what else the roles write on a node, below C(/etc/llama-cluster), C(/opt/llama-cluster),
-        C(/var/lib/llama-cluster) and C(/run/llama-cluster).
+    description: >-
+      Whether to remove what else the roles write on a node, below C(/etc/llama-cluster), C(/opt/llama-cluster),
+      C(/var/lib/llama-cluster) and C(/run/llama-cluster).
     type: bool
     default: false
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-notes:
-  - Stops nothing; stop and disable units first.
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -82,18 +47,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-removed:
-  description: What was removed, or would be.
-  type: list
-  elements: str
-  returned: success
-  sample: [/opt/models/m.gguf, /opt/models/m.gguf.manifest.json]
+---
+removed: {description: "What was removed, or would be.", type: list, returned: success, elements: str}
 recorded:
   description: What the record of O(retired) says of its files.
   type: list
-  elements: dict
   returned: success
-  sample: [{name: m.gguf, size: 98362432}]
+  elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -8,37 +8,21 @@ DOCUMENTATION = r"""
 module: run_lock
 short_description: "Internal: hold the lock of a node for a run"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Takes the lock of a node for this run of C(ansible-playbook), whose tasks share it, and refuses where another run
-    holds it.
-  - A process on the controller keeps the lock until the run has ended, and removes it then, however the run ended.
-    Where the controller itself is gone, the lock counts no more after 90 seconds. A run that has lost the lock to
-    another one is ended.
-  - A node that cannot be reached is no error, O(wait) or not. One that is reached and cannot be locked is.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Takes the lock of a node for this run of C(ansible-playbook), whose tasks share it, and refuses where another run
+  holds it.
 options:
-  path:
-    description:
-      - The file.
-    type: str
-    default: /run/llama-cluster/run.lock
+  path: {description: The file., type: str, default: /run/llama-cluster/run.lock}
   wait:
-    description:
-      - Waits for the other run to end for up to 12 hours instead of refusing.
+    description: Waits for the other run to end for up to 12 hours instead of refusing.
     type: bool
     default: false
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: none
-  diff_mode:
-    support: none
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
+  check_mode: {support: none}
+  diff_mode: {support: none}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
@@ -50,12 +34,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-taken:
-  description: Whether this run holds the lock.
-  returned: success
-  type: bool
-reason:
-  description: Why it does not.
-  returned: success
-  type: str
+---
+taken: {description: Whether this run holds the lock., type: bool, returned: success}
+reason: {description: Why it does not., type: str, returned: success}
 """

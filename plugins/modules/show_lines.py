@@ -8,35 +8,22 @@ DOCUMENTATION = r"""
 module: show_lines
 short_description: "Internal: print lines"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Prints lines to the controller's terminal without quoting or folding them, so that a command in them can be copied.
-  - What a terminal would act on is a question mark, a line feed within a line too.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Prints lines to the controller's terminal without quoting or folding them, so that a command in them can be
+  copied.
 options:
-  lines:
-    description:
-      - The lines.
-    type: list
-    elements: str
-    required: true
+  lines: {description: The lines., type: list, elements: str, required: true}
   warnings:
-    description:
-      - Lines that are printed before, each as a warning of Ansible's.
+    description: "Lines that are printed before, each as a warning of Ansible's."
     type: list
     elements: str
     default: []
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  action:
-    support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
-      controller.
+  check_mode: {support: full}
+  diff_mode: {support: none}
+  action: {support: full, description: Has an action plugin.}
 """
 
 EXAMPLES = r"""
@@ -48,9 +35,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-lines:
-  description: The lines as they were printed.
-  returned: always
-  type: list
-  elements: str
+---
+lines: {description: The lines as they were printed., type: list, returned: always, elements: str}
 """

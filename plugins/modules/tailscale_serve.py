@@ -8,49 +8,23 @@ DOCUMENTATION = r"""
 module: tailscale_serve
 short_description: "Internal: have C(tailscale serve) hand the gateway's paths and ports to a tailnet"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Sets what is missing and removes what is no longer wanted, of what it has set itself. Whatever else the host serves
-    stays as it is.
-  - Fails with one sentence where C(tailscale) is missing, logged out or without HTTPS certificates, where somebody else
-    serves something at one of these places, and where Funnel would let the internet in.
+author: [The Fermi Sea (@thefermisea)]
+description: "Sets what is missing and removes what is no longer wanted, of what it has set itself."
 options:
   state:
-    description:
-      - V(absent) removes all that this module has set.
-      - V(looked) changes nothing, and returns RV(handed_on).
+    description: V(absent) removes all that this module has set.
     type: str
     default: present
     choices: [present, absent, looked]
-  gateway_port:
-    description:
-      - The port of the gateway; without it, only the tiers are served.
-    type: int
-  gateway_tls:
-    description:
-      - Whether O(gateway_port) speaks TLS.
-    type: bool
-    default: false
-  tiers:
-    description:
-      - The ports of the tiers that are open, by their names. V(fast) becomes C(https://HOST/), V(reasoning)
-        C(https://HOST/reasoning/); without V(fast), C(https://HOST/) is the gateway's port. Each port is also forwarded
-        as it is.
-    type: dict
-    default: {}
+  gateway_port: {description: "The port of the gateway; without it, only the tiers are served.", type: int}
+  gateway_tls: {description: Whether O(gateway_port) speaks TLS., type: bool, default: false}
+  tiers: {description: "The ports of the tiers that are open, by their names.", type: dict, default: {}}
   record:
-    description:
-      - Where the module keeps what it has set.
+    description: Where the module keeps what it has set.
     type: path
     default: /var/lib/llama-cluster/tailscale-serve.json
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: full}}
 """
 
 EXAMPLES = r"""
@@ -63,18 +37,17 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+---
 handlers:
-  description: What the gateway has in the tailnet, as far as this module has set it.
+  description: "What the gateway has in the tailnet, as far as this module has set it."
   type: list
-  elements: str
   returned: with O(state=present) and O(state=absent)
-  sample: ["https:443 / -> http://127.0.0.1:8080", "tcp:8080 -> 127.0.0.1:8080"]
+  elements: str
 handed_on:
-  description: Each handler that somebody else has set and that names a port of the host's loopback.
+  description: "Each handler that somebody else has set and that names a port of the host's loopback."
   type: list
-  elements: dict
   returned: with O(state=looked)
-  sample: [{handler: "https:443 / -> http://127.0.0.1:8080", port: 8080}]
+  elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule

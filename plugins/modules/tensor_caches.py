@@ -8,40 +8,24 @@ DOCUMENTATION = r"""
 module: tensor_caches
 short_description: "Internal: have a directory hold the tensor caches of these services"
 version_added: 0.1.0
-author:
-  - The Fermi Sea (@thefermisea)
-description:
-  - Makes a directory for each service, for its worker's user alone, and removes the directories that it made for other
-    services.
-  - Keeps a record of what it made in O(directory)C(/.llama-cluster.json), which belongs to root, and touches nothing
-    else in there.
-  - Fails when O(directory) holds anything and no such record, and when somebody else than root could exchange what is
-    in it.
+author: [The Fermi Sea (@thefermisea)]
+description: >-
+  Makes a directory for each service, for its worker's user alone, and removes the directories that it made for
+  other services.
 options:
   directory:
-    description:
-      - Where the caches are, below directories that nobody but root can write.
+    description: "Where the caches are, below directories that nobody but root can write."
     type: path
     required: true
   services:
-    description:
-      - The services that have a cache; none removes every cache, and O(directory) when nothing else is in it.
+    description: >-
+      The services that have a cache; none removes every cache, and O(directory) when nothing else is in it.
     type: list
     elements: str
     required: true
-  owner:
-    description:
-      - The user that the caches are for, with its own group.
-    type: str
-extends_documentation_fragment:
-  - thefermisea.llama_cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-notes:
-  - Needs root.
+  owner: {description: "The user that the caches are for, with its own group.", type: str}
+extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
+attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 """
 
 EXAMPLES = r"""
@@ -55,12 +39,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-actions:
-  description: What was done, or would be.
-  type: list
-  elements: str
-  returned: success
-  sample: [make /var/lib/llama-cluster/rpc-cache/reasoning]
+---
+actions: {description: "What was done, or would be.", type: list, returned: success, elements: str}
 """
 
 import pwd

@@ -1,29 +1,33 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prints docs/settings.md from the tables that the intent check reads: python tests/settings_page.py >
-docs/settings.md"""
+"""Pages that are made of the code: python tests/pages.py writes them all.
 
+PAGES has for each path the function that returns its text."""
+
+import functools
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import yaml
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".collections"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings  # noqa: E402
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import (
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import (  # noqa: E402
     check_models,
     check_services,
     variables,
 )
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values  # noqa: E402
 
-PAGE = """# Settings
+SETTINGS = """# Settings
 
-What an inventory may say, key by key. `tests/settings_page.py` writes this page from the tables that check an
-inventory, and from the arguments that each role declares; [inventory.md](inventory.md) explains how they go together.
+What an inventory may say, key by key. `tests/pages.py` writes this page from the tables that check an inventory;
+[inventory.md](inventory.md) explains how they go together.
 
 ## Variables of the intent
 
@@ -60,10 +64,46 @@ And each key of a service with the dagger.
 ## Variables of roles
 
 They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`, and leave alone those that
-come from another variable.
+come from another variable. The README of each role lists its own:
 
 %s
 """
+MODULES = """# Modules and roles
+
+Everything is documented where `ansible-doc` finds it:
+
+```console
+ansible-doc thefermisea.llama_cluster.gguf_fetch
+ansible-doc -t role thefermisea.llama_cluster.rpc_worker
+```
+
+The playbooks are the product; these modules are useful alone too. `tests/pages.py` writes this page.
+
+| module | |
+|---|---|
+%s
+
+```console
+ansible localhost -m thefermisea.llama_cluster.gguf_verify -a path=/srv/model.gguf
+ansible llama_nodes -i inventories/mine -b -m thefermisea.llama_cluster.nvidia_smi_facts
+```
+
+The others belong to the playbooks, and change with them, as filters do:
+
+| module | |
+|---|---|
+%s
+
+Roles, each with a README:
+
+%s
+"""
+ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
+LINKS = textwrap.fill(
+    ", ".join("[%s](../roles/%s/README.md)" % (path.name, path.name) for path in ROLES),
+    120,
+    break_on_hyphens=False,
+)
 TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict}
 # A default that is longer than this is in the role's defaults/main.yml.
 LONG = 120
@@ -112,30 +152,17 @@ def keys(table):
     )
 
 
-def roles():
-    """A table for each role, of the arguments of all of its entry points."""
-    return "\n\n".join(
-        "### %s\n\n[README](../roles/%s/README.md)\n\n%s" % (path.name, path.name, role(path))
-        for path in sorted(variables.ROLES.iterdir())
-    )
-
-
-def role(path):
-    """Without what a role is told by its caller alone: an inventory has no default to replace."""
+def readme(role):
+    """The README of a role with the table of the arguments of all of its entry points; the rest is written by hand."""
     options = {}
-    for entry_point in yaml.safe_load((path / "meta/argument_specs.yml").read_text())["argument_specs"].values():
-        options = dict(
-            {name: option for name, option in entry_point.get("options", {}).items() if not option.get("required")},
-            **options,
-        )
-    rows = ["| variable | value | default | meaning |", "|---|---|---|---|"]
-    return "\n".join(
-        rows
-        + [
-            "| `%s` | %s | %s | %s |" % (name, kind(option), default(option), meaning(option))
-            for name, option in options.items()
-        ]
-    )
+    for entry_point in yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"].values():
+        options = {**entry_point.get("options", {}), **options}
+    rows = [
+        "| `%s` | %s | %s | %s |" % (name, kind(option), default(option), meaning(option))
+        for name, option in options.items()
+    ]
+    table = "\n".join(["| variable | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
+    return re.sub(r"(?m)^\| variable \|(.*\n\|)*.*\n", lambda _found: table, (role / "README.md").read_text(), count=1)
 
 
 def kind(option):
@@ -145,6 +172,8 @@ def kind(option):
 
 
 def default(option):
+    if option.get("required"):
+        return "needed"
     given = option.get("default")
     if "{{" in str(given):
         sources = [word for word in re.findall(r"(?<!\.)\b\w+", given) if word in variables.known()]
@@ -156,23 +185,43 @@ def default(option):
 
 
 def meaning(option):
-    """The first sentence of a description."""
     text = option["description"] if isinstance(option["description"], str) else " ".join(option["description"])
-    text = re.sub(r"\b[CVPMOE]\(([^)#=]+)[^)]*\)", r"`\1`", text)
-    return re.split(r"(?<=[a-z0-9)\]`])\.\s", text)[0].rstrip(".").replace("|", "\\|") + "."
+    return marked(" ".join(text.split())).replace("|", "\\|")
 
 
-def page():
+def marked(text):
+    """What ansible-doc marks, in Markdown."""
+    return re.sub(r"\b[CVPMOE]\((?:thefermisea\.llama_cluster\.)?([^)#=]+)[^)]*\)", r"`\1`", text)
+
+
+def modules():
+    """docs/modules.md, of what each module says of itself in one line."""
+    found = {}
+    for path in sorted((ROOT / "plugins/modules").glob("[!_]*.py")):
+        short = re.search(r"^short_description: (.*)", path.read_text(), re.MULTILINE)[1].strip('"')
+        internal = short.startswith("Internal: ")
+        found.setdefault(internal, []).append("| `%s` | %s |" % (path.stem, marked(short.removeprefix("Internal: "))))
+    return MODULES % ("\n".join(found[False]), "\n".join(found[True]), LINKS)
+
+
+def settings_page():
     intent = ["| variable | meaning |", "|---|---|"] + ["| `%s` | %s |" % one for one in variables.INTENT.items()]
-    return PAGE % (
+    return SETTINGS % (
         "\n".join(intent),
         settings("server"),
         settings("router"),
         keys(check_models.MODEL_KEYS),
         keys(check_models.QUANT_KEYS),
-        roles(),
+        LINKS,
     )
 
 
+PAGES = {
+    "docs/settings.md": settings_page,
+    "docs/modules.md": modules,
+    **{"roles/%s/README.md" % role.name: functools.partial(readme, role) for role in ROLES},
+}
+
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    for name, text in PAGES.items():
+        (ROOT / name).write_text(text())
