@@ -15,6 +15,7 @@ from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._gateway.client_files import client_file
 from ..plugin_utils._gateway.config import gateway_config
 from ..plugin_utils._gateway.front_door import front_door
+from ..plugin_utils._gateway.tailnet import tailnet
 from ..plugin_utils._intent.builds import node_builds
 from ..plugin_utils._intent.check import intent_errors
 from ..plugin_utils._intent.gateway import all_hosts
@@ -66,6 +67,7 @@ class FilterModule:
             gateway_host=gateway_host,
             client_configuration=client_file,
             front_door=front_door,
+            gateway_tailnet=tailnet,
             monitoring_addresses=allowed,
             prometheus_config=whole,
             sampler_config=sampler_config,

@@ -17,10 +17,10 @@ import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import routing
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.answers import Answer
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.config import parse
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.tailscale import wanted_handlers
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import plan_cards
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.tailnet import wanted_handlers
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 STATES = ("beefcake2", "beefcake2-hybrid", "beefcake2-slurm", "beefcake2-april")
@@ -268,10 +268,12 @@ def answer(told, url, name, task=None):
     host, port, path = place.hostname, place.port or 443, place.path or "/"
     if host == TAILNET:
         served = wanted_handlers(tiers, 8000, False) if told["tailscale"] else []
-        found = [one for one in served if one.port == port and path.startswith(one.path)]
+        at = ["--tcp=%d " % port, "--https=%d --set-path=/ " % port]
+        at += ["--https=%d --set-path=/reasoning/ " % port] if path.startswith("/reasoning/") else []
+        found = [one for one in served if one.startswith(tuple(at))]
         if not found:
             return None
-        host, port = "10.0.0.5", int(max(found, key=lambda one: len(one.path)).target.rpartition(":")[2])
+        host, port = "10.0.0.5", int(found[-1].rpartition(":")[2])
     if host == "10.0.0.5" and host in told["addresses"]:
         for tier, number in tiers.items():
             if port == number:

@@ -14,44 +14,70 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from .._text import printable
 from .config import SILENCE
 
 KEY = "LLAMA_API_KEY"
-# Of a model whose context nobody set, which llama-server takes from its file: a small one.
+# Of a model without a set context, which llama-server takes from its file: a small one.
 ASSUMED_CONTEXT = 4096
 # A client that is given no limit of answers leaves three quarters of the context to the conversation.
 ANSWER_PART = 4
-# Seconds that a client waits longer than the gateway, whose error says more than the client's own.
+# Seconds that a client waits longer than the gateway, whose error is clearer than the client's own.
 GRACE = 30
-LONGEST = int(SILENCE) + GRACE
 
 
-class Entry:
-    """One model as clients see it."""
+class Entry(NamedTuple):
+    """One model as clients see it. context, output: tokens; assumed: whether the context is; timeout: seconds."""
 
-    def __init__(self, model: Mapping[str, Any], service: Mapping[str, Any], aliases: list[str]) -> None:
-        self.name: str = model["name"]
-        self.aliases = aliases
-        self.context: int | None = model.get("slot_ctx_size")
-        self.embeddings: bool = bool(model.get("embeddings"))
-        self.timeout = int(service.get("timeout") or SILENCE) + GRACE
-        limit = model.get("max_tokens") or self.known_context // ANSWER_PART
-        self.output: int = max(1, min(limit, self.known_context))
+    name: str
+    aliases: list[str]
+    context: int
+    assumed: bool
+    output: int
+    embeddings: bool
+    timeout: int
 
     @property
-    def known_context(self) -> int:
-        return self.context or ASSUMED_CONTEXT
+    def names(self) -> list[str]:
+        return [self.name, *self.aliases]
 
     @property
-    def limits(self) -> str:
-        """'4096 tokens of context, answers of 1024'"""
-        told = "%d tokens of context" % self.known_context
-        if not self.context:
-            told = f"the context of its file ({told} assumed)"
-        return told if self.embeddings else "%s, answers of %d" % (told, self.output)
+    def line(self) -> str:
+        """'chat: 4096 tokens of context, answers of 1024; also as Chat'"""
+        context = f"{self.context} tokens of context"
+        limits = f"the context of its file ({context} assumed)" if self.assumed else context
+        limits = f"embeddings, {limits}" if self.embeddings else f"{limits}, answers of {self.output}"
+        return f"{self.name}: {limits}" + ("; also as " + ", ".join(self.aliases) if self.aliases else "")
+
+
+class Page:
+    """A gateway as its clients see it. url: without /v1."""
+
+    def __init__(self, config: Mapping[str, Any], url: str) -> None:
+        self.url, self.config = url, config
+        self.models = entries(config)
+        self.chat = [entry for entry in self.models if not entry.embeddings]
+        self.vectors = [entry for entry in self.models if entry.embeddings]
+        wanted = (config.get("routes") or {}).get("default")
+        named = [entry for entry in self.chat if wanted in entry.names] or self.chat
+        # The name that answers if a client chooses none.
+        self.default = named[0].name if named else ""
+
+    @property
+    def wait(self) -> int:
+        return max([entry.timeout for entry in self.models] or [int(SILENCE) + GRACE])
+
+    def head(self, use: str) -> str:
+        """The comment at the top: how to use the file, and which models there are."""
+        key = (
+            f"{KEY} is any text: this gateway takes requests without a key, and notes the key that it is sent."
+            if self.config.get("auth") == "log_only"
+            else f"{KEY} is the key that the operator of the gateway gives you."
+        )
+        lines = [*use.splitlines(), key, f"Models of {printable(self.url)}:", *(entry.line for entry in self.models)]
+        return "".join(f"# {line}\n" if line else "#\n" for line in lines) + "\n"
 
 
 def entries(config: Mapping[str, Any]) -> list[Entry]:
@@ -61,271 +87,223 @@ def entries(config: Mapping[str, Any]) -> list[Entry]:
     found: dict[str, Entry] = {}
     for service in services:
         for model in service["models"]:
-            if model["name"] not in found:
+            name, context = model["name"], model.get("slot_ctx_size") or ASSUMED_CONTEXT
+            if name not in found:
                 aliases = [alias for alias in model.get("aliases", ()) if alias not in taken]
                 taken.update(aliases)
-                found[model["name"]] = Entry(model, service, aliases)
+                found[name] = Entry(
+                    name,
+                    aliases,
+                    context,
+                    assumed=not model.get("slot_ctx_size"),
+                    output=max(1, min(model.get("max_tokens") or context // ANSWER_PART, context)),
+                    embeddings=bool(model.get("embeddings")),
+                    timeout=int(service.get("timeout") or SILENCE) + GRACE,
+                )
     return list(found.values())
-
-
-def default_of(config: Mapping[str, Any], models: list[Entry]) -> str:
-    """The name that answers where a client chooses none."""
-    wanted = (config.get("routes") or {}).get("default")
-    for entry in models:
-        if wanted == entry.name or wanted in entry.aliases:
-            return entry.name
-    return models[0].name if models else ""
 
 
 def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def comments(text: str) -> list[str]:
-    return ["# " + line if line else "#" for line in text.splitlines()]
+def openai(page: Page) -> str:
+    def table(entry: Entry) -> str:
+        output = "" if entry.embeddings else f'\n        "output": {entry.output},'
+        return f"""\
+    {quoted(entry.name)}: {{
+        "aliases": [{", ".join(map(quoted, entry.aliases))}],
+        "context": {entry.context},{output}
+    }},
+"""
 
+    address = shlex.quote(page.url + "/v1")
+    question = {"model": page.default, "messages": [{"role": "user", "content": "Hello"}]}
+    key = f'-H "Authorization: Bearer ${KEY}"'
+    use = f"""\
+The openai SDK: pip install openai; export {KEY}=...; python llama_openai.py 'a question' [MODEL]
+The same with curl:
+  curl -sS {address}/models {key}
+  curl -sSN {address}/chat/completions {key} -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(question))}
+"""
+    return f"""\
+{page.head(use)}import os
+import sys
 
-def table(models: list[Entry]) -> list[str]:
-    """A line for each model, for comments."""
-    return [
-        "%s: %s%s%s"
-        % (
-            entry.name,
-            "embeddings, " if entry.embeddings else "",
-            entry.limits,
-            "; also as " + ", ".join(entry.aliases) if entry.aliases else "",
-        )
-        for entry in models
-    ]
+from openai import OpenAI
 
+MODELS = {{
+{"".join(map(table, page.chat))}}}
+EMBEDDINGS = {{
+{"".join(map(table, page.vectors))}}}
+client = OpenAI(
+    base_url={quoted(page.url + "/v1")},
+    api_key=os.environ.get("{KEY}", "none"),
+    # A long prompt may take this long until its first token.
+    timeout={page.wait},
+)
 
-def head(config: Mapping[str, Any], url: str, use: str) -> list[str]:
-    """The comment at the top: where it is from, how to use it, which models there are."""
-    key = (
-        f"{KEY} is any text: this gateway takes requests without a key, and notes the key that it is sent."
-        if config.get("auth") == "log_only"
-        else f"{KEY} is the key that the operator of the gateway gives you."
+if __name__ == "__main__":
+    stream = client.chat.completions.create(
+        model=sys.argv[2] if len(sys.argv) > 2 else {quoted(page.default)},
+        messages=[{{"role": "user", "content": sys.argv[1] if len(sys.argv) > 1 else "Hello"}}],
+        stream=True,
     )
-    return comments("\n".join([use, key, f"Models of {printable(url)}:"] + table(entries(config)))) + [""]
+    for chunk in stream:
+        print(chunk.choices[0].delta.content or "" if chunk.choices else "", end="", flush=True)
+    print()
+"""
 
 
-def openai(config: Mapping[str, Any], url: str) -> str:
-    models = entries(config)
-    chat = [entry for entry in models if not entry.embeddings]
-    vectors = [entry for entry in models if entry.embeddings]
-    address, name = shlex.quote(url + "/v1"), default_of(config, chat)
-    question = {"model": name, "messages": [{"role": "user", "content": "Hello"}]}
-    use = [
-        f"The openai SDK: pip install openai; export {KEY}=...; python llama_openai.py 'a question' [MODEL]",
-        "The same with curl:",
-        f'  curl -sS {address}/models -H "Authorization: Bearer ${KEY}"',
-        "  curl -sSN %s/chat/completions -H \"Authorization: Bearer $%s\" -H 'Content-Type: application/json' -d %s"
-        % (address, KEY, shlex.quote(json.dumps(question))),
-    ]
-    lines = head(config, url, "\n".join(use)) + ["import os", "import sys", "", "from openai import OpenAI", ""]
-    for constant, group in (("MODELS", chat), ("EMBEDDINGS", vectors)):
-        lines.append("%s = {" % constant)
-        for entry in group:
-            lines.append("    %s: {" % quoted(entry.name))
-            lines.append(f'        "aliases": [{", ".join((quoted(alias) for alias in entry.aliases))}],')
-            lines.append('        "context": %d,' % entry.known_context)
-            if not entry.embeddings:
-                lines.append('        "output": %d,' % entry.output)
-            lines.append("    },")
-        lines += ["}"]
-    lines += [
-        "client = OpenAI(",
-        f"    base_url={quoted(url + '/v1')},",
-        f'    api_key=os.environ.get("{KEY}", "none"),',
-        "    # A long prompt may take this long until its first token.",
-        "    timeout=%d," % max([entry.timeout for entry in models] or [LONGEST]),
-        ")",
-        "",
-        'if __name__ == "__main__":',
-        "    stream = client.chat.completions.create(",
-        f"        model=sys.argv[2] if len(sys.argv) > 2 else {quoted(name)},",
-        '        messages=[{"role": "user", "content": sys.argv[1] if len(sys.argv) > 1 else "Hello"}],',
-        "        stream=True,",
-        "    )",
-        "    for chunk in stream:",
-        '        print(chunk.choices[0].delta.content or "" if chunk.choices else "", end="", flush=True)',
-        "    print()",
-    ]
-    return "\n".join(lines) + "\n"
+def litellm(page: Page) -> str:
+    def model(entry: Entry) -> str:
+        # Without an encoding LiteLLM sends null, which llama-server refuses.
+        encoding = "\n      encoding_format: float" if entry.embeddings else ""
+        output = "" if entry.embeddings else f"\n      max_output_tokens: {entry.output}"
+        return f"""\
+  - model_name: {quoted(entry.name)}
+    litellm_params:
+      model: {quoted("openai/" + entry.name)}
+      api_base: {quoted(page.url + "/v1")}
+      api_key: os.environ/{KEY}
+      timeout: {entry.timeout}{encoding}
+    model_info:
+      mode: {"embedding" if entry.embeddings else "chat"}
+      max_input_tokens: {entry.context}{output}
+"""
+
+    aliases = [f"    {quoted(alias)}: {quoted(one.name)}\n" for one in page.models for alias in one.aliases]
+    return f"""\
+{page.head(f"LiteLLM's proxy: export {KEY}=...; litellm --config config.yaml")}\
+model_list:{"" if page.models else " []"}
+{"".join(map(model, page.models))}router_settings:
+  # The gateway itself tries other replicas and the fallback.
+  num_retries: 0
+{"".join(["  model_group_alias:" + chr(10), *aliases] if aliases else [])}"""
 
 
-def litellm(config: Mapping[str, Any], url: str) -> str:
-    models = entries(config)
-    lines = head(config, url, f"LiteLLM's proxy: export {KEY}=...; litellm --config config.yaml")
-    lines.append("model_list:" if models else "model_list: []")
-    for entry in models:
-        lines += [
-            f"  - model_name: {quoted(entry.name)}",
-            "    litellm_params:",
-            f"      model: {quoted('openai/' + entry.name)}",
-            f"      api_base: {quoted(url + '/v1')}",
-            f"      api_key: os.environ/{KEY}",
-            "      timeout: %d" % entry.timeout,
-        ]
-        # Where nothing is said LiteLLM sends null, which llama-server refuses.
-        lines += ["      encoding_format: float"] if entry.embeddings else []
-        lines += [
-            "    model_info:",
-            f"      mode: {'embedding' if entry.embeddings else 'chat'}",
-            "      max_input_tokens: %d" % entry.known_context,
-        ]
-        lines += [] if entry.embeddings else ["      max_output_tokens: %d" % entry.output]
-    pairs = [(alias, entry.name) for entry in models for alias in entry.aliases]
-    lines += ["router_settings:", "  # The gateway itself tries other replicas and the fallback.", "  num_retries: 0"]
-    lines += ["  model_group_alias:"] if pairs else []
-    lines += [f"    {quoted(alias)}: {quoted(name)}" for alias, name in pairs]
-    return "\n".join(lines) + "\n"
-
-
-def opencode(config: Mapping[str, Any], url: str) -> str:
-    chat = [entry for entry in entries(config) if not entry.embeddings]
+def opencode(page: Page) -> str:
     models = {}
-    for entry in chat:
+    for entry in page.chat:
         # A model without limits is refused by OpenCode at its first answer.
-        limit = {"context": entry.known_context, "output": entry.output}
-        told = entry.name if entry.context else "%s (%d tokens assumed)" % (entry.name, entry.known_context)
-        models[entry.name] = {"name": told, "limit": limit}
-        models.update({alias: {"name": f"{told}, as {alias}", "limit": limit} for alias in entry.aliases})
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "llama.cpp",
-        "options": {
-            "baseURL": url + "/v1",
-            "apiKey": "{env:%s}" % KEY,
-            "timeout": 1000 * max([entry.timeout for entry in chat] or [LONGEST]),
-        },
-        "models": models,
-    }
+        limit = {"context": entry.context, "output": entry.output}
+        shown = f"{entry.name} ({entry.context} tokens assumed)" if entry.assumed else entry.name
+        models[entry.name] = {"name": shown, "limit": limit}
+        models.update({alias: {"name": f"{shown}, as {alias}", "limit": limit} for alias in entry.aliases})
+    options = {"baseURL": page.url + "/v1", "apiKey": "{env:%s}" % KEY, "timeout": 1000 * page.wait}
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "llama.cpp", "options": options, "models": models}
     document: dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "provider": {"llama": provider}}
-    if chat:
-        document["model"] = "llama/" + default_of(config, chat)
+    if page.chat:
+        document["model"] = "llama/" + page.default
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def open_webui(config: Mapping[str, Any], url: str) -> str:
-    models = entries(config)
-    chat = [entry for entry in models if not entry.embeddings]
-    use = (
-        "Open WebUI: write the key in place of KEY, then\n"
-        "  docker run -d --name open-webui -p 3000:8080 -v open-webui:/app/backend/data --env-file open-webui.env \\\n"
-        "      ghcr.io/open-webui/open-webui:main\n"
-        "It keeps what it was first started with; ENABLE_PERSISTENT_CONFIG=false has it read this file at each start."
-    )
-    lines = head(config, url, use) + [
-        f"OPENAI_API_BASE_URL={url}/v1",
-        "OPENAI_API_KEY=KEY",
-        "ENABLE_OLLAMA_API=false",
-        "ENABLE_PERSISTENT_CONFIG=false",
-        "AIOHTTP_CLIENT_TIMEOUT=%d" % max([entry.timeout for entry in models] or [LONGEST]),
-    ]
-    if chat:
-        lines.append(f"DEFAULT_MODELS={default_of(config, chat)}")
-    for entry in [entry for entry in models if entry.embeddings][:1]:
-        lines += [
-            "RAG_EMBEDDING_ENGINE=openai",
-            f"RAG_OPENAI_API_BASE_URL={url}/v1",
-            "RAG_OPENAI_API_KEY=KEY",
-            f"RAG_EMBEDDING_MODEL={entry.name}",
-        ]
-    return "\n".join(lines) + "\n"
+def open_webui(page: Page) -> str:
+    use = """\
+Open WebUI: write the key in place of KEY, then
+  docker run -d --name open-webui -p 3000:8080 -v open-webui:/app/backend/data --env-file open-webui.env \\
+      ghcr.io/open-webui/open-webui:main
+It keeps what it was first started with; ENABLE_PERSISTENT_CONFIG=false has it read this file at each start.
+"""
+    model = f"DEFAULT_MODELS={page.default}\n" if page.chat else ""
+    vectors = ""
+    if page.vectors:
+        vectors = f"""\
+RAG_EMBEDDING_ENGINE=openai
+RAG_OPENAI_API_BASE_URL={page.url}/v1
+RAG_OPENAI_API_KEY=KEY
+RAG_EMBEDDING_MODEL={page.vectors[0].name}
+"""
+    return f"""\
+{page.head(use)}OPENAI_API_BASE_URL={page.url}/v1
+OPENAI_API_KEY=KEY
+ENABLE_OLLAMA_API=false
+ENABLE_PERSISTENT_CONFIG=false
+AIOHTTP_CLIENT_TIMEOUT={page.wait}
+{model}{vectors}"""
 
 
-def continue_dev(config: Mapping[str, Any], url: str) -> str:
-    models = entries(config)
-    use = f"Continue: ~/.continue/config.yaml, and {KEY}=... in ~/.continue/.env"
-    lines = head(config, url, use) + ["name: llama.cpp", "version: 1.0.0", "schema: v1"]
-    lines.append("models:" if models else "models: []")
-    for entry in models:
-        for name in [entry.name] + entry.aliases:
-            lines += [
-                f"  - name: {quoted(name)}",
-                "    provider: openai",
-                f"    model: {quoted(name)}",
-                f"    apiBase: {quoted(url + '/v1')}",
-                "    apiKey: ${{ secrets.%s }}" % KEY,
-                f"    roles: [{'embed' if entry.embeddings else 'chat, edit, apply'}]",
-                "    requestOptions: {timeout: %d}" % entry.timeout,
-            ]
-            if not entry.embeddings:
-                lines += [
-                    "    defaultCompletionOptions: {contextLength: %d, maxTokens: %d}"
-                    % (entry.known_context, entry.output)
-                ]
-    return "\n".join(lines) + "\n"
+def continue_dev(page: Page) -> str:
+    def model(entry: Entry, name: str) -> str:
+        limits = f"{{contextLength: {entry.context}, maxTokens: {entry.output}}}"
+        return f"""\
+  - name: {quoted(name)}
+    provider: openai
+    model: {quoted(name)}
+    apiBase: {quoted(page.url + "/v1")}
+    apiKey: ${{{{ secrets.{KEY} }}}}
+    roles: [{"embed" if entry.embeddings else "chat, edit, apply"}]
+    requestOptions: {{timeout: {entry.timeout}}}
+{"" if entry.embeddings else "    defaultCompletionOptions: " + limits + chr(10)}"""
+
+    return f"""\
+{page.head(f"Continue: ~/.continue/config.yaml, and {KEY}=... in ~/.continue/.env")}name: llama.cpp
+version: 1.0.0
+schema: v1
+models:{"" if page.models else " []"}
+{"".join(model(entry, name) for entry in page.models for name in entry.names)}"""
 
 
-def tensorzero(config: Mapping[str, Any], url: str) -> str:
-    models = entries(config)
-    use = (
-        "TensorZero: config/tensorzero.toml; export %s=... for its gateway\n"
-        "A model is called as tensorzero::model_name::NAME, embeddings as tensorzero::embedding_model_name::NAME." % KEY
-    )
-    lines = head(config, url, use) + [
-        "[gateway]",
-        "global_outbound_http_timeout_ms = %d" % (1000 * max([entry.timeout for entry in models] or [LONGEST])),
-    ]
-    for entry in models:
-        for name in [entry.name] + entry.aliases:
-            named = f"{'embedding_models' if entry.embeddings else 'models'}.{quoted(name)}"
-            lines += [
-                "",
-                f"[{named}]",
-                'routing = ["llama"]',
-                "",
-                f"[{named}.providers.llama]",
-                'type = "openai"',
-                f"api_base = {quoted(url + '/v1/')}",
-                f"model_name = {quoted(entry.name)}",
-                f'api_key_location = "env::{KEY}"',
-            ]
-    return "\n".join(lines) + "\n"
+def tensorzero(page: Page) -> str:
+    def model(entry: Entry, name: str) -> str:
+        table = f"{'embedding_models' if entry.embeddings else 'models'}.{quoted(name)}"
+        return f"""
+[{table}]
+routing = ["llama"]
+
+[{table}.providers.llama]
+type = "openai"
+api_base = {quoted(page.url + "/v1/")}
+model_name = {quoted(entry.name)}
+api_key_location = "env::{KEY}"
+"""
+
+    use = f"""\
+TensorZero: config/tensorzero.toml; export {KEY}=... for its gateway
+A model is called as tensorzero::model_name::NAME, embeddings as tensorzero::embedding_model_name::NAME.
+"""
+    return f"""\
+{page.head(use)}[gateway]
+global_outbound_http_timeout_ms = {1000 * page.wait}
+{"".join(model(entry, name) for entry in page.models for name in entry.names)}"""
 
 
-def haproxy(config: Mapping[str, Any], url: str) -> str:
-    models = entries(config)
-    # Other addresses of the gateway, where this is one of them: then they are reached from the same place.
-    others = config.get("base_urls") or []
-    urls = others if url in others else [url]
-    use = (
-        "HAProxy in front of the gateway: haproxy -c -f llama.cfg, then in /etc/haproxy/. It passes on the clients' "
-        "keys.\nThe nodes' own ports are no servers here: the gateway knows what is loaded, full or draining."
-    )
-    wait = max([entry.timeout for entry in models] or [LONGEST])
-    lines = head(config, url, use) + [
-        "defaults",
-        "    mode http",
-        "    timeout connect 15s",
-        "    # The gateway answers first, with a sentence.",
-        "    timeout client %ds" % wait,
-        "    timeout server %ds" % wait,
-        "",
-        "frontend llama",
-        "    bind :8000",
-        "    default_backend llama_gateway",
-        "",
-        "backend llama_gateway",
-        "    option httpchk GET /health",
-        "    http-check expect status 200",
-    ]
-    for number, server in enumerate(urls, 1):
-        scheme, _separator, rest = server.partition("://")
+def haproxy(page: Page) -> str:
+    def server(number: int, url: str) -> str:
+        scheme, _separator, rest = url.partition("://")
         host = rest.partition("/")[0]
-        port = "" if re.search(r":\d+\Z", host) else ":443" if scheme == "https" else ":80"
         name = re.sub(r":\d+\Z", "", host)
-        tls = f" ssl verify required ca-file @system-ca sni str({name}) check-sni {name}"
-        lines.append(
-            "    server gateway%d %s%s check inter 2s%s" % (number, host, port, tls if scheme == "https" else "")
-        )
-    return "\n".join(lines) + "\n"
+        port = "" if name != host else ":443" if scheme == "https" else ":80"
+        tls = f" ssl verify required ca-file @system-ca sni str({name}) check-sni {name}" if scheme == "https" else ""
+        return f"    server gateway{number} {host}{port} check inter 2s{tls}\n"
+
+    # Other addresses of the gateway, if this is one of them: then they are reached from the same place.
+    others = page.config.get("base_urls") or []
+    urls = others if page.url in others else [page.url]
+    use = """\
+HAProxy in front of the gateway: haproxy -c -f llama.cfg, then in /etc/haproxy/. It passes on the clients' keys.
+The nodes' own ports are no servers here: the gateway knows what is loaded, full or draining.
+"""
+    return f"""\
+{page.head(use)}defaults
+    mode http
+    timeout connect 15s
+    # The gateway answers first, with a sentence.
+    timeout client {page.wait}s
+    timeout server {page.wait}s
+
+frontend llama
+    bind :8000
+    default_backend llama_gateway
+
+backend llama_gateway
+    option httpchk GET /health
+    http-check expect status 200
+{"".join(server(number, url) for number, url in enumerate(urls, 1))}"""
 
 
 # {client: (its file, what that is, how it is made)}
-CLIENTS: dict[str, tuple[str, str, Callable[[Mapping[str, Any], str], str]]] = {
+CLIENTS: dict[str, tuple[str, str, Callable[[Page], str]]] = {
     "openai": ("llama_openai.py", "openai SDK for Python, and lines for curl", openai),
     "litellm": ("config.yaml", "LiteLLM proxy", litellm),
     "opencode": ("opencode.json", "OpenCode: in the project, or in ~/.config/opencode/", opencode),
@@ -338,36 +316,26 @@ CLIENTS: dict[str, tuple[str, str, Callable[[Mapping[str, Any], str], str]]] = {
 
 def client_configuration(config: Mapping[str, Any], name: str, base_url: str) -> str | None:
     """The configuration of a client, None for one that is not known. base_url: of the gateway, without /v1."""
-    known = CLIENTS.get(name)
-    return known[2](config, base_url.rstrip("/")) if known else None
+    return CLIENTS[name][2](Page(config, base_url.rstrip("/"))) if name in CLIENTS else None
 
 
 def clients_index(config: Mapping[str, Any], base_url: str) -> str:
-    """What /clients says: which configurations there are, where they go, and which models and tasks they name."""
-    url = base_url.rstrip("/")
-    models = entries(config)
-    lines = [f"Base URL: {url}/v1", ""]
-    lines += ["Configurations, made anew at each request:"]
-    for name, (file, told, _render) in CLIENTS.items():
-        lines.append(f"  {name:11} {told}")
-        lines.append(f"              curl -sS {shlex.quote(url)}/clients/{name} -o {file}")
-    lines += [
-        "",
-        "Key: " + ("any text, or none" if config.get("auth") == "log_only" else "ask the operator; set it as " + KEY),
-    ]
-    lines += ["", "Models:" if models else "Models: none"] + ["  " + line for line in table(models)]
-    routes = config.get("routes") or {}
-    tasks = dict(routes.get("tasks") or {})
-    if tasks:
-        lines += ["", f"Tasks, as {url}/task/TASK/v1 or with the header X-Task:"]
-        lines += [f"  {task}: {model}" for task, model in sorted(tasks.items())]
-        if routes.get("default"):
-            lines += [f"  any other: {routes['default']}"]
-    unserved = config.get("unserved") or {}
+    """The text of /clients: which configurations there are, where they go, and which models and tasks they name."""
+    page = Page(config, base_url.rstrip("/"))
+    lines = [f"Base URL: {page.url}/v1", "", "Configurations, made anew at each request:"]
+    for name, (file, purpose, _render) in CLIENTS.items():
+        lines += [f"  {name:11} {purpose}", f"{'':14}curl -sS {shlex.quote(page.url)}/clients/{name} -o {file}"]
+    key = "any text, or none" if config.get("auth") == "log_only" else "ask the operator; set it as " + KEY
+    lines += ["", "Key: " + key, "", "Models:" if page.models else "Models: none"]
+    lines += ["  " + entry.line for entry in page.models]
+    routes, unserved = config.get("routes") or {}, config.get("unserved") or {}
+    if routes.get("tasks"):
+        lines += ["", f"Tasks, as {page.url}/task/TASK/v1 or with the header X-Task:"]
+        lines += [f"  {task}: {model}" for task, model in sorted(routes["tasks"].items())]
+        lines += [f"  any other: {routes['default']}"] if routes.get("default") else []
     if unserved:
-        lines += ["", "Not served:"] + ["  %s: %s" % pair for pair in sorted(unserved.items())]
-    if models:
-        longest = max(entry.timeout for entry in models)
-        words = "Timeout: %d s, as in these configurations; a short one cuts off long prompts before their first token."
-        lines += ["", words % longest]
+        lines += ["", "Not served:", *("  %s: %s" % pair for pair in sorted(unserved.items()))]
+    if page.models:
+        why = "as in these configurations; a short one cuts off long prompts before their first token."
+        lines += ["", f"Timeout: {page.wait} s, {why}"]
     return "\n".join(lines) + "\n"

@@ -145,7 +145,7 @@ SAMPLER_RULES = STATE + "/sampler-rules"
 ROLLBACK = STATE + "/rollback"
 LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
-# What the gateway has in a tailnet.
+# What the gateway has in a tailnet, as role gateway has set it.
 TAILSCALE_RECORD = STATE + "/tailscale-serve.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
