@@ -11,7 +11,7 @@ from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._reports.acceptance import acceptance
 from ..plugin_utils._reports.bench import bench_heads, benchmark
 from ..plugin_utils._reports.bench_compare import comparison
-from ..plugin_utils._reports.decisions_page import decisions_page
+from ..plugin_utils._reports.decisions import decisions_page
 from ..plugin_utils._reports.drill import drill_report
 from ..plugin_utils._reports.failures import failure_reason
 from ..plugin_utils._reports.link import link_report

@@ -1,301 +1,247 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether what was decided holds on this very cluster: each claim of a decision, judged by the figures that benchmarks
-and drills have kept. Private to the collection.
+"""The page of decisions, in Markdown: what was decided, instead of what, and the latest figures of this cluster beside
+each claim. Private to the collection.
 
-A claim is about a figure of one kind of result (`of`), or about what it is by that of another kind (`against`), where
-the two differ in nothing else. Kinds are told by quant, by cards and by keys of a service.
+A claim is about a figure of one kind of result (`of`), or about its ratio to that of another kind (`against`). The page
+has no date of its own: the same decisions and results give the same page.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import math
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...module_utils._settings import KEYS, OWN, PLAIN_CACHE_TYPES
-from .bench import FORMAT, value
-from .bench_compare import OF_A_MEDIAN, SETTINGS, differences, key, standard_error, where
+from ...module_utils._text import printable
+from .bench import value
+from .bench_compare import SETTINGS, where
+from .results import Results, label_of
 
 Map = Mapping[str, Any]
-CONFIRMED, CONTRADICTED = "confirmed", "contradicted"
-# Within the noise of both results, and without the results that it takes.
-OPEN, UNKNOWN = "not decided", "not measured here"
-# How each setting of a result is told on its command line.
-FLAGS = {one.name: one.flag for one in KEYS if isinstance(one.flag, str)}
-FLAGS["split_mode"] = "--split-mode"
+CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "not measured here"
+# The flag of each setting.
+FLAGS = {one.name: one.flag for one in KEYS if isinstance(one.flag, str)} | {"split_mode": "--split-mode"}
 # What a setting changes beside its own flag.
 FOLLOWS = {"quant": ("--model",), "parallel": ("--ctx-size",)}
-# What the judge reads of a result.
-NEEDED = ("label", "model", "quant", "measured_at", "asked_from", "settings", "fingerprint", "cells")
+HEADING = """\
+# Architecture decisions
+
+<!-- Written by the collection thefermisea.llama_cluster: playbooks/decisions.yml writes it anew. -->
+
+What the collection's reference deployment was decided to be, instead of what, and the figures of this very cluster. A
+claim is *confirmed* or *contradicted* by its latest figure, and *not measured here* without one. Only results that
+differ in nothing else are compared.
+"""
+COLUMNS = ("result", "at", "figure", "measured", "service", "model", "build", "nodes")
 
 
-class Figure(NamedTuple):
-    """What a claim is about, read from the figures of a cell."""
-
-    words: str
-    form: str
-    read: Callable[[Map], float | None]
-    spread: str = ""  # the figure whose requests tell how far it scatters
-    factor: float = 1.0
-
-
-class Row(NamedTuple):
-    """A cell, with the figure of each side. seen: what the claim is about, None where the two cannot be compared."""
-
-    where: str
-    of: float | None = None
-    against: float | None = None
-    seen: float | None = None
-    noise: float = 0.0
-
-
-class Side(NamedTuple):
-    """A kind of result, in words, and the one that was looked at."""
-
-    words: str
-    result: Map | None
+# Keys of a benchmark that are read here.
+NEEDED = {"model", "quant", "asked_from", "settings", "fingerprint", "cells"}
 
 
 class Judged(NamedTuple):
-    """What became of a claim, and why where figures alone do not say it."""
+    """A claim and its verdict. reason: the figure, or what is missing. results: (kind in words, result)."""
 
     claim: Map
     verdict: str
-    reason: str = ""
-    sides: Sequence[Side] = ()
-    rows: Sequence[Row] = ()
-
-
-def _of_requests(name: str) -> Callable[[Map], float | None]:
-    return lambda cell: value(cell, "figures." + name)
+    reason: str
+    results: Sequence[tuple[str, Map]] = ()
 
 
 def _answered(cell: Map) -> float | None:
-    asked, errors = value(cell, "figures.requests"), value(cell, "figures.errors")
-    return 100 * (1 - errors / asked) if asked and errors is not None else None
+    requests, errors = value(cell, "figures.requests"), value(cell, "figures.errors")
+    return 100 * (1 - errors / requests) if requests and errors is not None else None
 
 
 def _link(cell: Map) -> float | None:
-    """Of the busiest node."""
+    """Mb/s of the busiest node."""
     seconds = value(cell, "figures.seconds")
-    nodes = [node for node in (cell.get("nodes") or {}).values() if node]
-    moved = [(node["fabric_rx_bytes"], node["fabric_tx_bytes"]) for node in nodes]
-    known = [sum(both) * 8 / seconds / 1e6 for both in moved if seconds and None not in both]
-    return max(known, default=None)
+    moved = [(node["fabric_rx_bytes"], node["fabric_tx_bytes"]) for node in (cell.get("nodes") or {}).values() if node]
+    return max((sum(both) * 8 / seconds / 1e6 for both in moved if seconds and None not in both), default=None)
 
 
-FIGURES = {
-    "generation": Figure(
-        "tokens/s of a request",
-        "%.1f",
-        _of_requests("request_tokens_per_second.p50"),
-        "request_tokens_per_second",
-        OF_A_MEDIAN,
-    ),
-    "total": Figure("tokens/s of all requests", "%.1f", _of_requests("tokens_per_second"), "request_tokens_per_second"),
-    "answered": Figure("% of requests answered whole", "%.0f", _answered),
-    "link": Figure("Mb/s over the fabric", "%.1f", _link),
+FIGURES: dict[str, tuple[str, Callable[[Map], float | None]]] = {
+    "generation": ("tokens/s of a request", lambda cell: value(cell, "figures.request_tokens_per_second.p50")),
+    "total": ("tokens/s of all requests", lambda cell: value(cell, "figures.tokens_per_second")),
+    "answered": ("% of requests answered whole", _answered),
+    "link": ("Mb/s over the fabric", _link),
 }
 
 
-def results_of(files: Mapping[str, str]) -> tuple[list[Map], list[str]]:
-    """-> (the benchmarks among files, {name: text}, the newest first; why others were left out)"""
-    found, odd = [], []
-    for name, text in sorted(files.items()):
-        try:
-            result = json.loads(text)
-            if result["kind"] != "benchmark":
-                continue
-            if result["format"] != FORMAT:
-                odd.append("%s: format %s seen, %d is read" % (name, result["format"], FORMAT))
-                continue
-            missing = [one for one in NEEDED if one not in result]
-            if missing:
-                odd.append(f"{name}: no {missing[0]}")
-                continue
-            found.append(result)
-        except (KeyError, TypeError, ValueError):
-            odd.append(f"{name}: no result of a benchmark")
-    return sorted(found, key=lambda one: str(one["measured_at"]), reverse=True), odd
-
-
-def judged(claim: Map, results: Sequence[Map], drills: Iterable[Map] = ()) -> Judged:
-    """results: the newest first. drills: reports of role drill."""
-    if "drill" in claim:
-        return _drilled(claim, drills)
-    kinds = [claim[side] for side in ("of", "against") if side in claim]
-    # Those first that have a figure of what is claimed.
-    found = [
-        sorted((one for one in results if _is_of(one, kind)), key=lambda one: not any(_cells(claim, one)))
-        for kind in kinds
+def decisions_page(decisions: Sequence[Map], texts: Mapping[str, str]) -> dict[str, Any]:
+    """-> {text: the page, lines: what is printed}. decisions: those of role acceptance. texts: {path: text}."""
+    kept = Results(texts)
+    ordered = sorted(decisions, key=lambda one: (str(one["date"]), one["title"]))
+    found = [(one, [judged(claim, kept) for claim in one["claims"]]) for one in ordered]
+    contents = [(one["title"], str(one["date"]), one["status"], _flag(_worst(claims))) for one, claims in found]
+    parts = [HEADING, _table(("decision", "of", "status", "by measurement"), contents)]
+    parts += [_decision(one, claims) for one, claims in found]
+    if kept.unreadable:
+        parts.append("## Left out\n\n" + "".join(f"- {escaped(path)}\n" for path in kept.unreadable))
+    claims = [(one["title"], claim) for one, of in found for claim in of]
+    counts = Counter(claim.verdict for _title, claim in claims)
+    lines = ["decisions: %d, their claims: %s" % (len(found), ", ".join("%d %s" % (n, of) for of, n in counts.items()))]
+    lines += [
+        f"contradicted by measurement: {title}: {claim.claim['says']}"
+        for title, claim in claims
+        if claim.verdict == CONTRADICTED
     ]
-    sides = [Side(_words(kind), some[0] if some else None) for kind, some in zip(kinds, found, strict=True)]
-    missing = [side.words for side in sides if side.result is None]
-    if missing:
-        reason = f"no benchmark of {' or '.join(missing)} is kept yet"
-        known = [Row(where(cell), seen) for cell, seen in _cells(claim, found[0][0])] if found[0] else []
-        if not known and found[-1]:
-            known = [Row(where(cell), None, seen) for cell, seen in _cells(claim, found[-1][0])]
-        return Judged(claim, UNKNOWN, reason, sides, known)
-    return _by_figure(claim, found[0]) if len(kinds) == 1 else _by_ratio(claim, found)
+    lines += [f"left out: {printable(path)}" for path in kept.unreadable]
+    return {"text": "\n".join(parts), "lines": lines}
 
 
-def _by_figure(claim: Map, found: Sequence[Map]) -> Judged:
-    figure, words = FIGURES[claim["figure"]], _words(claim["of"])
-    for result in found:
-        rows = [
-            Row(where(cell), seen, None, seen, seen * 2 * _error(cell, figure)) for cell, seen in _cells(claim, result)
-        ]
-        if rows:
-            return Judged(claim, _verdict(claim, rows), "", [Side(words, result)], rows)
-    return Judged(claim, UNKNOWN, _no_cell(claim), [Side(words, found[0])])
+def judged(claim: Map, kept: Results) -> Judged:
+    """By the newest results that have the figure, and differ in nothing else where two are compared."""
+    if "drill" in claim:
+        return _drilled(claim, kept)
+    kinds = [claim[side] for side in ("of", "against") if side in claim]
+    words = [", ".join(f"{name} {wanted}" for name, wanted in kind.items()) for kind in kinds]
+    newest = [one for one in reversed(kept.history("benchmark")) if one.keys() >= NEEDED]
+    found = [[one for one in newest if _is_of(one, kind) and figures(claim, one)] for kind in kinds]
+    known = [(said, some[0]) for said, some in zip(words, found, strict=True) if some]
+    if len(known) < len(kinds):
+        missing = " or ".join(said for said, some in zip(words, found, strict=True) if not some)
+        return Judged(claim, UNKNOWN, f"no {FIGURES[claim['figure']][0]} of {missing} is kept yet", known)
+    names = [name for name in {**kinds[0], **kinds[-1]} if kinds[0].get(name) != kinds[-1].get(name)]
+    for some in itertools.product(*found):
+        values = _values([figures(claim, one) for one in some])
+        if values and all(_conditions(one, names) == _conditions(some[0], names) for one in some):
+            return _by_value(claim, values, list(zip(words, some, strict=True)))
+    return Judged(claim, UNKNOWN, f"no two results of {' and '.join(words)} are alike in all else", known)
 
 
-def _by_ratio(claim: Map, found: Sequence[Sequence[Map]]) -> Judged:
-    """Of the newest two that differ in nothing else."""
-    kinds = (claim["of"], claim["against"])
-    names = [name for name in {**kinds[0], **kinds[1]} if kinds[0].get(name) != kinds[1].get(name)]
-    alike = None
-    for one, other in itertools.product(found[0], found[1]):
-        if unlike(one, other, names):
-            continue
-        pair, rows = (one, other), list(_pairs(claim, one, other))
-        alike = alike or pair
-        if rows:
-            return Judged(claim, _verdict(claim, rows), "", _sides(kinds, pair), rows)
-    if alike:
-        return Judged(claim, UNKNOWN, _no_cell(claim) + " of both", _sides(kinds, alike))
-    one, other = found[0][0], found[1][0]
-    rows = [row._replace(seen=None) for row in _pairs(claim, one, other)]
-    more = "; ".join(unlike(one, other, names))
-    reason = f"not comparable, they differ in more than {' and '.join(names)}: {more}"
-    return Judged(claim, UNKNOWN, reason, _sides(kinds, (one, other)), rows)
+def _by_value(claim: Map, values: Sequence[float], results: Sequence[tuple[str, Map]]) -> Judged:
+    """The figure that is farthest on the wrong side decides."""
+    least = "at_least" in claim
+    limit = claim["at_least" if least else "at_most"]
+    seen = min(values) if least else max(values)
+    verdict = CONFIRMED if (seen >= limit if least else seen <= limit) else CONTRADICTED
+    reason = f"{seen:.2f} measured, at {'least' if least else 'most'} {limit:g} claimed"
+    return Judged(claim, verdict, reason, results)
 
 
-def _sides(kinds: Sequence[Map], pair: Sequence[Map]) -> list[Side]:
-    return [Side(_words(kind), result) for kind, result in zip(kinds, pair, strict=True)]
-
-
-def _no_cell(claim: Map) -> str:
-    many = {"one": ", one request at a time", "several": ", several requests at a time"}.get(
-        claim.get("at_a_time", ""), ""
-    )
-    return f"no undisturbed figure is kept yet of {FIGURES[claim['figure']].words}{many}"
-
-
-def _cells(claim: Map, result: Map) -> Iterable[tuple[Map, float]]:
-    """The cells that a claim is about, with its figure of them; not those in which others were served meanwhile."""
+def figures(claim: Map, result: Map) -> dict[tuple[str, str], float]:
+    """{(cell in words, digest of its prompt): figure}, without cells in which the server also worked for others."""
+    found = {}
     for cell in result["cells"]:
         at_a_time = "one" if cell["concurrency"] == 1 and not cell["rate"] else "several"
-        seen = FIGURES[claim["figure"]].read(cell)
+        seen = FIGURES[claim["figure"]][1](cell)
         if seen is not None and not cell["others"] and claim.get("at_a_time", at_a_time) == at_a_time:
-            yield cell, seen
+            found[(where(cell), str(result["settings"]["prompts"].get(cell["prompt"])))] = seen
+    return found
 
 
-def _pairs(claim: Map, one: Map, other: Map) -> Iterable[Row]:
-    figure = FIGURES[claim["figure"]]
-    texts = [result["settings"]["prompts"] for result in (one, other)]
-    cells = {key(cell): (cell, seen) for cell, seen in _cells(claim, other)}
-    for cell, seen in _cells(claim, one):
-        its, by = cells.get(key(cell), (cell, 0))
-        if by and texts[0].get(cell["prompt"]) == texts[1].get(cell["prompt"]):
-            noise = 2 * math.hypot(_error(cell, figure), _error(its, figure))
-            yield Row(where(cell), seen, by, seen / by, seen / by * noise)
+def _values(sides: Sequence[Mapping[tuple[str, str], float]]) -> list[float]:
+    """The figures of one side, or their ratios to those of the other."""
+    if len(sides) == 1:
+        return list(sides[0].values())
+    return [seen / sides[1][key] for key, seen in sides[0].items() if sides[1].get(key)]
 
 
-def _error(cell: Map, figure: Figure) -> float:
-    return standard_error(cell["figures"], figure.spread, figure.factor) if figure.spread else 0.0
-
-
-def _verdict(claim: Map, rows: Sequence[Row]) -> str:
-    """One cell that speaks against a claim is enough; all have to speak for it."""
-    limit = claim.get("at_least", claim.get("at_most"))
-    sign = 1 if "at_least" in claim else -1
-    margins = [(sign * ((row.seen or 0) - limit), row.noise) for row in rows]
-    if any(margin < 0 and -margin >= noise for margin, noise in margins):
-        return CONTRADICTED
-    return CONFIRMED if all(margin >= noise for margin, noise in margins) else OPEN
-
-
-def unlike(one: Map, other: Map, names: Sequence[str]) -> list[str]:
-    """What two results differ in beside these settings."""
-    found = [
-        f"{name} {one[name]} and {other[name]}"
-        for name in ("model", "quant", "asked_from")
-        if name not in names and one[name] != other[name]
-    ]
-    found += [
-        f"{name} {one['settings'].get(name)} and {other['settings'].get(name)}"
-        for name in SETTINGS
-        if one["settings"].get(name) != other["settings"].get(name)
-    ]
-    new, old = sorted((one, other), key=lambda result: str(result["measured_at"]), reverse=True)
-    return found + differences(_bare(new, names), _bare(old, names))
-
-
-def _bare(result: Map, names: Sequence[str]) -> dict[str, Any]:
-    """Its fingerprint without what these settings change. Where layers lie is in the arguments, too."""
-    flags = {flag for name in names for flag in (FLAGS.get(name, ""), *FOLLOWS.get(name, ()))}
-    args: list[str] = []
-    words = iter(result["fingerprint"].get("args") or [])
-    for word in words:
-        if word in flags:
-            next(words, None)
-        else:
-            args.append(word)
-    return dict(result["fingerprint"], args=args, plan=None)
+def _conditions(result: Map, names: Sequence[str]) -> dict[str, Any]:
+    """What two results must have in common, without what these settings change."""
+    flags = "|".join(flag for name in names for flag in (FLAGS.get(name, ""), *FOLLOWS.get(name, ())) if flag)
+    args = "".join(f"\0{one}" for one in result["fingerprint"].get("args") or [])
+    return {
+        **{name: result["fingerprint"].get(name) for name in ("build", "nodes", "link")},
+        **{name: result[name] for name in ("model", "quant", "asked_from") if name not in names},
+        **{name: result["settings"].get(name) for name in SETTINGS},
+        "args": re.sub(f"\0(?:{flags})\0[^\0]*", "", args) if flags else args,
+    }
 
 
 def _is_of(result: Map, kind: Map) -> bool:
+    machines = (result["fingerprint"].get("nodes") or {}).values()
+    cards = [str(card) for node in machines for card in node.get("cards") or []]
     return all(
-        _has_card(result, wanted) if name == "cards" else _setting(result, name) == str(wanted)
+        any(str(wanted) in card for card in cards) if name == "cards" else _setting(result, name) == str(wanted)
         for name, wanted in kind.items()
     )
 
 
-def _has_card(result: Map, name: str) -> bool:
-    nodes = (result["fingerprint"].get("nodes") or {}).values()
-    return any(name in str(card) for node in nodes for card in node.get("cards") or [])
-
-
 def _setting(result: Map, name: str) -> str | None:
-    """None where nobody knows: an endpoint does not say how it was started."""
+    """None where it is not known: an endpoint does not tell how it was started."""
     args = result["fingerprint"].get("args") or []
     if name in ("model", "quant"):
         return str(result[name])
     if not args:
         return None
-    given = [word for flag, word in itertools.pairwise(args) if flag == FLAGS[name]]
-    found = given[-1] if given else OWN.get(name)
+    found = ([OWN.get(name)] + [word for flag, word in itertools.pairwise(args) if flag == FLAGS[name]])[-1]
     # Every build turns it on by itself where a quantized cache needs it.
     if (name, found) == ("flash_attn", "auto") and _setting(result, "cache_type_v") not in PLAIN_CACHE_TYPES:
         return "on"
     return None if found is None else str(found)
 
 
-def _words(kind: Map) -> str:
-    return ", ".join(f"{name} {wanted}" for name, wanted in kind.items())
-
-
-def _drilled(claim: Map, drills: Iterable[Map]) -> Judged:
+def _drilled(claim: Map, kept: Results) -> Judged:
     """By the newest drill of its name on any service."""
     found = [
         (float(one.get("broken_at") or 0), str(report.get("service")), one)
-        for report in drills
+        for report in kept.history("drill")
         for one in report.get("drills") or []
         if one.get("drill") == claim["drill"] and one.get("result") in ("recovered", "failed")
     ]
     if not found:
-        reason = f"no drill {claim['drill']} is kept yet"
-        return Judged(claim, UNKNOWN, reason)
+        return Judged(claim, UNKNOWN, f"no drill {claim['drill']} is kept yet")
     at, service, one = max(found, key=lambda each: each[0])
     total = value(one, "phases.total")
     words = f"{service}: {one['result']}"
     words += f", the next answer {total:.1f} s after the break" if total is not None else ""
     words += time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(at)) if at else ""
     return Judged(claim, CONFIRMED if one["result"] == "recovered" else CONTRADICTED, words)
+
+
+def escaped(text: Any) -> str:
+    """Text of others in a line or a cell of a table, without any Markdown, HTML or expression."""
+    line = re.sub(r"([\\`*\[\]<>|{}~&#!])", r"\\\1", printable(" ".join(str(text).split()), None))
+    # Within a word it means nothing, and most names have one.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", line)
+
+
+def _worst(claims: Sequence[Judged]) -> str:
+    verdicts = [one.verdict for one in claims]
+    return next((one for one in (CONTRADICTED, UNKNOWN, CONFIRMED) if one in verdicts), "reasons only")
+
+
+def _flag(verdict: str) -> str:
+    return f"**{verdict.upper()}**" if verdict == CONTRADICTED else verdict
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ["---"] * len(head), *rows])
+
+
+def _decision(one: Map, claims: Sequence[Judged]) -> str:
+    alternatives = "".join(f"- {each['what']}: {each['why'].strip()}\n" for each in one["alternatives"])
+    parts = [f"## {one['title']}\n", f"{one['date']}, {one['status']}.\n", one["decision"].strip() + "\n"]
+    parts += ["Instead of:\n\n" + alternatives]
+    for claim in claims:
+        parts += [f"### {claim.claim['says']}\n", f"{_flag(claim.verdict)}: {escaped(claim.reason)}.\n"]
+        rows = [row for words, result in claim.results for row in _rows(claim.claim, words, result)]
+        parts += [_table(COLUMNS, rows)] if rows else []
+    return "\n".join(parts)
+
+
+def _rows(claim: Map, words: str, result: Map) -> list[list[str]]:
+    """A row for each figure of a result, with what it depends on."""
+    build = result["fingerprint"].get("build") or {}
+    machines = {
+        node: ", ".join(machine.get("cards") or [str(machine.get("cpu"))])
+        for node, machine in (result["fingerprint"].get("nodes") or {}).items()
+    }
+    about = [
+        result["measured_at"],
+        label_of(result),
+        f"{result['model']} {result['quant']}",
+        f"{build.get('release')}, commit {str(build.get('commit'))[:9]}" if build else "not known",
+        "; ".join(f"{node}: {cards}" for node, cards in machines.items()) or "not known",
+    ]
+    unit = FIGURES[claim["figure"]][0]
+    rows = [[words, cell, f"{seen:.1f} {unit}", *about] for (cell, _text), seen in figures(claim, result).items()]
+    return [[escaped(cell) for cell in row] for row in rows]

@@ -11,51 +11,43 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Map = Mapping[str, Any]
-# benchmark: of bench.benchmark(); verify: a service's report of role acceptance; report: of verify.criteria_report();
-# wire: what its workers held and moved; link: what the fabric can carry.
 FORMAT = 1
-KINDS = ("benchmark", "verify", "report", "wire", "link")
+# benchmark: of bench.benchmark(); verify: a service's report of role acceptance; report: of verify.criteria_report();
+# wire: what its workers held and moved; link: what the fabric can carry; drill: of drill.drill_report().
+KINDS = ("benchmark", "verify", "report", "wire", "link", "drill")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
 class Results:
-    """texts: {path: content}. What is kept twice, as the latest one and under its moment, counts once; what is no
-    result of these kinds is left out, and unreadable names what has the ending of one and is none."""
+    """The results among files: {path: content}. A result that is kept twice, as the latest one and under its time,
+    counts once. unreadable: paths of files that are not JSON, or results without a time."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.unreadable: list[str] = []
         found: dict[tuple[str, str, str], Map] = {}
         for path, text in sorted(texts.items()):
-            result = _parsed(text)
-            if result is None:
+            try:
+                result = json.loads(text)
+            except (ValueError, RecursionError):
+                result = None
+            if not isinstance(result, dict):
                 self.unreadable.append(path)
-            elif _is_known(result):
-                found[(result["measured_at"], result["kind"], label_of(result))] = result
+            elif result.get("kind") in KINDS and result.get("format") == FORMAT:
+                # A later format may mean something else.
+                if MOMENT.match(str(result.get("measured_at"))):
+                    found[(result["measured_at"], result["kind"], label_of(result))] = result
+                else:
+                    self.unreadable.append(path)
         self._ordered = [result for _key, result in sorted(found.items(), key=lambda one: one[0])]
 
     def history(self, kind: str, label: str | None = None) -> Sequence[Map]:
-        """Those of a kind, the oldest first; label: of one service, replica or model of a router."""
+        """Results of a kind, the oldest first; label: of one service, replica or model of a router."""
         return [one for one in self._ordered if one["kind"] == kind and label in (None, label_of(one))]
 
     def latest(self, kind: str, label: str | None = None) -> Map | None:
-        found = self.history(kind, label)
-        return found[-1] if found else None
+        return next(reversed(self.history(kind, label)), None)
 
 
 def label_of(result: Map) -> str:
     """As files are called: SERVICE, SERVICE.NODE of a replica, ROUTER.MODEL."""
     return str(result.get("label") or result.get("service") or "")
-
-
-def _is_known(result: Map) -> bool:
-    """A later format may mean something else."""
-    known = result.get("kind") in KINDS and result.get("format") == FORMAT
-    return known and MOMENT.match(str(result.get("measured_at"))) is not None
-
-
-def _parsed(text: str) -> Map | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

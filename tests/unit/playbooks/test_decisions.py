@@ -45,7 +45,9 @@ def test_a_site_without_any_benchmark_gets_a_page_that_says_so(cluster):
     assert "not measured here" in output and "node1: /opt/docs/architecture-decisions.md" in output
     # Where no head is, nobody looks for it.
     assert cluster.events == WRITTEN
-    assert "no benchmark of quant Q8_0 or quant Q4_K_M is kept yet" in (cluster.node("node1") / PAGE).read_text()
+    assert (
+        "tokens/s of a request of quant Q8_0 or quant Q4_K_M is kept yet" in (cluster.node("node1") / PAGE).read_text()
+    )
     decided(cluster)
     assert cluster.events == []
 
@@ -53,15 +55,12 @@ def test_a_site_without_any_benchmark_gets_a_page_that_says_so(cluster):
 def test_results_are_judged_and_the_same_ones_change_nothing(cluster):
     decided(cluster)
     fast, slow = made.cell(12.7), made.cell(7.1)
-    keep(cluster, made.result(slow), made.result(fast, quant="Q4_K_M"))
-    # What is the latest is there under its time, too.
-    (cluster.folder / ".reports/benchmarks/latest-chat.json").write_text("{")
+    keep(cluster, made.result(slow), made.result(fast, quant="Q4_K_M", at=made.EARLIER))
     foretold = decided(cluster, "--check", "--diff")
-    assert "+**CONTRADICTED**." in foretold and cluster.events == []
+    assert "+**CONTRADICTED**: 0.56 measured" in foretold and cluster.events == []
     output = decided(cluster)
     assert "contradicted by measurement: Q8_0 over Q4_K_M: Q8_0 generates 1.5 to 2 times as fast" in output
     assert "left out" not in output and cluster.events == WRITTEN[1:]
-    assert "| 7.1 | 12.7 | 0.56, noise 0.00 |" in (cluster.node("node1") / PAGE).read_text()
     decided(cluster)
     assert cluster.events == []
 

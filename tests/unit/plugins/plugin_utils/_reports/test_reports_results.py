@@ -9,7 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
 
 
 def kept(day, kind="benchmark", **fields):
-    return json.dumps(dict({"format": 1, "kind": kind, "measured_at": "2026-11-%02dT08:00:00Z" % day}, **fields))
+    return json.dumps({"format": 1, "kind": kind, "measured_at": "2026-11-%02dT08:00:00Z" % day, **fields})
 
 
 def days(results):
@@ -38,8 +38,15 @@ def test_a_replica_has_results_of_its_own():
     assert results.latest("benchmark", "chat") is None
 
 
-@pytest.mark.parametrize("text", ["", "[1", "[1]", "null", "[" * 100000])
-def test_what_is_no_json_is_named(text):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[1", "[1]", "null", "[" * 100000),
+        kept(3, kind="verify", measured_at="yesterday"),
+        kept(3, kind="verify", measured_at=None),
+    ],
+)
+def test_unreadable_results_are_named(text):
     results = Results({"reports/x.json": text, "a": kept(3)})
     assert results.unreadable == ["reports/x.json"] and days(results.history("benchmark")) == [3]
 
@@ -51,10 +58,8 @@ def test_what_is_no_json_is_named(text):
         json.dumps({"service": "chat", "state": "ready"}),
         kept(3, kind="coverage"),
         kept(3, format=2),
-        kept(3, measured_at="yesterday"),
-        kept(3, measured_at=None),
     ],
 )
 def test_what_is_no_result_of_ours_is_left_out(text):
     results = Results({"a": text})
-    assert results.unreadable == [] and results.history("benchmark") == []
+    assert results.history("benchmark") == []
