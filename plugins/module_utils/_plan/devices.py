@@ -226,13 +226,9 @@ def of_inventory(node: str, described: Sequence[Facts], margin_mib: int) -> list
 
 def of_cards(described: Sequence[Facts], margin_mib: int) -> list[Device]:
     """The devices of [{node, name, memory_mib, ...}], each node's in a row."""
-    nodes: list[str] = []
-    for one in described:
-        if one["node"] not in nodes:
-            nodes.append(one["node"])
     return [
         device
-        for node in nodes
+        for node in dict.fromkeys(one["node"] for one in described)
         for device in of_inventory(node, [one for one in described if one["node"] == node], margin_mib)
     ]
 

@@ -176,6 +176,60 @@ def plan(
     )
 
 
+class Case(NamedTuple):
+    """A model with its settings, and what plan() is to place it on."""
+
+    shape: Shape
+    settings: Settings
+    devices: list[Device]
+    local: int
+    main: Device | None = None
+    counts: list[int] | None = None
+
+    def plan(self, force_split: bool = False) -> Plan:
+        return plan(self.shape, self.settings, self.devices, self.local, force_split, self.counts, self.main)
+
+    def fits(self, tokens: int = 0, **changes: Any) -> bool:
+        """Whether it would with other settings, or with so many tokens a slot."""
+        changes.update({"ctx_size": tokens * (self.settings.parallel or 1)} if tokens else {})
+        return self._replace(settings=self.settings._replace(**changes)).plan().fits
+
+
+def plan_experts(
+    case: Case, wish: str | int, force_split: bool = False, earlier: Plan | None = None
+) -> tuple[Case, Plan]:
+    """-> (the case with its experts where they are, its plan); for auto the fewest layers that fit, all of them where
+    nothing fits.
+
+    case: on devices of the head only, main its main memory; wish: cpu_moe of a service, 0 for none; earlier: a plan for
+    the same model and devices, which is kept where it still fits. On a head without a GPU all weights lie in main
+    memory anyway.
+    """
+    beside = case.devices[-1].kind == "GPU"
+
+    def keeping(layers: int) -> Case:
+        return case._replace(shape=case.shape.keeping(layers) if beside else case.shape)
+
+    def fits(layers: int) -> bool:
+        # What main memory holds is looked at last: it holds the fewest layers best.
+        return keeping(layers)._replace(main=None).plan(force_split).fits
+
+    if earlier:
+        same = keeping(earlier.cpu_moe)
+        found = same._replace(counts=case.counts or earlier.counts).plan(force_split)
+        if found.fits:
+            return same, found
+    if wish == "auto":
+        wish = 0
+        if beside and not fits(0):
+            wish, most = 1, case.shape.block_count
+            while wish < most:
+                middle = (wish + most) // 2
+                wish, most = (wish, middle) if fits(middle) else (middle + 1, most)
+    kept = keeping(case.shape.block_count if wish == "all" else int(wish))
+    return kept, kept.plan(force_split)
+
+
 def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: list[int], local: int) -> list[int]:
     """Layers per device: over the equals, and over as many of the others, which are main memory, as it takes to hold
     what is left over."""

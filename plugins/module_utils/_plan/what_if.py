@@ -3,43 +3,43 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan of one model for devices that need not exist. Private to the collection."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from typing import Any
 
 from .._model.memory import Shape
-from .advice import nearest
 from .context import allowed_context, way_out
-from .devices import Device
+from .devices import Device, main_memory, of_cards
 from .entry import entry
-from .place import ServicePlan, cache_words, context, plan, settings_for, slot_context
+from .place import Case, ServicePlan, cache_words, context, settings_for, slot_context
+from .suggest import nearest, ways
 from .table import idle_workers, join, table
-from .ways import split_cards, ways
 
 
 def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
     """given: the options of llama_plan. -> its result with devices."""
-    slots = given["parallel"] or 1
-    asked = dict(
-        given,
-        ctx_size=given["slot_ctx_size"] * slots,
-        cache_type_k=given["cache"],
-        cache_type_v=given["cache"],
-    )
-    del asked["slot_ctx_size"]
+    tokens = given["slot_ctx_size"] * (given["parallel"] or 1)
+    asked = {key: value for key, value in given.items() if key != "slot_ctx_size"}
+    asked.update(ctx_size=tokens, cache_type_k=given["cache"], cache_type_v=given["cache"])
     settings = settings_for(asked, given["build"])
-    every, memory = split_cards(
-        [dict(device, node=device["node"] or device["name"]) for device in given["devices"]], given["margin_mib"]
-    )
+    described = [dict(device, node=device["node"] or device["name"]) for device in given["devices"]]
+    every = of_cards(described, given["margin_mib"])
+    with_cards = {device.node for device in every if device.kind == "GPU"}
+    mains = [one for one in described if one.get("main") and one["node"] in with_cards]
+    memory = [main_memory(one["node"], one, given["margin_mib"]) for one in mains]
     head = every[-1].node
     own = [device for device in every if device.node == head]
     # As in an inventory: llama.cpp computes on a head's main memory only where there is nothing else.
     local = 0 if len(own) < len(every) and own[0].kind == "main" else len(own)
-    devices = every[: len(every) - len(own) + local]
-    planned = plan(shape, settings, devices, local, given["force_split"])
-    possible = ways(shape, settings, every, memory, planned, local)
-    if possible.experts:
-        shape, devices, planned = possible.experts
-        every, local = devices, len(devices)
-    described = ServicePlan(
+    case = Case(shape, settings, every[: len(every) - len(own) + local], local)
+    planned = case.plan(given["force_split"])
+    lines, experts = ways(case, every, memory)
+    if experts and not planned.fits:
+        case, planned = experts
+        every = case.devices
+    tokens = slot_context(shape, settings)
+    described_plan = ServicePlan(
         planned,
         service="plan",
         model=shape.name or shape.architecture,
@@ -47,7 +47,7 @@ def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
         source="header",
         problem=_nodes(every),
         ctx_size=context(shape, settings),
-        slot_ctx_size=slot_context(shape, settings),
+        slot_ctx_size=tokens,
         cache_type=cache_words(settings),
         layers={},
         inputs=[],
@@ -55,31 +55,29 @@ def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
     advice: list[str] = []
     refused: list[str] = []
     allowed = allowed_context({}, shape, settings.build)
-    if allowed and slot_context(shape, settings) > allowed:
-        tokens = slot_context(shape, settings)
+    if allowed and tokens > allowed:
         advice.append(
             "lower slot_ctx_size to %d, where llama-server caps each slot, or %s"
             % (allowed, way_out(shape, tokens, settings.build))
         )
     # A row with experts has no layers either.
-    without = [row for row in planned.devices if row.kind == "main" and not row.layers and not planned.cpu_moe]
-    idle = sorted({row.node for row in without})
+    idle = sorted(
+        {row.node for row in planned.devices if row.kind == "main" and not row.layers and not planned.cpu_moe}
+    )
     if not planned.fits:
-        more = nearest(shape, settings, devices, local) or ["choose a smaller model, or more devices"]
-        last = devices[-1].node
+        last = case.devices[-1].node
         turned = sorted(every, key=lambda device: device.node == last)
-        if not local and plan(shape, settings, turned, [device.node for device in turned].count(last)).fits:
+        count = [device.node for device in turned].count(last)
+        if not case.local and case._replace(devices=turned, local=count).plan().fits:
             advice.append(f"give {last} last, without a GPU the head {head} holds no layers beside workers")
-        advice.extend(more)
-        refused.append(
-            "it does not fit %s: %s"
-            % ("1 device" if len(devices) == 1 else "%d devices" % len(devices), ", or ".join(advice))
-        )
+        advice.extend(nearest(case) or ["choose a smaller model, or more devices"])
+        size = "1 device" if len(case.devices) == 1 else "%d devices" % len(case.devices)
+        refused.append(f"it does not fit {size}: {', or '.join(advice)}")
     elif idle:
-        refused.append(idle_workers("nodes", described, idle))
-    keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
-    lines = table(described) + [f"  {words}" for words in possible.lines + (advice if planned.fits else [])]
+        refused.append(idle_workers("nodes", described_plan, idle))
     facts = planned.as_dict()
+    keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
+    lines = table(described_plan) + [f"  {words}" for words in lines + (advice if planned.fits else [])]
     return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines + _entry(shape, given))
 
 
@@ -90,12 +88,9 @@ def _entry(shape: Shape, given: dict[str, Any]) -> list[str]:
     return ["for llama_models, to paste:", *entry(urls, shape.name, given["endpoint"])] if urls else []
 
 
-def _nodes(devices: list[Device]) -> str:
+def _nodes(devices: Sequence[Device]) -> str:
     """Words for the nodes and which of them is the head."""
-    names: list[str] = []
-    for device in devices:
-        if device.node not in names:
-            names.append(device.node)
+    names = list(dict.fromkeys(device.node for device in devices))
     sizes = {name: " + ".join(str(device.total_mib) for device in devices if device.node == name) for name in names}
     words = [f"{name} ({sizes[name]} MiB)" for name in names]
     return f"head {words[-1]}" + (

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import cycle, islice
 from math import prod
 from typing import Any
@@ -13,8 +13,6 @@ from typing import Any
 from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
 from ...module_utils._model.shape import RECURRENT, WITHOUT_CACHE
-from ...module_utils._plan.place import ServicePlan
-from ...module_utils._text import Refusal
 from .._intent.check_header import HEADER_KEYS
 
 Named = tuple[str, tuple[int, ...]]
@@ -46,24 +44,6 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     # Of no type in particular; Q8_0 is one of those whose tied embedding is in main memory twice.
     tensors = [Tensor(name, dims, "Q8_0", 0, int(prod(dims) * widths[_is_expert(name)])) for name, dims in named]
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
-
-
-def with_draft(
-    shape: Shape, draft: Mapping[str, Any] | None, shape_of: Callable[[str, str], tuple[Shape, str]]
-) -> Shape:
-    """A model with the one that drafts for it, of the same headers; raises Refusal."""
-    if not draft:
-        return shape
-    try:
-        return shape._replace(draft=shape_of(draft["model"], draft["quant"])[0])
-    except Refusal as problem:
-        raise Refusal(f"its draft model {draft['model']} {draft['quant']}: {problem}") from None
-
-
-def tells_experts(shape: Shape, source: str, earlier: Iterable[ServicePlan]) -> bool:
-    """Whether experts can be planned with this shape: with a header, or with a description of them where none of the
-    earlier plans was made with a header, which is better."""
-    return source == "header" or any(shape.expert_bytes) and not any(part.source == "header" for part in earlier)
 
 
 def _whole(facts: Mapping[str, Any], value: Any) -> Any:

@@ -11,15 +11,17 @@ from typing import Any
 
 from ...module_utils._plan import table
 from ...module_utils._plan.stored import unchanged
+from ...module_utils._settings import is_stopped
 from .._intent.check import hopeless
 from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
-from . import notes, own_cards, refusals
-from .inventory import Inventory
-from .threads import shares
+from . import refusals
+from .cluster import Claims, Cluster, Placed, View, claim
+from .lines import lines, threads
+from .planner import place
+from .routers import counts_models
+from .suggest import misfit_sentence
 from .unserved import unserved
-
-Cards = dict[str, own_cards.Found | None]
 
 
 def memory_plan(
@@ -44,60 +46,92 @@ def memory_plan(
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan]; unchanged:
     [names planned as they were]; rendered: {name: {layers, tensor_split}} of those with layers per node and no plan;
     refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: UUIDs}};
-    ports: {name: port} of those that give none; threads, unserved, lines: of shares(), unserved(), table.lines()}
+    ports: {name: port} of those that give none; threads, unserved, lines: of threads(), unserved(), table.lines()}
     """
-    facts = (services, models, groups, nodes, list(headers), builds, list(previous), complete)
-    one, cards = _placed(facts)
-    one.refuse_misfits()
-    threads = shares(one)
+    cluster = Cluster(services, models, groups, nodes, list(headers), builds, list(previous), complete)
+    placed, claims, notes = _placed(cluster)
+    view = View(cluster, cluster.devices, claims)
+    refused = refusals.numa(nodes) + [sentence for one in placed.values() for sentence in one.refused]
+    refused += [misfit_sentence(view, placed, misfit) for one in placed.values() for misfit in one.misfits]
+    planned = {name: one.parts for name, one in placed.items() if one.parts}
     found: dict[str, Any] = {
-        "services": {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()},
-        "unplanned": one.unplanned,
-        "uncounted": one.uncounted,
+        "services": {name: [part.as_dict() for part in parts] for name, parts in planned.items()},
+        "unplanned": {name: one.why for name, one in placed.items() if one.why},
+        "uncounted": [name for name, one in placed.items() if one.uncounted],
         "unchanged": [
             name
-            for name, parts in sorted(one.planned.items())
-            if parts and unchanged(parts, one.earlier(name, [part.node for part in parts]))
+            for name, parts in sorted(planned.items())
+            if unchanged(parts, cluster.earlier(name, [part.node for part in parts]))
         ],
-        "rendered": one.rendered,
-        "refused": one.refused,
-        "hopeless": hopeless(one.services, models, groups, nodes),
-        "sharing": one.sharing,
-        "cards": {name: found for name, found in cards.items() if found is not None},
-        "threads": threads,
+        "rendered": {name: one.rendered for name, one in placed.items() if one.rendered},
+        "refused": list(dict.fromkeys(refused)),
+        "hopeless": hopeless(cluster.services, models, groups, nodes),
+        "sharing": _same_cards(cluster) + [line for one in placed.values() for line in one.lines] + notes,
+        "cards": {name: one.cards for name, one in placed.items() if one.cards is not None},
+        "threads": threads(cluster, placed),
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
         "unserved": unserved(services, models, groups, nodes),
     }
-    return dict(found, lines=table.lines(found, only) + notes.lines(one, found, only))
+    return dict(found, lines=table.lines(found, only) + lines(cluster, placed, claims, found, only))
 
 
-def _placed(facts: tuple[Any, ...]) -> tuple[Inventory, Cards]:
-    """All services in their places. What comes first takes the fastest devices, also those without which another one
-    does not fit: that one comes before it then."""
-    best, cards = _in_order(facts, [])
-    found, first = best, list[str]()
-    while {lack.name for lack in found.misfits} - set(first):
-        first += sorted({lack.name for lack in found.misfits} - set(first))
-        found, found_cards = _in_order(facts, first)
-        fewer = {lack.name for lack in found.misfits} < {lack.name for lack in best.misfits}
-        if fewer and set(found.refused) <= set(best.refused):
-            moved = [name for name in best.planned if name not in first and _layers(best, name) != _layers(found, name)]
-            best, cards = found, found_cards
-            best.sharing += [
+def _placed(cluster: Cluster) -> tuple[dict[str, Placed], Claims, list[str]]:
+    """All services in their places, and notes. What comes first takes the fastest devices, also those without which
+    another one does not fit: that one comes before it then."""
+    best, claims = _in_order(cluster, [])
+    found, first, notes = best, list[str](), list[str]()
+    while _lacking(found) - set(first):
+        first += sorted(_lacking(found) - set(first))
+        found, found_claims = _in_order(cluster, first)
+        if _lacking(found) < _lacking(best) and _refused(found) <= _refused(best):
+            moved = [name for name, one in best.items() if name not in first and _layers(one) != _layers(found[name])]
+            best, claims = found, found_claims
+            notes = [
                 "%s leaves room for %s, which would not fit beside the split that is fastest for %s"
                 % (name, table.join(first), name)
                 for name in moved
             ]
-    return best, cards
+    return best, claims, notes
 
 
-def _in_order(facts: tuple[Any, ...], first: Sequence[str]) -> tuple[Inventory, Cards]:
-    one = Inventory(*facts)
-    one.first = first
-    one.refused.extend(refusals.numa(one.nodes))
-    one.sharing.extend(own_cards.claimed_twice(one.devices))
-    return one, {name: own_cards.add(one, name) for name in sorted(one.services, key=one.order)}
+def _in_order(cluster: Cluster, first: Sequence[str]) -> tuple[dict[str, Placed], Claims]:
+    """What leaves no choice is placed first, then what can leave a card to others only as a whole, then what can leave
+    a part of it, and last what takes nothing. first: services that choose before the others."""
+
+    def order(name: str) -> tuple[bool, bool, bool, bool, bool, str]:
+        service = cluster.services[name]
+        free = not isinstance(service.get("tensor_split"), dict)
+        last = service.get("cpu_moe") == "auto" or counts_models(service)
+        return (is_stopped(service), "models_max" not in service, free, name not in first, last, name)
+
+    placed: dict[str, Placed] = {}
+    claims: Claims = {}
+    for name in sorted(cluster.services, key=order):
+        placed[name] = place(cluster, name, claims, [other for other, one in placed.items() if one.uncounted])
+        claim(claims, name, placed[name].rows)
+    return placed, claims
 
 
-def _layers(one: Inventory, name: str) -> list[dict[str, int]]:
-    return [part.layers for part in one.planned.get(name, [])]
+def _lacking(placed: Mapping[str, Placed]) -> set[str]:
+    return {name for name, one in placed.items() if one.misfits}
+
+
+def _refused(placed: Mapping[str, Placed]) -> set[str]:
+    return {sentence for one in placed.values() for sentence in one.refused}
+
+
+def _layers(placed: Placed) -> list[dict[str, int]]:
+    return [part.layers for part in placed.parts]
+
+
+def _same_cards(cluster: Cluster) -> list[str]:
+    """Lines on cards that several names of the inventory have, which a plan counts as several."""
+    nodes: dict[str, list[str]] = {}
+    for node, own in sorted(cluster.devices.items()):
+        for uuid in sorted({device.uuid for device in own if device.uuid}):
+            nodes.setdefault(uuid, []).append(node)
+    return [
+        f"note: {' and '.join(names)} have the same card, {uuid}, which is counted for each of them"
+        for uuid, names in sorted(nodes.items())
+        if len(names) > 1
+    ]

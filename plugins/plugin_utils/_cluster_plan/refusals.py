@@ -12,17 +12,16 @@ from typing import Any
 from ...module_utils._model.kv_cache import CACHE_TYPES
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._model.shape import WITHOUT_CACHE
-from ...module_utils._plan.advice import MAX_DEVICES
 from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, ServicePlan, slot_context
+from ...module_utils._plan.suggest import MAX_DEVICES
 from ...module_utils._plan.table import context_words, join
 from ...module_utils._settings import LLAMA_NUMA, kind_of, value
 from .._intent.services import numa_policy
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
-ON_ITS_NODE = "its file is on the disk of its node, which plan.yml does not contact: site.yml plans it there"
 UNKNOWN_EXPERTS = "cpu_moe needs its header, which was not read, to tell the experts"
 NO_EXPERTS = "cpu_moe is for experts, its header was not read, and its header in llama_models names none"
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
@@ -92,173 +91,96 @@ def no_numa_node(name: str, service: Mapping[str, Any], node: str, facts: Mappin
     ]
 
 
-def no_such_card(name: str, node: str, index: int, known: Sequence[str]) -> str:
-    return (
-        "llama_services.%s.cards: %d seen, %s has %s, an index that nvidia-smi prints there is needed: correct it"
-        % (
-            name,
-            index,
-            node,
-            ", ".join(known) or "no card",
-        )
-    )
-
-
-def too_many_cards(name: str, node: str, wanted: int, there: int) -> str:
-    return "llama_services.%s.cards: %d seen, at most the %d of %s are allowed: lower it" % (name, wanted, there, node)
-
-
-def count_beside_uncounted(name: str, node: str, wanted: int, others: Sequence[str]) -> str:
-    return (
-        "llama_services.%s.cards: %d seen beside %s on %s, whose plan is not known without all of its nodes, a plan of "
-        "it is needed to count cards: run without --limit, or write indices" % (name, wanted, join(others), node)
-    )
-
-
-def no_main_memory(name: str, node: str, of_build: bool) -> str:
-    """of_build: whether it is its build that uses no card."""
-    return (
-        "llama_services.%s.%s seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "
-        "64000} to its llama_devices" % (name, "build: accelerator cpu" if of_build else "cards: []", node)
-    )
-
-
-def context_length(name: str, service: Mapping[str, Any], model: str, shape: Shape, settings: Settings) -> list[str]:
-    """More context for a slot than llama-server gives it."""
-    allowed, tokens = allowed_context(service, shape, settings.build), slot_context(shape, settings)
-    if not allowed or tokens <= allowed:
-        return []
-    return [
-        "llama_services.%s.%s: %d tokens a slot seen, at most %d are allowed by the header of %s, llama-server caps "
-        "each slot there: lower it, or %s"
-        % (
-            name,
-            "ctx_size" if "ctx_size" in service else "slot_ctx_size",
-            tokens,
-            allowed,
-            model,
-            way_out(shape, tokens, settings.build),
-        )
-    ]
-
-
-def cache_types(name: str, model: str, shape: Shape, settings: Settings) -> list[str]:
-    """Types of the KV cache that llama.cpp does not have for a model's heads (llama_init_from_model)."""
-    if shape.mla:
-        if settings.cache_type_k == settings.cache_type_v:
-            return []
-        return [
-            "llama_services.%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed for the "
-            "compressed cache of %s: set both" % (name, settings.cache_type_v, settings.cache_type_k, model)
-        ]
-    return [
-        "llama_services.%s.%s: %s seen, a type that is not quantized is needed, since heads of %s have %d weights, no "
-        "multiple of its blocks of %d: choose f16" % (name, key, cache_type, model, odd[0], block)
-        for key, cache_type, heads in (
-            ("cache_type_k", settings.cache_type_k, shape.head_k),
-            ("cache_type_v", settings.cache_type_v, shape.head_v),
-        )
-        # Of a type that is not llama.cpp's nobody knows the blocks.
-        for block in [CACHE_TYPES.get(cache_type, (1, 1))[0]]
-        for odd in [
-            [weights for weights, layer in zip(heads, shape.n_head_kv, strict=True) if layer and weights % block]
-        ]
-        if settings.flash_attn and odd
-    ]
-
-
-def reads_texts(name: str, service: Mapping[str, Any], shape: Shape) -> list[str]:
-    """A model that generates nothing, served for chats."""
-    if shape.architecture not in WITHOUT_CACHE or service.get("embeddings") or service.get("reranking"):
-        return []
-    return [
-        "llama_services.%s.model: %s is of architecture %s, which generates no text, embeddings: true is needed, or "
-        "reranking: true: add it to its entry in llama_models" % (name, service["model"], shape.architecture)
-    ]
-
-
 def settings(
-    name: str,
-    service: Mapping[str, Any],
-    shape: Shape,
-    settings: Settings,
-    devices: Sequence[Device],
+    name: str, service: Mapping[str, Any], shape: Shape, settings: Settings, devices: Sequence[Device]
 ) -> list[str]:
     """What a service's settings and the model together get wrong."""
-    found = reads_texts(name, service, shape)
-    found += context_length(name, service, service["model"], shape, settings)
-    found += cache_types(name, service["model"], shape, settings)
-    if len(devices) > MAX_DEVICES:
-        found.append(
-            "llama_services.%s.workers: %d devices seen, at most %d are allowed, llama.cpp drives no more: use fewer "
-            "workers" % (name, len(devices), MAX_DEVICES)
+    model, allowed = service["model"], allowed_context(service, shape, settings.build)
+    tokens = slot_context(shape, settings)
+    own, both = (settings.cache_type_k, settings.cache_type_v), (shape.head_k, shape.head_v)
+    quantized = settings.flash_attn and not shape.mla
+    cached = [layer for layer, count in enumerate(shape.n_head_kv) if count]
+    heads = {
+        key: (kind, CACHE_TYPES.get(kind, (1, 1))[0], [sizes[layer] for layer in cached])
+        for key, kind, sizes in zip(("cache_type_k", "cache_type_v"), own, both, strict=True)
+    }
+    most = min(MAX_DEVICES, shape.block_count)
+    reason = "llama.cpp drives no more" if most == MAX_DEVICES else f"one for each layer of {model}"
+    rows = (
+        (
+            shape.architecture in WITHOUT_CACHE and not service.get("embeddings") and not service.get("reranking"),
+            "model",
+            "%s is of architecture %s, which generates no text, embeddings: true is needed, or reranking: true: add it "
+            "to its entry in llama_models" % (model, shape.architecture),
+        ),
+        (
+            allowed and tokens > allowed,
+            "ctx_size" if "ctx_size" in service else "slot_ctx_size",
+            "%d tokens a slot seen, at most %d are allowed by the header of %s, llama-server caps each slot there: "
+            "lower it, or %s" % (tokens, allowed, model, way_out(shape, tokens, settings.build)),
+        ),
+        (
+            shape.mla and own[0] != own[1],
+            "cache_type_v",
+            "%s seen with cache_type_k %s, the same type for both is needed for the compressed cache of %s: set both"
+            % (own[1], own[0], model),
+        ),
+        # A type that is not llama.cpp's has unknown blocks.
+        *(
+            (
+                quantized,
+                key,
+                "%s seen, a type that is not quantized is needed, since heads of %s have %d weights, no multiple of "
+                "its blocks of %d: choose f16" % (cache_type, model, size, block),
+            )
+            for key, (cache_type, block, sizes) in heads.items()
+            for size in [size for size in sizes if size % block][:1]
+        ),
+        (
+            len(devices) > most,
+            "workers",
+            "%d devices seen, at most %d are allowed, %s: use fewer workers" % (len(devices), most, reason),
+        ),
+    )
+    return [f"llama_services.{name}.{key}: {words}" for wrong, key, words in rows if wrong]
+
+
+def model(name: str, service: Mapping[str, Any], shape: Shape, device: Device, main: Device | None) -> list[str]:
+    """What a model and a head's node get wrong. device: the head's first; main: its main memory beside GPUs, None where
+    its size is not known."""
+    moe, offload, served = service.get("cpu_moe"), value(service, "n_gpu_layers"), service["model"]
+    layers, card = shape.block_count, device.kind == "GPU"
+    mixture, offloaded = any(shape.expert_bytes), offload != "auto"
+    need_main = "the main memory of %s is needed for it: add {main: true, memory_mib: 256000} to its llama_devices"
+    rows = (
+        (moe and not mixture, "cpu_moe", f"a mixture of experts is needed for it, {served} is none: drop the key"),
+        (
+            mixture and isinstance(moe, int) and moe > layers,
+            "cpu_moe",
+            "at most the %d layers of %s are allowed: lower it or write all" % (layers, served),
+        ),
+        (moe and mixture and card and not main, "cpu_moe", need_main % device.node),
+        (
+            offloaded and not card,
+            "n_gpu_layers",
+            f"a card is needed for it, {device.node} has none that its build uses: drop the key",
+        ),
+        (
+            offloaded and card and offload > layers + 1,
+            "n_gpu_layers",
+            "at most the %d layers of %s and its output layer are allowed: lower it or drop the key" % (layers, served),
+        ),
+        (offloaded and card and not main, "n_gpu_layers", need_main % device.node),
+    )
+    found = {key: f"llama_services.{name}.{key}: {service[key]} seen, {words}" for wrong, key, words in rows if wrong}
+    # llama-server says so in its log, and serves without it.
+    if shape.draft and abs(shape.n_vocab - shape.draft.n_vocab) > DRAFT_VOCABULARY:
+        found["draft"] = (
+            "llama_services.%s.draft: %s with a vocabulary of %d tokens seen, one like the %d of %s is needed, since "
+            "llama-server drafts with no other: choose a smaller model of the same family"
+            % (name, service["draft"]["model"], shape.draft.n_vocab, shape.n_vocab, served)
         )
-    elif len(devices) > shape.block_count:
-        found.append(
-            "llama_services.%s.workers: %d devices seen, at most %d are allowed, one for each layer of %s: use fewer "
-            "workers" % (name, len(devices), shape.block_count, service["model"])
-        )
-    return found
-
-
-def experts(
-    name: str,
-    service: Mapping[str, Any],
-    shape: Shape,
-    device: Device,
-    main: Device | None,
-) -> list[str]:
-    """What is wrong with experts in main memory. device: the head's first; main: its main memory beside GPUs, None
-    where its size is not known."""
-    wish = service.get("cpu_moe")
-    if not wish:
-        return []
-    entry = f"llama_services.{name}.cpu_moe: {wish} seen"
-    if not any(shape.expert_bytes):
-        return [f"{entry}, a mixture of experts is needed for it, {service['model']} is none: drop the key"]
-    if isinstance(wish, int) and wish > shape.block_count:
-        return [
-            "%s, at most the %d layers of %s are allowed: lower it or write all"
-            % (entry, shape.block_count, service["model"])
-        ]
-    if device.kind == "GPU" and not main:
-        return [
-            "%s, the main memory of %s is needed for it: add {main: true, memory_mib: 256000} to its llama_devices"
-            % (entry, device.node)
-        ]
-    return []
-
-
-def offload(name: str, service: Mapping[str, Any], shape: Shape, device: Device, main: Device | None) -> list[str]:
-    """What is wrong with layers in main memory. device and main: as for experts()."""
-    wish = value(service, "n_gpu_layers")
-    if wish == "auto":
-        return []
-    entry = "llama_services.%s.n_gpu_layers: %d seen" % (name, wish)
-    if device.kind != "GPU":
-        return [f"{entry}, a card is needed for it, {device.node} has none that its build uses: drop the key"]
-    if wish > shape.block_count + 1:
-        return [
-            "%s, at most the %d layers of %s and its output layer are allowed: lower it or drop the key"
-            % (entry, shape.block_count, service["model"])
-        ]
-    if not main:
-        return [
-            "%s, the main memory of %s is needed for it: add {main: true, memory_mib: 256000} to its llama_devices"
-            % (entry, device.node)
-        ]
-    return []
-
-
-def draft(name: str, service: Mapping[str, Any], shape: Shape) -> list[str]:
-    """A draft model that llama-server would not use: it says so in its log, and serves without it."""
-    if not shape.draft or abs(shape.n_vocab - shape.draft.n_vocab) <= DRAFT_VOCABULARY:
-        return []
-    return [
-        "llama_services.%s.draft: %s with a vocabulary of %d tokens seen, one like the %d of %s is needed, since "
-        "llama-server drafts with no other: choose a smaller model of the same family"
-        % (name, service["draft"]["model"], shape.draft.n_vocab, shape.n_vocab, service["model"])
-    ]
+    return list(found.values())
 
 
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:

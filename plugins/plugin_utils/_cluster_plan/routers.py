@@ -19,13 +19,13 @@ from ...module_utils._plan.stored import inputs_of
 LOADS_WAIT = 11434
 
 
-class Case(NamedTuple):
+class Served(NamedTuple):
     """A model of a router."""
 
     model: str
     quant: str
-    shape: Shape
     source: str  # header or catalog
+    shape: Shape
     settings: Settings
 
 
@@ -49,7 +49,7 @@ def counts_models(service: Mapping[str, Any]) -> bool:
 def decide(
     name: str,
     wanted: int | None,
-    cases: Sequence[Case],
+    cases: Sequence[Served],
     devices: Sequence[Device],
     main: Device | None,
     earlier: Sequence[ServicePlan],
@@ -74,7 +74,7 @@ def decide(
     return Decision(plans, inputs, count, _largest(plans, count), _refuse(name, count, most, plans, build), lines)
 
 
-def _place(cases: Sequence[Case], devices: Sequence[Device], main: Device | None, apart: bool) -> list[Plan]:
+def _place(cases: Sequence[Served], devices: Sequence[Device], main: Device | None, apart: bool) -> list[Plan]:
     """A plan for each model, the largest first. apart: on another card than those before it where it fits there."""
     found: dict[str, Plan] = {}
     taken: dict[str, int] = {}

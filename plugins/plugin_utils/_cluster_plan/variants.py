@@ -14,7 +14,7 @@ from ...module_utils._model.memory import Shape
 from ...module_utils._plan.split import with_output
 from ...module_utils._settings import WORKER_KEYS
 from .._intent.records import Groups, Models, Services
-from .outlook import ceiling
+from .lines import ceiling
 from .plan import memory_plan
 
 Map = Mapping[str, Any]

@@ -11,9 +11,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.m
     settings_of,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.advice import nearest, scaled, weight
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.experts import plan_experts
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import plan
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import Case, plan, plan_experts
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.suggest import nearest, scaled, weight
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 
 MIB = 1 << 20
@@ -38,7 +37,7 @@ def memory(size=257000):
 
 
 def planned(wish, sizes=(32510,), size=257000, **more):
-    return plan_experts(BIG, SETTINGS, cards(*sizes), memory(size), wish, **more)[1]
+    return plan_experts(Case(BIG, SETTINGS, cards(*sizes), len(sizes), memory(size)), wish, **more)[1]
 
 
 def test_the_experts_lie_in_main_memory_and_the_rest_on_the_card():
@@ -97,7 +96,7 @@ def test_a_card_without_layers_works_on_them_too():
     assert full.compute < empty.compute
     assert planned("all", (24576, 49152)).counts == [94, 0], "so the first one has them where they fit"
     busy = [device._replace(claimed_mib=100) for device in cards(24576)] + cards(24576, 24576)[1:]
-    assert plan_experts(BIG, SETTINGS, busy, memory(), "all")[1].counts == [94, 0], "beside others too"
+    assert plan_experts(Case(BIG, SETTINGS, busy, 2, memory()), "all")[1].counts == [94, 0], "beside others too"
     assert plan(BIG, SETTINGS, [device._replace(total_mib=200000) for device in busy], 2).counts == [0, 94]
 
 
@@ -156,13 +155,13 @@ def test_an_earlier_number_is_kept_while_it_fits():
 
 def test_without_a_gpu_all_weights_lie_in_main_memory_anyway():
     for wish, sizes in (("all", 257000), ("auto", 257000), (3, 1000)):
-        shape, one = plan_experts(BIG, SETTINGS, [memory(sizes)], memory(sizes), wish)
-        assert (shape, one.cpu_moe, [row.device for row in one.devices]) == (BIG, 0, ["main"])
+        case, one = plan_experts(Case(BIG, SETTINGS, [memory(sizes)], 1, memory(sizes)), wish)
+        assert (case.shape, one.cpu_moe, [row.device for row in one.devices]) == (BIG, 0, ["main"])
         assert one == plan(BIG, SETTINGS, [memory(sizes)], 1)
 
 
 def test_it_is_advised_where_it_helps():
-    words = nearest(BIG, SETTINGS, cards(32510), 1, "Q4_K_M", main=memory())
+    words = nearest(Case(BIG, SETTINGS, cards(32510), 1, memory()), "Q4_K_M")
     assert words[0] == "set cpu_moe to auto, the experts of %d layers lie in main memory then" % planned("auto").cpu_moe
     for one, local, main in (
         (BIG, 1, None),
@@ -170,12 +169,12 @@ def test_it_is_advised_where_it_helps():
         (BIG, 0, memory()),
         (shape_of(model_files.qwen2_72b), 1, memory()),
     ):
-        assert "cpu_moe" not in " ".join(nearest(one, SETTINGS, cards(32510), local, "Q4_K_M", main=main))
+        assert "cpu_moe" not in " ".join(nearest(Case(one, SETTINGS, cards(32510), local, main), "Q4_K_M"))
 
 
 def test_other_advice_counts_main_memory_too():
     needed = planned("all").devices[1].total_mib
-    words = nearest(BIG.keeping(94), SETTINGS, cards(32510), 1, "Q8_0", main=memory(needed - 500))
+    words = nearest(Case(BIG.keeping(94), SETTINGS, cards(32510), 1, memory(needed - 500)), "Q8_0")
     assert words and not [word for word in words if "slot_ctx_size" in word or "cards" in word]
 
 

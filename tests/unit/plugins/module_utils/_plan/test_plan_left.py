@@ -11,8 +11,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.m
     settings_of,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.advice import nearest, scaled, weight
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import plan
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import Case, plan
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.suggest import nearest, scaled, weight
 from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture, model_files
 
 MIB = 1 << 20
@@ -114,7 +114,7 @@ def test_several_cards_split_the_others():
 
 def test_advice_counts_main_memory_and_no_other_cards():
     shape = leaving(DENSE, 48)
-    words = nearest(shape, SETTINGS, cards(32510), 1, "Q8_0", main=MAIN)
+    words = nearest(Case(shape, SETTINGS, cards(32510), 1, MAIN), "Q8_0")
     assert words and "cards" not in " ".join(words) and "cpu_moe" not in " ".join(words)
     half = scaled(shape, 0.5)
     assert weight(half) == pytest.approx(weight(DENSE) / 2, rel=1e-6)

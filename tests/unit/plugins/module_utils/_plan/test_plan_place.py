@@ -6,14 +6,13 @@
 import itertools
 import json
 import random
-import re
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.memory import place, settings_of
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import Mla, Shape
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import advice, split
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import place as plan_place
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import split
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
 
 GB = 10**9
@@ -175,103 +174,6 @@ def test_where_nothing_fits_the_table_shows_by_how_much():
     assert any(device.total_mib > device.free_mib for device in planned.devices)
 
 
-def test_advice_names_the_largest_context_a_cache_and_a_quant():
-    devices = cards(20480, 20480, 20480)
-    long = SHORT._replace(ctx_size=65536)
-    words = advice.nearest(
-        BIG, long, devices, 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB, "Q3_K": 35 * GB, "Q8_0": 77 * GB}
-    )
-    tokens = int(words[0].split()[-1])
-    assert words[0].startswith("lower slot_ctx_size to ")
-    assert tokens % 1024 == 0 and tokens < 65536
-    assert plan_place.plan(BIG, long._replace(ctx_size=tokens), devices, 1).fits
-    assert not plan_place.plan(BIG, long._replace(ctx_size=tokens + 1024), devices, 1).fits
-    assert words[1:] == [
-        "set cache to q8_0",
-        "choose quant Q3_K (35.0 GB)",
-        "use 4 cards of 20480 MiB",
-    ]
-    assert plan_place.plan(BIG, long, cards(*[20480] * 4), 1).fits
-
-
-def test_where_one_change_is_not_enough_two_are_named():
-    devices = cards(16896, 16896, 16896)
-    long = SHORT._replace(ctx_size=65536)
-    plain, words = advice.nearest(BIG, long, devices, 1)[:2]
-    tokens = int(words.split()[3])
-    assert tokens > int(plain.split()[-1]) > 0
-    assert words == "lower slot_ctx_size to %d and set cache to q4_0" % tokens
-    small_cache = long._replace(ctx_size=tokens, cache_type_k="q4_0", cache_type_v="q4_0")
-    assert plan_place.plan(BIG, small_cache, devices, 1).fits
-    assert not plan_place.plan(BIG, small_cache._replace(ctx_size=tokens + 1024), devices, 1).fits
-
-
-def test_nothing_that_does_not_fit_is_advised():
-    assert advice.nearest(BIG, SHORT, cards(3072, 3072), 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB}) == []
-
-
-def test_a_margin_that_leaves_nothing_of_a_card_is_said():
-    """Of all of them no other advice would help; of one it is said where the model would fit without it."""
-    words = advice.nearest(BIG, SHORT, cards(32510, 24576, margin_mib=40000), 1, "Q4_K_M", {"": 47 * GB})
-    assert words == ["lower preflight_margin_mib, its 40000 MiB leave nothing of the 24576 MiB of GPU0 of node1"]
-    first, *others = cards(20480, 20480, 20480)
-    words = advice.nearest(BIG, SHORT, [first._replace(margin_mib=20480), *others], 1)
-    assert words == ["lower preflight_margin_mib, its 20480 MiB leave nothing of the 20480 MiB of GPU0 of node2"]
-    for without in ([first._replace(margin_mib=20479), *others], cards(1024, 20480, 20480)):
-        assert "margin" not in " ".join(advice.nearest(BIG, SHORT, without, 1))
-
-
-def test_a_quant_that_the_model_does_not_have_yet_and_the_cards_for_this_one():
-    words = advice.nearest(small(80, 60 * GB), SHORT, cards(24576, 24576), 1, "Q6_K", {"": 60 * GB})
-    assert words == ["add a quant such as Q4_K_M (about 44.4 GB)", "use 3 cards of 24576 MiB"]
-    # Of a name that says nothing of its size nothing is computed.
-    assert advice.nearest(small(80, 60 * GB), SHORT, cards(24576, 24576), 1, "mine", {"": 60 * GB}) == words[1:]
-
-
-def test_context_advice_is_for_each_slot():
-    two = SHORT._replace(ctx_size=131072, parallel=2)
-    words = advice.nearest(BIG, two, cards(20480, 20480, 20480), 1)
-    tokens = int(words[0].split()[-1])
-    assert tokens < 65536
-    assert plan_place.plan(BIG, two._replace(ctx_size=2 * tokens), cards(20480, 20480, 20480), 1).fits
-
-
-@pytest.mark.parametrize("slots", [1, 2])
-def test_cards_are_advised_for_the_context_of_all_slots(slots):
-    shape, wanted = small(80, 60 * GB), SHORT._replace(ctx_size=131072 * slots, parallel=slots)
-
-    def fits(cards_used, tokens, cache="f16"):
-        many = wanted._replace(ctx_size=tokens * slots, cache_type_k=cache, cache_type_v=cache)
-        return plan_place.plan(shape, many, cards(*[16384] * cards_used), 1).fits
-
-    words = " ".join(advice.nearest(shape, wanted, cards(16384, 16384), 1))
-    pattern = r"use (\d) cards of 16384 MiB use (\d) such cards and lower slot_ctx_size to (\d+) and set .*q4_0$"
-    found = re.match(pattern, words)
-    enough, fewer, tokens = map(int, found.groups())
-    assert fits(enough, 131072) and not fits(enough - 1, 131072)
-    assert fits(fewer, tokens, "q4_0") and not fits(fewer, tokens + 1024, "q4_0")
-    assert not fits(fewer - 1, 1024, "q4_0")
-
-
-@pytest.mark.parametrize(("blocks", "words"), [(75, ["use 15 cards of 24576 MiB"]), (76, [])])
-def test_no_more_cards_are_advised_than_llama_cpp_drives(blocks, words):
-    """It schedules 16 backends, one of them the CPU. Five of these blocks fit a card."""
-    assert advice.nearest(small(blocks, blocks * 9 * GB // 2), SHORT, cards(24576, 24576), 1) == words
-
-
-@pytest.mark.parametrize(
-    ("quant", "bits"),
-    [
-        # Llama 2 7B, of the README of llama-quantize.
-        *(("Q6_K", 6.56), ("Q5_K_M", 5.68), ("Q5_K_S", 5.52), ("Q4_K_M", 4.84), ("Q4_K_S", 4.58), ("Q3_K_M", 3.91)),
-        # Bytes of a block of 32 weights.
-        *(("F16", 64 * 8 / 32), ("BF16", 64 * 8 / 32), ("Q8_0", 34 * 8 / 32), ("Q4_0", 18 * 8 / 32)),
-    ],
-)
-def test_bits_of_a_weight_are_about_those_of_a_published_model(quant, bits):
-    assert advice.BITS[quant] == pytest.approx(bits, rel=0.02)
-
-
 def mixed(gpus, mains, **more):
     """GPUs and, before the head's last one, nodes of main memory."""
     devices = [
@@ -319,12 +221,6 @@ def test_nodes_without_any_gpu_count_alike():
 def test_a_card_that_nobody_uses_comes_first():
     devices = [device._replace(claimed_mib=claimed) for device, claimed in zip(cards(32510, 32510), (4000, 0))]
     assert layers(plan_place.plan(small(), SHORT, devices, 2)) == [0, 9]
-
-
-def test_largest_context():
-    assert advice.largest(lambda tokens: tokens <= 5000, 65536) == 4096
-    assert advice.largest(lambda tokens: False, 65536) == 0
-    assert advice.largest(lambda tokens: True, 65536) == 64512  # less than what did not fit
 
 
 def test_the_notes_of_the_reference_cluster():

@@ -7,8 +7,8 @@ import itertools
 import random
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import advice, place, split
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import place, split, suggest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
 
 FACTS = {
@@ -96,7 +96,7 @@ def test_the_advice_on_the_most_blocks(looked):
     shape = shape_of([90 << 20] * 512)
     devices = [plan_devices.of_card("node%d" % number, 0, {"memory_mib": 6000}, 1024) for number in range(14)]
     settings = place.settings_for({"ctx_size": 1 << 20}, "b11434")
-    found = advice.nearest(shape, settings, devices, 1)
+    found = suggest.nearest(place.Case(shape, settings, devices, 1))
     assert found[0].startswith("lower slot_ctx_size to ")
     assert len(looked) < 40 * 15 * 512 * 2 * 12
 

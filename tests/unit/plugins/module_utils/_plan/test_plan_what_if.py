@@ -47,21 +47,21 @@ def ways(shape, devices, **options):
 @pytest.mark.parametrize(
     ("shape", "devices", "said"),
     [
-        (SMALL, "24GB", ["fits node1", "not needed"]),
+        (SMALL, "24GB", ["fits node1"]),
         (
             SMALL,
             "2x24GB,8GB",
             [
                 "fits node1 and node2",
-                "not known, the main memory of a node with cards is not given, as in devices=24GB+main:256GB",
+                "not known, give the main memory of a node with cards, as in devices=24GB+main:256GB",
                 "fits, and is slower than one node",
             ],
         ),
-        (DENSE, "2x12GB", ["fits none of node1 and node2", "none, it is no mixture of experts", "does not fit"]),
-        (DENSE, "3x12GB", ["fits none of node1, node2 and node3", "none, it is no mixture of experts", "fits"]),
+        (DENSE, "2x12GB", ["fits none of node1 and node2", "does not fit"]),
+        (DENSE, "3x12GB", ["fits none of node1, node2 and node3", "fits"]),
         (BIG, "24GB+main:64GB", ["fits none of node1", "fits none of node1"]),
-        (BIG, "main:64GB", ["fits none of node1", "none, without cards all weights lie in main memory"]),
-        (SMALL, "main:64GB,24GB", ["fits node1 and node2", "not needed", "fits, and is slower than one node"]),
+        (BIG, "main:64GB", ["fits none of node1"]),
+        (SMALL, "main:64GB,24GB", ["fits node1 and node2", "fits, and is slower than one node"]),
     ],
 )
 def test_each_way_is_a_line(shape, devices, said):

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import plan
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.sharing import lines
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import Case
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.suggest import sharing
 from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.module_utils._plan.test_plan_place import (
     SHORT,
     cards,
@@ -18,8 +18,8 @@ def told(claims, local=1, size=24576, nodes=("node2", "node3", "node1")):
         device._replace(node=node, claimed_mib=claimed)
         for node, device, claimed in zip(nodes, cards(*[size] * len(claims)), claims)
     ]
-    planned = plan(small(), SHORT, devices, local, True)
-    return lines("chat", ["fast"], small(), SHORT, devices, local, planned)
+    case = Case(small(), SHORT, devices, local)
+    return sharing("chat", ["fast"], case, case.plan(True))
 
 
 def test_a_worker_that_is_shared_may_be_left_out():
