@@ -1,64 +1,70 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps by which a deployment made by hand is saved, stopped, put aside, and put back as it was. Private to the
-collection.
+"""The steps that save, stop, put aside and restore a deployment of the operators. Private to the collection.
 
-Everything is in one directory that only root may read: record.json says what there was and what ran, files/ holds
-copies of every file. What is too large to copy is renamed where it is. Each step looks at what is there, so that a run
-that died is finished, or undone, by the next one.
+Everything is in one directory that only root may read: record.json is the manifest, files/ has a copy of every file.
+Directories are too large to copy and are renamed in place. Each step looks at what is there, so the next run finishes,
+or undoes, one that died.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import subprocess
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 from .. import _files
 from .._node import paths
+from .._node.units import Show, parse_show, systemctl, systemctl_show
 from .._text import Refusal
-from .handmade import around, describe, find
-from .processes import command_name, end, identity, process_record, start_detached
+from .servers import ACTIVE, MANAGED, Unit, is_directory, read_text, url
 
 Record = dict[str, Any]
-PathRecord = dict[str, Any]
-FORMAT = 1
+# (units, other files, those of the files that are sites of nginx)
+Found = tuple[Sequence[Unit], Sequence[str], Sequence[str]]
+FORMAT = 2
 ASIDE = ".by-hand"
-# Seconds after which a server that somebody restarts would be back.
-RETURNS = 2
 
 
 class Adoption:
-    """One node's adoption. directory: where it is recorded; moved: directories whose places our links take; check:
-    predict only."""
+    """The adoption of one host's servers, or of its gateway.
+
+    directory: where it is recorded; find: what is to be taken over now; moved: directories that make room; check:
+    predict only; run, show: systemctl; load: has nginx load the restored sites.
+    """
 
     def __init__(
         self,
         directory: str,
+        find: Callable[[], Found],
         moved: Sequence[str] = (),
         check: bool = False,
         unit_dir: str = paths.UNITS,
+        run: Callable[..., None] = systemctl,
+        show: Show = systemctl_show,
+        load: Callable[[], None] = lambda: None,
     ) -> None:
         self.directory = directory
+        self.find = find
         self.moved = list(moved)
         self.check = check
         self.unit_dir = unit_dir
+        self.run = run
+        self.show = show
+        self.load = load
         self.actions: list[str] = []
 
     def _act(self, action: str) -> bool:
-        """Notes what is done -> whether to do it."""
+        """Records an action -> whether to take it."""
         self.actions.append(action)
         return not self.check
 
-    # The record.
-
     def read(self) -> Record | None:
-        """The record, None where there is none. Errors: Refusal, also when somebody else could have written it: root
-        runs what it says."""
+        """The record, None without one. Errors: Refusal, also if a user other than root could have written it."""
         path = os.path.join(self.directory, "record.json")
         try:
             record = json.loads(_files.read(path).decode("utf-8"))
@@ -68,246 +74,190 @@ class Adoption:
             return None
         except ValueError as error:
             raise Refusal(
-                f"{path}: not a record of an adoption ({error}): put the files in {self.directory} back by hand"
+                f"{path}: not a record of an adoption ({error}): restore the files in {self.directory} yourself, then "
+                "remove it"
             ) from None
         return record
+
+    def summary(self) -> Record | None:
+        """{created, finished, heads: [{name, url, rpc_endpoints}] of the servers that ran}; None without a record."""
+        record = self.read()
+        if record is None:
+            return None
+        heads = [
+            {"name": unit["name"], "url": url(unit["serves"]), "rpc_endpoints": unit["serves"]["rpc"]}
+            for unit in record["units"]
+            if unit["kind"] == "head" and unit["serves"] and unit["serves"]["port"]
+        ]
+        return {"created": record["created"], "finished": record["finished"], "heads": heads}
 
     def _write(self, record: Record) -> None:
         _files.write_atomically(
             os.path.join(self.directory, "record.json"), json.dumps(record, indent=1, sort_keys=True).encode("utf-8")
         )
 
-    def save(self) -> Record:
-        """Everything that the next steps change, copied and recorded; what an earlier run recorded stays as it was
-        then."""
-        found = find(self.unit_dir)
-        record = self.read() or {
-            "format": FORMAT,
-            "created": utc(),
-            "units": [],
-            "processes": [],
-            "moved": [],
-            "around": [],
-        }
-        known_units = {unit["name"]: unit for unit in record["units"]}
-        known_processes = [identity(process) for process in record["processes"]]
-        units = [
-            dict(unit_record(unit, self.unit_dir), serves=describe(unit["process"]) if unit["process"] else None)
-            for unit in found["units"]
-        ]
-        new_units = [unit for unit in units if unit["name"] not in known_units]
-        for unit in units:
-            known = known_units.get(unit["name"])
-            if known and known["paths"] != unit["paths"]:
+    def _copy_of(self, path: str) -> str:
+        return os.path.join(self.directory, "files", path.strip("/").replace("/", "|"))
+
+    def save(self) -> None:
+        """Copies and records everything that the next steps change, as it is now."""
+        units, files, sites = self.find()
+        record = self.read() or {"files": [], "units": [], "moved": [], "sites": [], "finished": False}
+        known = {one["path"]: one for one in record["files"]}
+        seen = [path_record(path) for unit in units for path in files_of(unit, self.unit_dir)]
+        seen += [path_record(path) for path in files]
+        new = [one for one in seen if known.get(one["path"]) != one]
+        for one in new:
+            if record["finished"] and one["path"] in known:
                 raise Refusal(
                     "%s: it differs from the one that was saved at %s in %s: undo that adoption first, or move the "
-                    "unit away" % (unit["name"], record["created"], self.directory)
+                    "file away" % (one["path"], record["created"], self.directory)
                 )
-        new_processes = [
-            process_record(process) for process in found["processes"] if identity(process) not in known_processes
-        ]
-        new_moved = [path for path in self.moved if os.path.isdir(path) and not os.path.islink(path)]
-        for path in new_moved:
-            if os.path.lexists(path + ASIDE):
-                raise Refusal(f"{path + ASIDE}: there already, a free name for {path} is needed: move it away")
-        beside = [
-            path_record(path) for path in around(found) if path not in [known["path"] for known in record["around"]]
-        ]
-        if not (new_units or new_processes or new_moved):
-            return record
-        for unit in new_units:
-            self._act(f"save unit {unit['name']}")
-        for process in new_processes:
-            self._act("save process %d (%s)" % (process["pid"], process["argv"][0]))
-        for one in beside:
             self._act(f"save {one['path']}")
-        if self.check:
-            return record
+        moved = [path for path in self.moved if is_directory(path)]
+        for path in moved:
+            if os.path.lexists(path + ASIDE):
+                raise Refusal(f"{path + ASIDE}: cannot move {path} aside because that name is taken: move it away")
+        names = [unit["name"] for unit in record["units"]]
+        added = [unit for unit in units if unit["name"] not in names]
+        again = record.pop("restored", False)
+        if self.check or not (new or added or set(moved) - set(record["moved"]) or again):
+            return
         with _files.directory(os.path.dirname(self.directory), make=0o755):
             pass
         with _files.directory(os.path.join(self.directory, "files"), make=0o700):
             os.chmod(self.directory, 0o700)
-        for one in beside + [path for unit in new_units for path in unit["paths"]]:
+        for one in new:
             if "sha256" in one:
-                with open(one["path"], "rb") as stream:
-                    _files.write_atomically(self._copy_of(one["path"]), stream.read())
-        record["units"] += new_units
-        record["processes"] += new_processes
-        record["around"] += beside
-        record["moved"] += [path for path in new_moved if path not in record["moved"]]
-        record["finished"] = False
+                _files.write_atomically(self._copy_of(one["path"]), _files.read(one["path"]))
+        known.update((one["path"], one) for one in new)
+        record.update(
+            format=FORMAT,
+            created=record.get("created") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            files=[known[path] for path in sorted(known)],
+            units=record["units"] + added,
+            moved=sorted({*record["moved"], *moved}),
+            sites=sorted({*record["sites"], *sites}),
+            finished=False,
+        )
         self._write(record)
-        return record
 
-    def _copy_of(self, path: str) -> str:
-        return os.path.join(self.directory, "files", path.strip("/").replace("/", "|"))
-
-    # Taking over.
-
-    def stop(self, kind: str) -> None:
-        """Ends the heads or the workers that are recorded, and makes sure that they stay down."""
-        record = self.read() or {"units": [], "processes": []}
-        found = self._recorded(record, kind)
-        active = [unit["name"] for unit in found["units"] if unit["active"]]
-        if active and self._act(f"stop {', '.join(active)}"):
-            systemctl("stop", *active)
-        for process in found["processes"]:
-            if self._act("end process %d (%s)" % (process["pid"], process["argv"][0])):
-                end(process["pid"])
-        if not found["processes"] or self.check:
-            return
-        deadline = time.monotonic() + RETURNS
-        while time.monotonic() < deadline:
-            time.sleep(0.25)
-            for process in find(self.unit_dir)["processes"]:
-                if process["kind"] == kind:
-                    raise Refusal(
-                        "%s: process %d started after its like was ended, by process %d (%s): end what starts it, then "
-                        "run again"
-                        % (process["executable"], process["pid"], process["parent"], command_name(process["parent"]))
-                    )
-
-    def _recorded(self, record: Record, kind: str) -> Record:
-        """What is found of a kind. Errors: Refusal when something of it is not recorded."""
-        found = find(self.unit_dir)
-        units = [unit for unit in found["units"] if unit["kind"] == kind]
-        processes = [process for process in found["processes"] if process["kind"] == kind]
+    def stop(self, kind: str | None = None) -> None:
+        """Stops the recorded units, of one kind if it is given."""
+        record = self.read() or {"units": []}
+        found = [unit for unit in self.find()[0] if kind in (None, unit["kind"])]
         known = [unit["name"] for unit in record["units"]]
-        missing = [unit["name"] for unit in units if unit["name"] not in known and not self.check]
-        known_processes = [identity(process) for process in record["processes"]]
-        missing += [
-            "process %d" % process["pid"]
-            for process in processes
-            if identity(process) not in known_processes and not self.check
-        ]
+        missing = [unit["name"] for unit in found if unit["name"] not in known and not self.check]
         if missing:
-            raise Refusal(f"{', '.join(missing)}: it came after everything had been looked at and saved: run again")
-        return {"units": units, "processes": processes}
+            raise Refusal(f"{', '.join(missing)}: it appeared after everything was saved: run again")
+        # One after the other, timers first: they would start their service again.
+        for name in [unit["name"] for unit in found if unit["active"]]:
+            if self._act(f"stop {name}"):
+                self.run("stop", name)
 
     def put_aside(self) -> None:
-        """Takes the recorded units out of systemd, and the recorded directories out of the way."""
-        record = self.read() or {"units": [], "moved": []}
-        gone = False
-        for unit in record["units"]:
-            present = [path["path"] for path in unit["paths"] if holds(path)]
-            if present and self._act(f"remove {', '.join(present)}"):
-                for path in present:
-                    os.unlink(path)
-                for folder in {os.path.dirname(path) for path in present if os.path.dirname(path).endswith(".d")}:
-                    if not os.listdir(folder):
-                        os.rmdir(folder)
-                gone = True
+        """Removes the recorded files, and renames the recorded directories. nginx serves what it has loaded."""
+        record = self.read() or {"files": [], "units": [], "moved": []}
+        gone = []
+        for one in record["files"]:
+            if holds(one):
+                gone.append(one["path"])
+            elif in_the_way(one["path"]):
+                raise Refusal(f"{one['path']}: it has changed since it was saved: run again")
+        if gone and self._act(f"remove {', '.join(gone)}"):
+            for path in gone:
+                os.unlink(path)
+                with contextlib.suppress(OSError):
+                    # The directory of a unit's drop-ins, once it is empty.
+                    if os.path.dirname(path).endswith(".d"):
+                        os.rmdir(os.path.dirname(path))
+            self.run("daemon-reload")
+            with contextlib.suppress(Refusal):
+                self.run("reset-failed", *[unit["name"] for unit in record["units"]])
         for path in record["moved"]:
-            if os.path.isdir(path) and not os.path.islink(path) and self._act(f"move {path} to {path + ASIDE}"):
+            if is_directory(path) and self._act(f"move {path} to {path + ASIDE}"):
                 os.rename(path, path + ASIDE)
-        if gone:
-            systemctl("daemon-reload")
-            subprocess.call(
-                ["systemctl", "reset-failed"] + [unit["name"] for unit in record["units"]], stderr=subprocess.DEVNULL
-            )
 
     def finish(self) -> None:
-        """What took the place of the recorded deployment serves."""
+        """Records that the replacement serves."""
         record = self.read()
         if record and not record["finished"] and self._act("close the record"):
             self._write(dict(record, finished=True))
 
-    # Putting back.
-
     def put_back(self) -> None:
-        """Every recorded file and directory where it was, with content, owner, mode and time of then."""
+        """Restores every recorded file and directory, with content, owner, mode and time."""
         record = self.read()
         if record is None:
             return
         for path in record["moved"]:
             if os.path.isdir(path + ASIDE) and self._act(f"move {path + ASIDE} to {path}"):
-                # Ours, that role llama_cpp puts there; another one is somebody's.
+                # The link that role llama_cpp makes there; another one stays.
                 if os.path.islink(path) and os.readlink(path) == "current":
                     os.unlink(path)
                 try:
                     os.rename(path + ASIDE, path)
                 except OSError as error:
                     raise Refusal(
-                        f"{path + ASIDE}: {path} has its place ({error.strerror}): move that away, then run again"
+                        f"{path + ASIDE}: cannot move it back because {path} is there ({error.strerror}): move that "
+                        "away, then run again"
                     ) from None
-        changed = False
-        for unit in record["units"]:
-            missing = [path for path in unit["paths"] if not holds(path)]
-            if missing and self._act(f"put back {', '.join((path['path'] for path in missing))}"):
-                for path in missing:
-                    self._put_back(path)
-                changed = True
-        if changed:
-            systemctl("daemon-reload")
+        # An updater that runs again has written its files since.
+        missing = [one for one in record["files"] if not record.get("restored") and not holds(one)]
+        for one in missing:
+            if in_the_way(one["path"]):
+                raise Refusal(f"{one['path']}: another file is in its place: move it away, then run again")
+        if missing and self._act(f"put back {', '.join(one['path'] for one in missing)}"):
+            for one in missing:
+                self._restore(one)
+            self.run("daemon-reload")
 
-    def _put_back(self, path: PathRecord) -> None:
-        folder = os.path.dirname(path["path"])
-        if not os.path.isdir(folder):
-            os.mkdir(folder, 0o755)
-        if "link" in path:
-            _files.link_atomically(path["path"], path["link"])
+    def _restore(self, one: Record) -> None:
+        path = one["path"]
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        if "link" in one:
+            _files.link_atomically(path, one["link"])
             return
-        _files.write_atomically(
-            path["path"], _files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"])
-        )
-        os.utime(path["path"], ns=(path["mtime_ns"], path["mtime_ns"]))
+        _files.write_atomically(path, _files.read(self._copy_of(path)), one["mode"], (one["uid"], one["gid"]))
+        os.utime(path, ns=(one["mtime_ns"], one["mtime_ns"]))
 
-    def start(self, kind: str) -> None:
-        """Starts the recorded heads or workers that ran, units by systemd and processes detached as they were."""
-        record = self.read() or {"units": [], "processes": []}
-        found = find(self.unit_dir)
-        running = {unit["name"] for unit in found["units"] if unit["active"]}
-        wanted = [
-            unit["name"]
-            for unit in record["units"]
-            if unit["kind"] == kind and unit["active"] and unit["name"] not in running
-        ]
+    def start(self, kind: str | None = None) -> None:
+        """Has nginx load the restored sites, and starts the recorded units that ran, of one kind if it is given."""
+        record = self.read()
+        if record is None:
+            return
+        if not self.check and not record.get("restored"):
+            self._write(dict(record, restored=True, finished=False))
+        if record["sites"] and self._act("reload nginx"):
+            self.load()
+        names = [unit["name"] for unit in record["units"] if unit["active"] and kind in (None, unit["kind"])]
+        shown = parse_show(self.show(names, ("Id", "ActiveState"))) if names else []
+        wanted = [one["Id"] for one in shown if one.get("ActiveState") not in ACTIVE]
         if wanted and self._act(f"start {', '.join(wanted)}"):
-            systemctl("start", *wanted)
-        alive = [identity(process) for process in found["processes"]]
-        for process in record["processes"]:
-            if process["kind"] == kind and identity(process) not in alive and self._act(f"start {process['argv'][0]}"):
-                start_detached(process)
+            # An updater is a service that ends: it is not waited for.
+            self.run("start", *([] if kind else ["--no-block"]), *wanted)
 
     def forget(self) -> None:
-        """The record goes: everything is as it was before there was one."""
+        """Removes the record."""
         record = self.read()
         if record is None or not self._act(f"remove {self.directory}"):
             return
-        for path in record["around"] + [path for unit in record["units"] for path in unit["paths"]]:
-            if "sha256" in path and os.path.isfile(self._copy_of(path["path"])):
-                os.unlink(self._copy_of(path["path"]))
+        for one in record["files"]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._copy_of(one["path"]))
         os.unlink(os.path.join(self.directory, "record.json"))
         for folder in (os.path.join(self.directory, "files"), self.directory):
             if not os.listdir(folder):
                 os.rmdir(folder)
 
 
-def utc() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def systemctl(*arguments: str) -> None:
-    process = subprocess.Popen(
-        ["systemctl"] + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
-    )
-    output = process.communicate()[0]
-    if process.returncode:
-        raise Refusal(
-            "systemctl %s: failed (%s): see journalctl -xe on the node"
-            % (" ".join(arguments), " ".join(output.split()) or process.returncode)
-        )
-
-
-def path_record(path: str) -> PathRecord:
-    """What it takes to put a file or link back."""
+def path_record(path: str) -> Record:
+    """What it takes to restore a file or link."""
     if os.path.islink(path):
         return {"path": path, "link": os.readlink(path)}
     seen = os.stat(path)
-    digest = _files.sha256_file(path)
     return {
         "path": path,
-        "sha256": digest,
+        "sha256": _files.sha256_file(path),
         "mode": seen.st_mode & 0o7777,
         "uid": seen.st_uid,
         "gid": seen.st_gid,
@@ -315,32 +265,28 @@ def path_record(path: str) -> PathRecord:
     }
 
 
-def holds(path: PathRecord) -> bool:
+def holds(one: Record) -> bool:
     """Whether the file or link of a path_record is there with its content."""
-    if not os.path.lexists(path["path"]):
+    if not os.path.lexists(one["path"]):
         return False
-    now = path_record(path["path"])
-    return now.get("link") == path.get("link") and now.get("sha256") == path.get("sha256")
+    now = path_record(one["path"])
+    return now.get("link") == one.get("link") and now.get("sha256") == one.get("sha256")
 
 
-def unit_record(unit: Record, unit_dir: str = paths.UNITS) -> Record:
-    """A unit as find() gives it -> what it takes to put it back: every file and link of its own below unit_dir, and
-    whether it ran."""
-    name = unit["name"]
+def in_the_way(path: str) -> bool:
+    """Whether a file is there that is not the collection's; a link that leads nowhere is not."""
+    return os.path.exists(path) and not MANAGED.search(read_text(path))
+
+
+def files_of(unit: Unit, unit_dir: str = paths.UNITS) -> list[str]:
+    """Every file and link of a unit below unit_dir: its file, drop-ins, aliases, and the links that enable it."""
     own = []
-    for folder, _folders, files in os.walk(unit_dir):
-        for entry in files:
-            path = os.path.join(folder, entry)
-            # Its file, what enables it (links of its name in .wants and .requires), its drop-ins and its aliases.
-            is_alias = os.path.islink(path) and os.path.basename(os.readlink(path)) == name
-            belongs = entry == name or path == unit["path"] or folder == os.path.join(unit_dir, name + ".d") or is_alias
-            # A FIFO would hold up who reads it.
-            if belongs and (os.path.islink(path) or os.path.isfile(path)):
+    for folder, _folders, names in os.walk(unit_dir):
+        for name in names:
+            path = os.path.join(folder, name)
+            alias = os.path.islink(path) and os.path.basename(os.readlink(path)) == unit["name"]
+            drop_in = folder == os.path.join(unit_dir, unit["name"] + ".d")
+            # A FIFO would block its reader.
+            if (name == unit["name"] or alias or drop_in) and (os.path.islink(path) or os.path.isfile(path)):
                 own.append(path)
-    return {
-        "name": name,
-        "kind": unit["kind"],
-        "active": unit["active"],
-        "enabled": unit["unit_file_state"],
-        "paths": [path_record(path) for path in sorted(own)],
-    }
+    return sorted(own)

@@ -57,9 +57,9 @@ def our_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[str,
     """{id: unit} of the processes of our units, children too, and of nginx where its site of the gateway is ours."""
     found: dict[str, str] = {}
     ours: dict[str, bool] = {}
-    root = _group("1", proc)
+    root = group_of("1", proc)
     for pid in filter(str.isdigit, os.listdir(proc)):
-        unit = unit_of_group(_group(pid, proc), root)
+        unit = unit_of_group(group_of(pid, proc), root)
         if unit and unit not in ours:
             path = os.path.join(unit_dir, unit)
             # One whose file is gone is told by what root noted at its start.
@@ -70,7 +70,8 @@ def our_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[str,
     return found
 
 
-def _group(pid: str, proc: str) -> str:
+def group_of(pid: str, proc: str = "/proc") -> str:
+    """The control group of a process; empty if it has ended."""
     # A user names the groups below his own: only a line feed, which no name holds, ends a line.
     try:
         with open(os.path.join(proc, pid, "cgroup"), encoding="utf-8", errors="replace", newline="\n") as stream:

@@ -112,6 +112,17 @@ def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES)
     return output
 
 
+def systemctl(*words: str) -> None:
+    """Runs systemctl. Errors: Refusal."""
+    try:
+        done = subprocess.run(["systemctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        problem = done.returncode and (" ".join(done.stdout.decode("utf-8", "replace").split()) or str(done.returncode))
+    except OSError as error:
+        problem = str(error.strerror)
+    if problem:
+        raise Refusal(f"systemctl {' '.join(words)}: failed ({problem}): see journalctl -xe on the node")
+
+
 def parse_show(text: str) -> list[Properties]:
     """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once.
 

@@ -255,88 +255,54 @@ class ActionModule(ActionBase):
                 path.unlink()
         return {"changed": bool(found)}
 
-    def do_adoption_info(self, arguments):
-        """What serves by hand is a file by-hand, with its kind."""
-        record, by_hand = self.node.root / "var/lib/llama-cluster/adopted/record.json", self.node.root / "by-hand"
-        units = [{"name": "llama-%s.service" % by_hand.read_text()}] if by_hand.exists() else []
-        found = {
-            "units": units,
-            "processes": [],
-            "pids": [],
-            "clients": [{"port": 8080, "address": address} for address in self._talkers()],
-            "lines": ["by hand: %s" % unit["name"] for unit in units],
-        }
-        return dict(found, changed=False, recorded=json.loads(record.read_text()) if record.exists() else None)
+    def do_adoption(self, arguments):
+        """Servers of the operators are a file by-hand, with its kind; their head is a unit that does not respond if its
+        node has a file `broken`. A gateway is a file front, which says whether it requires a key; step `ours` is role
+        gateway."""
+        part, step, kind = arguments.get("part", "servers"), arguments["step"], arguments.get("kind")
+        by_hand = self.node.root / ("front" if part == "gateway" else "by-hand")
+        name = "adopted-gateway" if part == "gateway" else "adopted"
+        record = self.node.root / "var/lib/llama-cluster" / name / "record.json"
+        known = json.loads(record.read_text()) if record.exists() else None
+        result = {"changed": False, "actions": [], "recorded": known}
+        if step in ("look", "read"):
+            found = [by_hand.read_text()] if by_hand.exists() else []
+            result["needed"] = bool(found or known and not known["finished"])
+            if part == "gateway":
+                sites = [FRONT] * len(found)
+                lines = ["%s: a site of nginx" % path for path in sites]
+                result.update(sites=sites, keyless=found == ["keyless"], tailnet=self._talkers("tailnet"), lines=lines)
+            else:
+                units = ["llama-%s.service" % one for one in found]
+                clients = [{"port": 8080, "address": address} for address in self._talkers()]
+                result.update(units=units, pids=[], clients=clients, lines=["by hand: %s" % unit for unit in units])
+            return result
+        if step == "save" and by_hand.exists():
+            text = by_hand.read_text()
+            heads = [{"name": "old", "url": "http://%s:8080" % self.node.name, "rpc_endpoints": []}]
+            known = {
+                "created": "2026-10-01T08:00:00Z",
+                "finished": False,
+                "text": text,
+                "heads": heads if text == "head" else [],
+            }
+        acts = known and kind in (None, known["text"])
+        if acts or step == "ours":
+            self.event(" ".join(["front" if part == "gateway" else "adoption", step] + ([kind] if kind else [])))
+        if acts and not self.check:
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.write_text(json.dumps(dict(known, finished=known["finished"] or step == "finish")))
+            if step == ("put_aside" if part == "gateway" else "stop") and by_hand.exists():
+                by_hand.unlink()
+            elif step == ("put_back" if part == "gateway" else "start"):
+                by_hand.write_text(known["text"])
+            elif step == "forget":
+                record.unlink()
+        return dict(result, changed=bool(acts), recorded=known)
 
     def _talkers(self, name="talkers"):
         path = self.node.root / name
         return path.read_text().split() if path.exists() else []
-
-    def do_adoption_gateway(self, arguments):
-        """A gateway made by hand is a file front, which says whether it asks for a key; step `ours` is role gateway."""
-        step, front = arguments["step"], self.node.root / "front"
-        record = self.node.root / "var/lib/llama-cluster/adopted-gateway/record.json"
-        known = json.loads(record.read_text()) if record.exists() else None
-        told = known and {"created": "2026-10-01T08:00:00Z", "finished": known["finished"]}
-        if step == "look":
-            site = [FRONT] if front.exists() else []
-            needed = bool(site or known and not known["finished"])
-            lines = ["%s: a site of nginx" % path for path in site]
-            keyless = front.exists() and front.read_text() == "keyless"
-            return {
-                "changed": False,
-                "sites": site,
-                "keyless": keyless,
-                "tailnet": self._talkers("tailnet"),
-                "needed": needed,
-                "lines": lines,
-                "recorded": told,
-            }
-        if step == "save" and front.exists():
-            known = {"finished": False, "front": front.read_text()}
-        if known or step == "ours":
-            self.event("front %s" % step)
-        if known and not self.check:
-            record.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text(json.dumps(dict(known, finished=known["finished"] or step == "finish")))
-            if step == "put_aside" and front.exists():
-                front.unlink()
-            elif step == "put_back":
-                front.write_text(known["front"])
-            elif step == "forget":
-                record.unlink()
-        return {"changed": bool(known), "actions": [], "recorded": told}
-
-    def do_adoption(self, arguments):
-        """A head that is put back answers at a unit of its name; one whose node has a file `broken` does not."""
-        step, kind = arguments["step"], arguments.get("kind")
-        record, by_hand = self.node.root / "var/lib/llama-cluster/adopted/record.json", self.node.root / "by-hand"
-        recorded = json.loads(record.read_text()) if record.exists() else None
-        if step == "save" and by_hand.exists():
-            heads = (
-                [{"name": "old", "url": "http://%s:8080" % self.node.name, "rpc_endpoints": []}]
-                if by_hand.read_text() == "head"
-                else []
-            )
-            recorded = {
-                "created": "2026-10-01T08:00:00Z",
-                "finished": False,
-                "kind": by_hand.read_text(),
-                "heads": heads,
-            }
-        acts = recorded and kind in (None, recorded["kind"])
-        if acts:
-            self.event(" ".join(["adoption", step] + ([kind] if kind else [])))
-        if acts and not self.check:
-            record.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text(json.dumps(dict(recorded, finished=recorded["finished"] or step == "finish")))
-            if step == "stop":
-                by_hand.unlink()
-            elif step == "start":
-                by_hand.write_text(kind)
-            elif step == "forget":
-                record.unlink()
-        return {"changed": bool(acts), "actions": []}
 
     def do_slurp(self, arguments):
         path = self.node.path(arguments["src"])

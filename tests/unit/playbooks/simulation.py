@@ -32,8 +32,6 @@ ANSIBLE = ("async_status", "command", "copy", "file", "shell", "slurp", "systemd
 OURS = (
     "async_progress",
     "adoption",
-    "adoption_gateway",
-    "adoption_info",
     "firewalld_rules",
     "gateway_endpoints",
     "gguf_verify",
@@ -120,7 +118,7 @@ MODEL = """
 """
 GATEWAY = """
 - name: Set up ours
-  thefermisea.llama_cluster.adoption_gateway: {step: ours}
+  thefermisea.llama_cluster.adoption: {part: gateway, step: ours}
 """
 # Whether the host can be asked at all.
 GATEWAY_ASKED = """
