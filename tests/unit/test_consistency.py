@@ -166,10 +166,10 @@ def calls():
 
 
 def asked(call, loop):
-    """[(role, entry point)]; a loop names either the entry points, or pairs of both."""
+    """[(role, entry point)]; a loop names roles, entry points, or pairs of both."""
     role, entry = (call.get(key, "main").split(".")[-1 if key == "name" else 0] for key in ("name", "tasks_from"))
     if "{{" not in entry:
-        return [(role, entry)]
+        return [(one, entry) for one in loop] if "{{" in role else [(role, entry)]
     return [tuple(one) for one in loop] if isinstance(loop[0], list) else [(role, one) for one in loop]
 
 
