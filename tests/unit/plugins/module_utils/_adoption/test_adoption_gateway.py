@@ -216,7 +216,9 @@ def test_updater_outside_of_units_is_refused(host):
     (host.path / "proc/4711").mkdir()
     (host.path / "proc/4711/cmdline").write_bytes(b"/bin/bash\0" + host.updater.encode() + b"\0loop\0")
     (host.path / "proc/4711/cgroup").write_text("0::/user.slice/user-0.slice/session-3.scope\n")
-    with pytest.raises(Refusal, match=r"upstream.sh: process 4711 runs it, which no unit starts: end it with kill 4711"):
+    with pytest.raises(
+        Refusal, match=r"upstream.sh: process 4711 runs it, which no unit starts: end it with kill 4711"
+    ):
         host.find()
     (host.path / "proc/4711/cgroup").write_text("0::/system.slice/upstream.service\n")
     assert host.find().sites
