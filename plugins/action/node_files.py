@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
         """An entry with its content. The template sees its own variables alone: a lookup copies all that it is
         given."""
         if not entry.get("template"):
-            # JSON that comes by way of a variable, ansible-core 2.16 has made data of.
+            # JSON that comes by way of a variable, ansible-core 2.18 has made data of.
             data = isinstance(entry.get("content"), (dict, list))
             text = json.dumps(entry["content"], sort_keys=True) + "\n" if data else entry.get("content", "")
             return dict(entry, content=text)

@@ -24,8 +24,8 @@ from ._text import Refusal
 PACKAGE = "llama_cluster"
 # The first line of each of our sources.
 OURS = "# Copyright: The Fermi Sea\n"
-# Where distributions have theirs; the second is that of Enterprise Linux 8.
-PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+# The first is there on Enterprise Linux 8, whose python3 is 3.6, after bootstrap.yml.
+PYTHONS = ("/usr/bin/python3.11", "/usr/bin/python3")
 # From /, because "-m" searches the working directory first; without site, which runs what it finds beside the
 # libraries; without bytecode, so that the directory holds what was installed and no more.
 WRAPPER = """\

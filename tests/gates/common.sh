@@ -46,7 +46,7 @@ verdict() {
     [ -z "${GATES_TABLE:-}" ] || echo "$line" >>"$GATES_TABLE"
 }
 
-# find_python VERSION...: the first of these CPythons on this machine: on PATH, from pyenv or uv, or EL8's own.
+# find_python VERSION...: the first of these CPythons on this machine: on PATH, from pyenv or uv.
 find_python() {
     local version found tell
     # A pyenv shim is on PATH whether or not its version is selected: only running it tells, and where it really is.
@@ -55,8 +55,7 @@ print(os.path.realpath(sys.executable))"
     for version in "$@"; do
         for found in "$(type -P "python$version" || true)" \
             "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3 \
-            "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-$version".*/bin/python3 \
-                /usr/libexec/platform-python; do
+            "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-$version".*/bin/python3; do
             [ -x "$found" ] && "$found" -c "$tell" "$version" 2>/dev/null && return
         done
     done
@@ -97,10 +96,10 @@ dev_venv() {
 # controller VERSION: the first Python found that this ansible-core may have on the controller.
 controller() {
     case $1 in
-        2.15) find_python 3.11 3.10 3.9 ;;
-        2.16) find_python 3.11 3.12 3.10 ;;
+        2.17) find_python 3.11 3.12 3.10 ;;
+        2.18) find_python 3.11 3.12 3.13 ;;
         2.21) find_python 3.13 3.12 3.14 ;;
-        *) die "ansible-core: $1 seen, 2.15, 2.16 or 2.21 is needed" ;;
+        *) die "ansible-core: $1 seen, 2.17, 2.18 or 2.21 is needed" ;;
     esac
 }
 

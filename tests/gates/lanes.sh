@@ -58,21 +58,21 @@ refused() {
         cat "$scratch/refused"
         # The sentence, and that nothing was changed.
         if [ "$status" != 2 ] || [ "$(wc -l <"$scratch/refused")" != 2 ] \
-            || ! grep -q '^ansible-core: 2.15.* seen, 2.16 or newer' "$scratch/refused"; then
+            || ! grep -q '^ansible-core: 2.17.* seen, 2.18 or newer' "$scratch/refused"; then
             echo "$playbook: not refused by its first task"
             return 1
         fi
     done
 }
 
-if python=$(controller 2.15); then
-    core=$(venv tests/gates/requirements/core-2.15.txt "$python")
-    gate "lanes: core 2.15 is refused in one sentence" refused
+if python=$(controller 2.17); then
+    core=$(venv tests/gates/requirements/core-2.17.txt "$python")
+    gate "lanes: core 2.17 is refused in one sentence" refused
 else
-    verdict SKIPPED "lanes: core 2.15 is refused in one sentence" 0 \
-        "no CPython 3.11, 3.10 or 3.9 found for the controller: install one"
+    verdict SKIPPED "lanes: core 2.17 is refused in one sentence" 0 \
+        "no CPython 3.11, 3.12 or 3.10 found for the controller: install one"
 fi
 
-lane 2.16 "3.6"
+lane 2.18 "3.9"
 lane 2.21 "3.13 3.12 3.14"
 finish

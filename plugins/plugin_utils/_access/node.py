@@ -22,6 +22,8 @@ from .units import unit_refusals
 
 Instance = Mapping[str, Any]
 FAMILIES = ("Debian", "RedHat")
+# module_utils and modules are written for it.
+OLDEST_PYTHON = (3, 9)
 KINDS = ("rpc", "head", "router")
 
 
@@ -72,6 +74,11 @@ def node_refusals(
 def _system(facts: Mapping[str, Any], host: str) -> list[str]:
     if facts["service_mgr"] != "systemd":
         return [f"{host}: {facts['service_mgr']} is process 1, systemd is needed: services are systemd units"]
+    if tuple(int(number) for number in facts["python_version"].split(".")[:2]) < OLDEST_PYTHON:
+        return [
+            f"{host}: Python {facts['python_version']} seen, 3.9 or newer is needed: set ansible_python_interpreter to "
+            "one, such as /usr/bin/python3.11, and run bootstrap.yml"
+        ]
     if facts["os_family"] not in FAMILIES:
         return [f"{host}: {facts['distribution']} seen, a distribution of the Debian or Red Hat family is needed"]
     return []

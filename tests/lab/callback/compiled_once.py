@@ -7,12 +7,11 @@ searched once for what it imports.
 ansible-core keeps neither: every task of every host compiles its expressions again, and every run reads what each
 module needs again. That is a third of what a run costs the controller, and the tests are about two hundred runs. What
 is computed stays the same; with another Jinja, Python or filter everything is computed again. What is replaced is
-private to ansible-core 2.16 and 2.19: with another one nothing is.
+private to ansible-core 2.19: with another one nothing is.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import hashlib
 import importlib
@@ -29,8 +28,6 @@ from ansible.executor import module_common
 from ansible.plugins.callback import CallbackBase
 
 CORE = ".".join(__version__.split(".")[:2])
-# Where each core compiles; others are left alone.
-INTERNALS = {"2.16": "ansible.template", "2.19": "ansible._internal._templating._jinja_bits"}
 
 DOCUMENTATION = r"""
 name: compiled_once
@@ -49,12 +46,6 @@ CACHE = Path(
     "compiled",
 )
 WEEK = 7 * 24 * 3600
-# What a template may change of Jinja's syntax, in 2.16.
-SYNTAX = [
-    *("%s_%s_string" % (kind, end) for kind in ("block", "variable", "comment") for end in ("start", "end")),
-    *("line_statement_prefix", "line_comment_prefix", "trim_blocks", "lstrip_blocks"),
-    *("newline_sequence", "keep_trailing_newline"),
-]
 
 
 class Kept:
@@ -98,7 +89,7 @@ class Kept:
 
 def keep_expressions(kept: Kept) -> None:
     """Code of templates and expressions, by their text and the environment's settings."""
-    bits = importlib.import_module(INTERNALS["2.19"])
+    bits = importlib.import_module("ansible._internal._templating._jinja_bits")
     environment = bits.AnsibleEnvironment
     compile_any, compile_expression = environment.compile, environment.compile_expression
 
@@ -135,30 +126,9 @@ def keep_expressions(kept: Kept) -> None:
     environment.compile, environment.compile_expression = compile_once, expression_once
 
 
-def keep_templates(kept: Kept) -> None:
-    """As keep_expressions, in 2.16, where each expression is a template."""
-    environment = importlib.import_module(INTERNALS["2.16"]).AnsibleEnvironment
-    compile_any = environment.compile
-
-    def compile_once(self, source, name=None, filename=None, raw=False, defer_init=False):
-        if not isinstance(source, str) or name or filename or raw or defer_init:
-            return compile_any(self, source, name, filename, raw, defer_init)
-        settings = [getattr(self, setting) for setting in SYNTAX]
-        known = kept.key("template", type(self).__name__, str(source), settings, sorted(self.extensions))
-        code = kept.get(known)
-        return kept.put(known, compile_any(self, source)) if code is None else code
-
-    environment.compile = compile_once
-
-
 def keep_imports(kept: Kept) -> None:
     """What a module or a file of module_utils imports, by its text."""
-    if CORE == "2.16":
-
-        def parse(name, text):
-            return compile(text, name, "exec", ast.PyCF_ONLY_AST)
-    else:
-        parse, metadata = module_common._compile_module_ast, module_common._get_module_metadata
+    parse, metadata = module_common._compile_module_ast, module_common._get_module_metadata
     find = module_common.ModuleDepFinder.__init__
 
     class Source:
@@ -179,14 +149,8 @@ def keep_imports(kept: Kept) -> None:
             self.submodules, self.optional_imports = map(set, found)
 
     module_common.ModuleDepFinder.__init__ = find_once
-    if CORE == "2.16":
-        module_common.compile = lambda text, name, *_how: Source(name, text)
-    else:
-        module_common._compile_module_ast = Source
-        module_common._get_module_metadata = lambda source: metadata(source.tree())
-
-
-KEEPS = {"2.16": keep_templates, "2.19": keep_expressions}
+    module_common._compile_module_ast = Source
+    module_common._get_module_metadata = lambda source: metadata(source.tree())
 
 
 class CallbackModule(CallbackBase):
@@ -196,7 +160,7 @@ class CallbackModule(CallbackBase):
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_playbook_on_start(self, playbook: object) -> None:
-        if CORE in KEEPS:
+        if CORE == "2.19":
             kept = Kept()
-            KEEPS[CORE](kept)
+            keep_expressions(kept)
             keep_imports(kept)

@@ -5,6 +5,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
@@ -32,8 +33,12 @@ def test_who_lacks_the_python_gets_it(tmp_path, manager, calls):
     (programs / manager).symlink_to("../stub_" + manager)
     hosts = {
         "lacks": {"ansible_python_interpreter": str(tmp_path / "python3.99")},
-        "has": {"ansible_python_interpreter": "/bin/sh"},
+        "old": {"ansible_python_interpreter": str(tmp_path / "old/python3.99")},
+        "has": {"ansible_python_interpreter": sys.executable},
     }
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/python3.99").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "old/python3.99").chmod(0o755)
     settings = {"ansible_connection": "local", "ansible_become": False}
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": settings}}))
     arguments = ("-i", str(tmp_path / "hosts.json"))
@@ -45,5 +50,6 @@ def test_who_lacks_the_python_gets_it(tmp_path, manager, calls):
         PATH=str(programs),
     )
     assert status == 0, output
-    assert [line[len(str(programs)) + 1 :] for line in (tmp_path / "calls").read_text().splitlines()] == calls
-    assert re.search(r"lacks : ok=\d+ changed=1 ", output) and re.search(r"has : ok=\d+ changed=0 ", output)
+    assert [line[len(str(programs)) + 1 :] for line in (tmp_path / "calls").read_text().splitlines()] == 2 * calls
+    changed = {host: int(count) for host, count in re.findall(r"(\w+) +: ok=\d+ +changed=(\d)", output)}
+    assert {host: changed[host] for host in hosts} == {"lacks": 1, "old": 1, "has": 0}

@@ -14,7 +14,7 @@ OURS = ["llama", "x", "971", "971", "", "/nonexistent", "/usr/sbin/nologin"]
 GROUP = ["llama", "x", "971", ""]
 HEAD = {"service": "chat", "unit": "llama-head.service", "address": "10.0.0.1", "port": 8000}
 WORKER = {"service": "chat", "unit": "llama-rpc.service", "address": "10.1.0.1", "port": 50052}
-SYSTEM = {"service_mgr": "systemd", "os_family": "Debian", "distribution": "Debian"}
+SYSTEM = {"service_mgr": "systemd", "os_family": "Debian", "distribution": "Debian", "python_version": "3.9.2"}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,11 @@ SYSTEM = {"service_mgr": "systemd", "os_family": "Debian", "distribution": "Debi
     [
         ({}, None),
         ({"service_mgr": "openrc"}, "n1: openrc is process 1, systemd is needed: services are systemd units"),
+        (
+            {"python_version": "3.8.10"},
+            "n1: Python 3.8.10 seen, 3.9 or newer is needed: set ansible_python_interpreter to one, such as "
+            "/usr/bin/python3.11, and run bootstrap.yml",
+        ),
         (
             {"os_family": "Suse", "distribution": "SLES"},
             "n1: SLES seen, a distribution of the Debian or Red Hat family is needed",
