@@ -66,7 +66,6 @@ EXTRA = (
         "force_split",
         "gateway",
         "headers",
-        "interrupt",
         "keep",
         "key_file",
         "lines",
