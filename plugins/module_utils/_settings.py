@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._family import FAMILY, inherited
-from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, QUOTA, SIZE, SLURM_NAME, SPELLED_OUT, SPLIT, WORD
+from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, SIZE, SLURM_NAME, SPELLED_OUT, SPLIT, WORD
 from ._key import Key
 
 KINDS = ("server", "router")
@@ -111,10 +111,10 @@ KEYS = (
     ),
     Key(
         "rpc_cache",
-        str,
-        "How much each worker may keep of the tensors that it receives, so that the next start need not send them "
-        "again; [when it is worth it](operations.md#the-tensor-cache-of-workers).",
-        form=QUOTA,
+        bool,
+        "Whether each worker keeps the tensors that it receives, so that the next start need not send them again; "
+        "[when it is worth it](operations.md#the-tensor-cache-of-workers).",
+        default=False,
     ),
     Key(
         "cards",

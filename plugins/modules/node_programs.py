@@ -52,7 +52,6 @@ from ..module_utils.programs import (
     monitor,
     registry_reader,
     registry_writer,
-    rpc_cache,
     sampler,
     service_status,
     trial,
@@ -62,7 +61,7 @@ from ..module_utils.programs import (
 
 PROGRAMS = (
     *(backoff, doctor, gateway, model_selector, registry_reader, registry_writer),
-    *(monitor, rpc_cache, sampler, service_status, trial, wait_for_workers, watchdog),
+    *(monitor, sampler, service_status, trial, wait_for_workers, watchdog),
 )
 
 

@@ -20,7 +20,7 @@ SAMPLED = """
     llama_unit_started_seconds
     llama_watchdog_alive llama_watchdog_repairs_total llama_watchdog_last_repair_seconds llama_rpc_fenced
     llama_rpc_link_up llama_rpc_link_received_bytes_total llama_rpc_link_sent_bytes_total llama_rpc_worker_clients
-    llama_memory_bytes llama_memory_planned_bytes llama_tensor_cache_bytes llama_build_info llama_model_info
+    llama_memory_bytes llama_memory_planned_bytes llama_build_info llama_model_info
     llama_endpoint_state llama_endpoint_ready llama_endpoint_asked_seconds llama_slots llama_slots_busy
     llama_context_slot_tokens llama_context_used_tokens llama_prompt_tokens_total llama_generated_tokens_total
     llama_requests_processing llama_requests_deferred llama_busy_without_tokens_seconds

@@ -447,12 +447,6 @@ REFUSALS = [
         variables(llama_models_dir="/home/ops/models"),
     ),
     (
-        "rpc_worker_cache_dir:",
-        "/root/cache, which units cannot see, seen for node1",
-        "a path outside /home, /root and /tmp is needed",
-        variables(rpc_worker_cache_dir="/root/cache"),
-    ),
-    (
         "head_server_environment.LD_LIBRARY_PATH:",
         "/home/ops/lib, which units cannot see, seen for node1",
         "a path outside /home, /root and /tmp is needed",
@@ -786,18 +780,11 @@ REFUSALS = [
         "a name of one of them alone is needed",
         fast(("m", "n"), models={"m": "Q8_0", "n": "Q8_0"}),
     ),
-    ("llama_services.chat.rpc_cache:", "'80 GB' seen", "such as 80G", chat(rpc_cache="80 GB")),
     (
         "llama_services.chat.rpc_cache:",
         "seen without workers",
         "drop the key",
-        chat(rpc_cache="80G", rpc_port=None, workers=None),
-    ),
-    (
-        "llama_services.chat.rpc_cache:",
-        "build b7772",
-        "b11434 or newer is needed",
-        of_build("b7772", rpc_cache="80G"),
+        chat(rpc_cache=True, rpc_port=None, workers=None),
     ),
     (
         "llama_services.chat.memory_max:",

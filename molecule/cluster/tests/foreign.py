@@ -10,7 +10,7 @@ FOLDERS = (
     "/etc/systemd/system/nftables.service.d /opt/llama-cluster /opt/llama-cluster/bin /opt/llama-cluster/lib "
     "/opt/llama-cluster/lib/llama_cluster /opt/llama.cpp /opt/llama.cpp/releases /opt/models /run/llama-cluster "
     "/run/llama-cluster/backoff /run/llama-cluster/digests /run/llama-cluster/served /var/lib/llama-cluster "
-    "/var/lib/llama-cluster/rpc-cache"
+    "/var/cache/llama-cluster"
 )
 # A file, a directory with a file, a link and a FIFO in each directory.
 FILL = """
@@ -33,7 +33,7 @@ chown alice /opt/models
 chmod 2770 /opt/models
 chmod o+rx /opt/models
 %s
-mkdir -p /var/lib/llama-cluster/rpc-cache/alice/datasets
+mkdir -p /var/cache/llama-cluster/alice/datasets
 echo theirs > /etc/llama-cluster/keys/by-hand
 echo theirs > /etc/llama-cluster/plan-notes.json
 echo '{"unit": "by-hand.service"}' > /etc/llama-cluster/watchdog/rpc-by-hand.json

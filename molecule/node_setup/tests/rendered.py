@@ -50,7 +50,6 @@ def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file
         "template": "",
         "environment": environment or {},
         "numa_node": numa,
-        "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
     workers = FILTERS["node_rpc"](services, "node2", GROUPS, HOSTVARS)["workers"]
     heads = FILTERS["node_serving"](services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")["heads"]
@@ -62,7 +61,6 @@ def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file
     return {
         "llama-rpc-chat.service": template(
             "rpc_worker/templates/llama-rpc.service.j2",
-            rpc_worker_cache_dir=process["cache_dir"],
             **dict(worker["vars"], release=RELEASE),
         ),
         "llama-head-chat.service": template(

@@ -32,17 +32,17 @@ PROGRAM = "#!/bin/sh\nsleep 600\ntrue\n"
 DROP_IN = "[Service]\nExecStartPre=\nExecStopPost=\nBindReadOnlyPaths=\nUser=daemon\nGroup=daemon\n"
 ITEM = {
     "service": "hostile", "primary": False, "args": VALUES, "address": "127.0.0.1", "port": 8000, "memory_max": "",
-    "cache": "", "rpc_endpoints": [], "api_key_file": "", "head_address": "127.0.0.1", "url": "http://127.0.0.1:8000",
+    "cache": False, "rpc_endpoints": [], "api_key_file": "", "head_address": "127.0.0.1", "url": "http://127.0.0.1:8000",
     "model_path": "/nowhere",
 }  # fmt: skip
 PROCESS = {
     "template": "", "environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
-    "numa_node": "", "cache_dir": "/nowhere",
+    "numa_node": "",
 }  # fmt: skip
 ROLE = {
     "release": "/srv/hostile",
     "head_server_user": "daemon",
-    "rpc_worker_user": "daemon", "rpc_worker_cache_dir": "/nowhere",
+    "rpc_worker_user": "daemon",
 }  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def fixture_programs(lab):
     "settings",
     [
         {},
-        {"memory_max": "1G", "rpc_memory_max": "2G", "rpc_cache": "80G", "primary": True},
+        {"memory_max": "1G", "rpc_memory_max": "2G", "rpc_cache": True, "primary": True},
         {"numa": "0"},
         {"rdma": True},
         {"accelerator": "cuda", "numa": "1", "rdma": True},

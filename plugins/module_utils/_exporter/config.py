@@ -40,7 +40,6 @@ class Config(NamedTuple):
     models: dict[str, dict[str, str]] = {}
     stopped: list[str] = []
     primary: str = ""
-    caches: str = paths.TENSORS
     certificate: str = ""
 
 

@@ -1,13 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine under the services: fabric, disks, clock, caches, the fence of the RPC ports. Private to the
+"""The machine under the services: fabric, disks, clock, the fence of the RPC ports. Private to the
 collection."""
 
 from __future__ import annotations
 
 import ctypes
-import itertools
 import os
 import re
 import ssl
@@ -23,8 +22,6 @@ from .exposition import Family
 TIME_ERROR, TIMEX = 5, 256
 CONTAINERS = ("/run/systemd/container", "/.dockerenv")
 INPUT = re.compile(r"\bchain input \{(.*?)\n\s*\}", re.DOTALL)
-# Files of a worker's cache that are counted: many times the tensors of any model.
-FILES = 20000
 # Seconds until the interface of the fabric address is looked up again.
 AGAIN = 15.0
 
@@ -83,7 +80,6 @@ class Machine:
         """What changes slowly."""
         clock = Family("llama_clock_synchronized", "gauge", "Whether something keeps the clock.")
         fence = Family("llama_rpc_fenced", "gauge", "Whether the kernel's rules refuse everybody but the head.")
-        caches = Family("llama_tensor_cache_bytes", "gauge", "Tensors that the worker keeps.")
         ends = Family("llama_gateway_certificate_expires_seconds", "gauge", "When the certificate ends, since 1970.")
         clock.add(clock_synchronized())
         workers = [one for one in config.watched() if one.kind == "rpc"]
@@ -93,9 +89,8 @@ class Machine:
                 port = one.told.get("port")
                 if isinstance(port, int):
                     fence.add(fenced("" if status else text, port), service=one.service)
-                caches.add(cache_size(os.path.join(self._told.caches, one.service)), service=one.service)
         ends.add(certificate_ends(self._told.certificate) if self._told.certificate else None)
-        return [clock, fence, caches, ends]
+        return [clock, fence, ends]
 
 
 def disk(path: str) -> list[Family]:
@@ -115,28 +110,6 @@ def certificate_ends(path: str) -> float | None:
         return float(ssl.cert_time_to_seconds(decoded["notAfter"]))
     except (OSError, ValueError, KeyError, AttributeError):
         return None
-
-
-def cache_size(folder: str) -> int | None:
-    """Bytes of the tensors of a worker, see rpc_cache; None where it keeps none, or more files than a worker makes."""
-    found = None
-    for part in (os.path.join(folder, "rpc"), os.path.join(folder, "unproved")):
-        try:
-            # The directory is the worker's, who may put there what he likes, and exchange it meanwhile.
-            here = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            with os.scandir("/proc/self/fd/%d" % here) as entries:
-                sizes = [one.stat(follow_symlinks=False).st_size for one in itertools.islice(entries, FILES + 1)]
-        except OSError:
-            continue
-        finally:
-            os.close(here)
-        if len(sizes) > FILES:
-            return None
-        found = (found or 0) + sum(sizes)
-    return found
 
 
 class Self:

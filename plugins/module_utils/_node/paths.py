@@ -160,5 +160,5 @@ DOCS = "/opt/docs"
 DECISIONS = DOCS + "/architecture-decisions.md"
 # Releases of llama.cpp.
 BUILDS = "/opt/llama.cpp"
-# Where an inventory names no other place: tensors that workers keep.
-TENSORS = STATE + "/rpc-cache"
+# Tensors that workers keep, a directory each.
+TENSORS = "/var/cache/llama-cluster"

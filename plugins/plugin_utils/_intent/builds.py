@@ -117,6 +117,7 @@ def build_on(
         options["CMAKE_CUDA_ARCHITECTURES"] = ";".join(map(str, architectures))
     options.update({str(key): _word(given) for key, given in (entry.get("cmake_options") or {}).items()})
     wanted = list(targets or facts.get("llama_cpp_targets") or TARGETS)
+    # The extra name keeps the releases that controllers have in their caches.
     made_of = [options, sorted([*wanted, "fnv1a64"]), str(entry.get("source_sha256") or "")]
     digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     return Build(

@@ -29,7 +29,7 @@ ADDRESS = re.compile(r"^((?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,252}|%s(\.%s)
 NUMA_NODE = re.compile(r"^[0-9]*\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x1f\x7f]*\Z")
 VISIBLE = "a path outside /home, /root and /tmp is"
-PATHS = ("llama_models_dir", "rpc_worker_cache_dir")
+PATHS = ("llama_models_dir",)
 # variable -> (what its text has to be, how that is said, next step); empty is none.
 FORMS = {
     "llama_fabric_address": (IPV4, "an IPv4 address", "write the address of its fabric interface in hosts.yml"),

@@ -36,7 +36,7 @@ from .routers import router_key, server_key
 from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
-# The first build whose tensor cache was measured.
+# The first build with llama.cpp PR 28789 whose tensor cache was measured.
 CACHE_BUILD = 11434
 CACHES = ("cache", "cache_type_k", "cache_type_v")
 # Keys that stand for others.
@@ -114,7 +114,7 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
     found.extend(numa_errors(entry, service, hosts.get("head", []), hostvars))
     if "cards" in service:
         found.extend(cards_errors(entry, service, hosts, builds_in(groups, hostvars), hostvars))
-    if "rpc_cache" in service:
+    if service.get("rpc_cache"):
         found.extend(_tensor_cache_errors(entry, service, builds_in(groups, hostvars)))
     if not found:
         found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
@@ -354,8 +354,8 @@ def _tensor_cache_errors(entry: str, service: Settings, builds: Mapping[str, Any
     if (build_number(version) or 0) >= CACHE_BUILD:
         return []
     return [
-        "%s.rpc_cache: seen with build %s, b%d or newer is needed: older builds fill the disk with activations too, "
-        "and none of them was measured: drop the key or take a newer build" % (entry, version, CACHE_BUILD)
+        f"{entry}.rpc_cache: cannot be used with build {version}, because builds before b{CACHE_BUILD} also store "
+        "activations, without end: drop the key or take a newer build"
     ]
 
 

@@ -231,8 +231,8 @@ class Worker(Record):
     memory_max: str
     # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
     cards: list[str] | None
-    # How much it keeps of the tensors that it receives, empty for nothing.
-    cache: str
+    # Whether it keeps the tensors that it receives.
+    cache: bool
     # The release of its build, what that computes on, and whether it speaks RPC over RDMA.
     build: str
     accelerator: str

@@ -173,7 +173,7 @@ def _worker(
         threads=settings.get("threads", 0),
         memory_max=settings.get("rpc_memory_max", ""),
         cards=_cards(service, host, plan or {}),
-        cache=settings.get("rpc_cache", ""),
+        cache=bool(settings.get("rpc_cache")),
         **_runs(settings, host, groups, hostvars),
     )
     return replace(worker, args=rpc_args(worker.as_dict()))

@@ -39,7 +39,7 @@ def sampler_config(
 ) -> dict[str, Any]:
     """sampler.json of a host.
 
-    settings: version of the collection, export (http or textfile), textfile_dir, port, models_dir, cache_dir,
+    settings: version of the collection, export (http or textfile), textfile_dir, port, models_dir,
     certificate, plan: of memory_plan(), before: the file as it is, as slurp has it, which tells what is not planned in
     this run.
     """
@@ -63,7 +63,6 @@ def sampler_config(
         "stopped": stopped_units(services, groups),
         # Whose units have no service in their names.
         "primary": serving.get("primary", ""),
-        "caches": settings["cache_dir"],
         "certificate": settings["certificate"],
     }
 

@@ -140,7 +140,6 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
         "args": " ".join(systemd_escape(word, command=True) for word in item["args"]),
         # `environment` is Ansible's own in a task.
         "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(environment.items())],
-        "cache": systemd_escape(f"{process.get('cache_dir', '')}/{item['service']}", command=True),
         "numactl": _numactl(item, process),
     }
 

@@ -101,7 +101,6 @@ def of_service(number, neighbour):
     there = '{node="%s",service="%s"%%s}' % (node(neighbour), name)
     yield "llama_rpc_fenced" + there % "", "constant", 1
     yield "llama_rpc_worker_clients" + there % "", "constant", 1
-    yield "llama_tensor_cache_bytes" + there % "", "gauge", 4e10
     here = '{node="%s",service="%s"%%s}' % (node(number), name)
     yield "llama_model_info" + here % (',unit="llama-head-%s.service",model="m",quant="Q4_K_M"' % name), "constant", 1
     link = here % ',worker="10.0.0.%d:50052"' % neighbour

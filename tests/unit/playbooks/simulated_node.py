@@ -168,7 +168,7 @@ class ActionModule(ActionBase):
             if one.get("rpc_endpoints"):
                 options += ["--rpc", ",".join(one["rpc_endpoints"])]
             if one.get("cache"):
-                options += ["rpc_cache", one["cache"]]
+                options.append("--cache")
             unit = {"release": build["current_build"], "arguments": options, "settings": one.get("memory_max", "")}
             unit["service"] = one["service"]
             unit["digest"] = hashlib.sha256(json.dumps([unit, build["build_sha256"]]).encode()).hexdigest()[:16]
@@ -552,11 +552,6 @@ class ActionModule(ActionBase):
         self.event("fill %s" % arguments["unit"])
         said = "3686 of the 4096 tokens of a slot read in 15 s"
         return {"changed": False, "said": said, "tokens": 3686, "slot": 4096, "seconds": 14.7}
-
-    def do_tensor_caches(self, arguments):
-        if arguments["services"]:
-            self.event("caches of %s" % ", ".join(arguments["services"]))
-        return {"changed": False, "actions": []}
 
     def do_llama_drain(self, arguments):
         self.event("drain %s for %s s" % (arguments["unit"], arguments["timeout"]))

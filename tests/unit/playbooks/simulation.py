@@ -55,7 +55,6 @@ OURS = (
     "nvidia_smi_facts",
     "port_knock",
     "remove_ours",
-    "tensor_caches",
 )
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
@@ -108,10 +107,6 @@ REMOVE = """
 - name: Remove
   thefermisea.llama_cluster.remove_ours: {role: %s}
 """
-CACHES = """
-- name: Caches
-  thefermisea.llama_cluster.tensor_caches: {services: "{{ rpc_worker_cached | default([]) }}"}
-"""
 MODEL = """
 - name: Handle the model
   thefermisea.llama_cluster.model: {step: %s}
@@ -146,7 +141,6 @@ REPLACED = {
     "llama_cpp/tasks/stage.yml": STAGE,
     "llama_cpp/tasks/activate.yml": ACTIVATE,
     "llama_cpp/tasks/main.yml": STAGE + ACTIVATE,
-    "rpc_worker/tasks/cache.yml": CACHES,
     "rpc_worker/tasks/configure.yml": CONFIGURE % ("rpc", "rpc_worker", WORKERS),
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", "rpc_worker", WORKERS),
     "head_server/tasks/configure.yml": CONFIGURE % ("head", "head_server", HEADS % "head"),
@@ -179,7 +173,7 @@ INVENTORY = {
             "ansible_connection": "local",
             "ansible_become": False,
             "llama_builds": {"default": {"version": "{{ tag | default('b1') }}", "accelerator": "cpu"}},
-            "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30}, rpc_cache="1G")},
+            "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30}, rpc_cache=True)},
             "llama_models": {
                 "m": {"quants": {name: {"urls": ["file:///" + file], "file": file} for name, file in QUANTS.items()}}
             },

@@ -41,7 +41,7 @@ def cluster(deployed, tmp_path):
 
 def disturbed(cluster, service):
     """Events that change what is configured of a service or runs."""
-    quiet = ("ask", "talk", "caches", "copy")
+    quiet = ("ask", "talk", "copy")
     units = {"chat": ("llama-head.", "llama-rpc."), "other": ("-other.",)}[service]
     return [event for event in cluster.events if any(name in event for name in units) and event.split()[1] not in quiet]
 

@@ -42,7 +42,7 @@ def cluster(stopped, tmp_path):
 
 def changes(cluster):
     """Events that change what is configured or runs."""
-    quiet = ("ask", "stage", "activate", "model", "snapshot", "caches", "talk")
+    quiet = ("ask", "stage", "activate", "model", "snapshot", "talk")
     return [event for event in cluster.events if event.split()[1] not in quiet]
 
 

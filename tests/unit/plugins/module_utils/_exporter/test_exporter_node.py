@@ -296,35 +296,14 @@ def test_the_fence(text, port, fenced):
     assert machine.fenced(text, port) == fenced
 
 
-def test_caches_and_the_fence_of_a_worker(tmp_path, monkeypatch):
-    # As rpc_cache keeps them.
-    for name, size in (("chat/rpc/00000000000000aa", 300), ("chat/unproved/00000000000000bb", 7), ("chat/x", 90)):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(b"x" * size)
+def test_fence_of_a_worker(monkeypatch):
     worker = config.Watched("chat", "rpc", "llama-rpc-chat.service", {"address": "10.1.0.2", "port": 50052})
     monkeypatch.setattr(config, "watched", lambda: [worker])
     monkeypatch.setattr(machine, "run", lambda _command: (0, RULES))
     monkeypatch.setattr(machine, "clock_synchronized", lambda: None)
-    found = {one.name: one.samples for one in machine.Machine(config.Config(caches=str(tmp_path))).slow()}
-    assert found["llama_tensor_cache_bytes"] == [("", {"service": "chat"}, 307.0)]
+    found = {one.name: one.samples for one in machine.Machine(config.Config()).slow()}
     assert found["llama_rpc_fenced"] == [("", {"service": "chat"}, 1.0)]
     assert found["llama_clock_synchronized"] == []
-
-
-def test_a_cache_that_is_none_of_a_workers_is_not_walked(tmp_path, monkeypatch):
-    assert machine.cache_size(str(tmp_path)) is None
-    (tmp_path / "rpc").symlink_to("/proc")
-    assert machine.cache_size(str(tmp_path)) is None
-    (tmp_path / "rpc").unlink()
-    (tmp_path / "rpc").mkdir()
-    assert machine.cache_size(str(tmp_path)) == 0
-    monkeypatch.setattr(machine, "FILES", 3)
-    for name in "abc":
-        (tmp_path / "rpc" / name).write_bytes(b"xx")
-    (tmp_path / "rpc" / "link").symlink_to("/etc/passwd")
-    assert machine.cache_size(str(tmp_path)) is None
-    (tmp_path / "rpc" / "link").unlink()
-    assert machine.cache_size(str(tmp_path)) == 6
 
 
 def test_a_disk(tmp_path):

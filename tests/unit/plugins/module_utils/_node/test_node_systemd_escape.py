@@ -121,7 +121,7 @@ def rendered(role, kind, args, environment):
         "address": "10.0.0.1",
         "port": 8000,
         "memory_max": "64G",
-        "cache": "80G",
+        "cache": True,
         "rpc_endpoints": ["10.1.0.2:50052"],
         "head_address": "10.1.0.1",
         "api_key_file": "/etc/llama-cluster/keys/chat",
@@ -131,13 +131,12 @@ def rendered(role, kind, args, environment):
     process = {
         "environment": environment,
         "numa_node": "",
-        "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
     node = {"units": [], "templates": [], "watched": [], "files": {}}
     node["build"] = {"of": {"": {"current_build": "b1", "build_sha256": "0" * 64}}}
     given = dict(unit_files([item], kind, node, process, True)[0]["vars"], ansible_managed="managed")
     for name in ("head_server", "rpc_worker"):
-        given.update({name + "_user": "root", name + "_cache_dir": process["cache_dir"]})
+        given[name + "_user"] = "root"
     return templates.get_template("llama-%s.service.j2" % kind).render(**given)
 
 

@@ -80,7 +80,7 @@ def test_with_its_file_on_the_disk_of_its_node_nothing_is_planned_and_no_mistake
 
 def test_another_file_of_it_restarts_the_head():
     (head,) = serving(chat(draft=DRAFT))["heads"]
-    process = dict.fromkeys(("build", "template", "user", "cache_dir", "numa_node"), "")
+    process = dict.fromkeys(("build", "template", "user", "numa_node"), "")
     process["environment"] = {}
 
     def digest(item, size):

@@ -174,7 +174,7 @@ def test_a_directory_of_the_system_is_refused(path):
     "path", ["srv/llama", "/srv/a b", "/srv/../etc", "/srv//x", "/srv/", "", "/srv/x\n", "/srv/.x"]
 )
 def test_a_path_that_is_none(path):
-    assert "an absolute path of letters, digits, dots and dashes is needed" in sentence_of(rpc_worker_cache_dir=path)
+    assert "an absolute path of letters, digits, dots and dashes is needed" in sentence_of(llama_models_dir=path)
 
 
 @pytest.mark.parametrize("address", ["n", "1n", "n.example.org", "10.0.0.1", "a" * 253])

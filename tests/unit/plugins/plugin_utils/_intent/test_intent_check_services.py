@@ -106,12 +106,7 @@ def test_a_sound_inventory_has_no_mistake():
             {"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"},
             "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
         ),
-        ({"rpc_cache": "80G"}, None),
-        (
-            {"rpc_cache": "80 GB"},
-            "llama_services.reasoning.rpc_cache: '80 GB' seen, a size such as 80G is needed: write digits and one of "
-            "M, G, T",
-        ),
+        ({"rpc_cache": True}, None),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):
@@ -220,7 +215,7 @@ def test_slurm_keys_mean_nothing_to_systemd():
 
 
 def test_what_is_for_workers_alone_needs_some():
-    keys = {"rpc_cache": "80G", "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
+    keys = {"rpc_cache": True, "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
     assert mistakes(changed(**keys)) == [
         "llama_services.reasoning.%s: seen without workers, it is for them alone: drop the key" % key
         for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
@@ -247,13 +242,19 @@ def test_a_service_name_becomes_a_unit_name():
     assert sentence.startswith("llama_services.Deep Thought: the name becomes part of unit names")
 
 
-@pytest.mark.parametrize(("version", "wrong"), [("b11433", 1), ("b11434", 0), ("b11435", 0)])
-def test_a_tensor_cache_needs_a_build_that_was_measured(version, wrong):
-    """The lab's memory was measured with b11434, and so were its caches."""
-    hostvars = {host: dict(facts, llama_builds={"default": {"version": version}}) for host, facts in HOSTVARS.items()}
-    found = mistakes(changed(rpc_cache="80G"), hostvars=hostvars)
-    assert len(found) == wrong
-    assert all("rpc_cache: seen with build %s, b11434 or newer" % version in sentence for sentence in found)
+@pytest.mark.parametrize(
+    "build, wrong",
+    [
+        ({"version": "b11433"}, True),
+        ({"version": "b11434"}, False),
+        ({"source": "/srv/mine.tar.gz", "source_sha256": "a" * 64}, True),
+    ],
+)
+def test_tensor_cache_and_builds(build, wrong):
+    hostvars = {host: dict(facts, llama_builds={"mine": build}) for host, facts in HOSTVARS.items()}
+    found = mistakes(changed(rpc_cache=True, build="mine"), hostvars=hostvars)
+    assert [sentence.partition(":")[0] for sentence in found] == ["llama_services.reasoning.rpc_cache"] * wrong
+    assert mistakes(changed(rpc_cache=False, build="mine"), hostvars=hostvars) == []
 
 
 def test_a_worker_needs_a_fabric_address():
@@ -328,15 +329,6 @@ def test_a_model_without_quants_is_not_held_against_them(model):
 )
 def test_types_of_a_cache_that_go_together(settings, right):
     assert (mistakes(changed(**settings)) == []) is right
-
-
-def test_a_build_of_ones_own_was_not_measured_with_a_tensor_cache():
-    own = {"mine": {"source": "/srv/mine.tar.gz", "source_sha256": "a" * 64}}
-    hostvars = {host: dict(facts, llama_builds=own) for host, facts in HOSTVARS.items()}
-    found = mistakes(changed(rpc_cache="80G", build="mine"), hostvars=hostvars)
-    assert [sentence.partition(",")[0] for sentence in found] == [
-        "llama_services.reasoning.rpc_cache: seen with build saaaaaaaaaa"
-    ]
 
 
 REPLICAS = {"head": "llama_rpc", "workers": None, "rpc_port": None}

@@ -20,8 +20,9 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
 )
 
 
-@pytest.mark.parametrize("variable", ["llama_models_dir", "rpc_worker_cache_dir"])
-def test_directories_that_are_the_systems_are_refused(variable):
+def test_directories_that_are_the_systems_are_refused():
+    variable = "llama_models_dir"
+
     def found(path):
         return mistakes(SERVICES, hostvars=dict(HOSTVARS, node1=dict(HOSTVARS["node1"], **{variable: path})))
 
@@ -62,7 +63,6 @@ def test_directories_that_are_the_systems_are_refused(variable):
     for path in (
         "/opt/models",
         "/srv/llama",
-        "/var/lib/llama-cluster/rpc-cache",
         "/data/models",
         "/scratch",
         "/usr/local/llama.cpp",
@@ -390,7 +390,7 @@ def test_a_worker_lets_its_head_in_over_the_fabric():
 
 
 def test_a_worker_with_a_quota_keeps_tensors():
-    (worker,) = intent_services.rpc_instances(changed(rpc_cache="80G"), "node3", GROUPS, HOSTVARS)
+    (worker,) = intent_services.rpc_instances(changed(rpc_cache=True), "node3", GROUPS, HOSTVARS)
     assert worker.cache == "80G"
     assert worker.args[-1] == "--cache"
 

@@ -228,7 +228,7 @@ def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
 def test_a_value_of_another_type_than_its_role_takes():
     raw = {
         "a": {"node_setup_uid": "many", "rpc_worker_at_boot": "maybe", "model_connections": "8"},
-        "b": {"node_setup_uid": "many", "rpc_worker_environment": [1], "rpc_worker_cache_dir": None},
+        "b": {"node_setup_uid": "many", "rpc_worker_environment": [1], "rpc_worker_numa_node": None},
         "c": {"node_setup_uid": "970", "head_server_numa_node": 1, "llama_services": 5, "llama_cpp_jobs": "2"},
     }
     found = intent_variables.mistyped_variables(HostVars(raw), list(raw))

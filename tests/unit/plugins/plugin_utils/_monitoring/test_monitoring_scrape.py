@@ -37,7 +37,7 @@ SERVICES = {
     "old": {"model": "texts", "quant": "Q8_0", "head": "node3", "port": 8001, "state": "stopped"},
 }
 TOLD = {"version": "1.2.3", "export": "http", "textfile_dir": "/exported", "port": "9754", "models_dir": "/opt/models"}
-TOLD.update({"cache_dir": "/cache", "certificate": ""})
+TOLD.update({"certificate": ""})
 KEYS = {"chat": ["key-of-chat", "second"], "fast": [], "old": ["unused"]}
 SETTINGS = {
     "interval": 5,
