@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit scenarios plans bench bench-memory bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -25,10 +25,6 @@ unit:  ## unit tests alone, two side by side
 scenarios:  ## molecule scenarios, two side by side; only some with SCENARIOS="rpc_worker cluster"
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/scenarios.py $(SCENARIOS)
-
-errors:  ## the error texts an operator may read, side by side
-	@tests/lab/venv.sh requirements-dev.txt
-	.venv/bin/pytest -q -s tests/unit/test_error_texts.py -k side_by_side
 
 plans:  ## the memory plans of the reference inventories, the tables of docs/plan.md
 	@tests/lab/venv.sh requirements-dev.txt

@@ -14,8 +14,12 @@ from typing import Any
 class Refusal(Exception):
     """One sentence for the operator: the entry, the value seen, the value needed, the next step.
 
-    Modules and filters fail with it as it is.
+    Modules and filters fail with it as it is. Its code names it for tests and callers: the entry, if none is given.
     """
+
+    def __init__(self, sentence: str, code: str = "") -> None:
+        super().__init__(sentence)
+        self.code = code or sentence.partition(": ")[0]
 
 
 def human(count: float) -> str:

@@ -1,9 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a program can judge of how things are written: task names read as a log, and lines are 120 columns at most.
+"""How things are written: task names, sentences of refusals, banned words, width of lines.
+
 Python and YAML are held to the width by their linters."""
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,27 @@ Measure Name Note Pack Park Plan Point Prepare Prove Publish Put Reach Read Reco
 Require Restart Restore Retire Run Save Say Send Set Show Stage Start Stop Switch Take Unpack Use Verify Wait Warn Watch
 Write
 """
+# How often the house's private words are there at most: a number may only be lowered. STYLE.md has the usual words.
+BANNED = {
+    "told": 745,
+    "doors": 16,
+    "(?:knock|knocks|knocked)": 29,
+    "lanes?": 28,
+    "[Ss]trangers?": 63,
+    "[Ww]hoever": 59,
+    "[Nn]obody": 323,
+    "[Oo]urs": 335,
+    "(?:is|are) none": 95,
+    "alone": 416,
+    "by hand": 153,
+}
+# More than one sentence, a full stop where other texts quote it, and the language of programs.
+WRONG = re.compile(
+    r"[a-z0-9)]\. [A-Z]|[.!]$|  |Traceback|Exception|\[Errno|\bNone\b|(?i:please|invalid|unable|\bbad\b|illegal)"
+)
+PLACEHOLDER = re.compile(r"{{.*?}}|%[.0-9]*[a-z]")
+# Errors that are handled where they are raised for, and never shown.
+HANDLED = {"Transient", "Stopped", "Unanswered"}
 
 
 class Loader(yaml.SafeLoader):
@@ -62,3 +86,66 @@ def test_lines_are_not_too_wide(place):
     # The changelog is written by its tool.
     paths = [path for path in ROOT.glob(place) if path.name != "CHANGELOG.md"]
     assert paths and [line for path in paths for line in wide(path)] == []
+
+
+def text_of(node):
+    """The text that an expression makes, with X for what is filled in; None for other expressions."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return PLACEHOLDER.sub("X", node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part) if isinstance(part, ast.Constant) else "X" for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return text_of(node.left)
+    return None
+
+
+def sentences(node, refusing=False):
+    """Texts that refuse: raised, failed with, or with an entry and a need."""
+    refusing = refusing or isinstance(node, ast.Raise) or "fail_json" in ast.unparse(getattr(node, "func", ast.Pass()))
+    text = text_of(node)
+    if text and ": " in text and "\n" not in text and (refusing or " needed" in text):
+        yield text
+    for child in ast.iter_child_nodes(node):
+        # A part of a text is no sentence, nor is documentation.
+        if text is None and not (isinstance(node, (ast.Expr, ast.Assign)) and isinstance(child, ast.Constant)):
+            yield from sentences(child, refusing)
+
+
+def written():
+    """{(file, sentence)} of every refusal in plugins, roles and playbooks."""
+    found = set()
+    for path in ROOT.glob("plugins/**/*.py"):
+        found |= {(path, text) for text in sentences(ast.parse(path.read_text()))}
+    for path in TASKS:
+        content = yaml.load(path.read_text(), Loader)
+        for task in tasks(content if isinstance(content, list) else []):
+            refused = task.get("ansible.builtin.assert", task.get("ansible.builtin.fail")) or {}
+            text = PLACEHOLDER.sub("X", " ".join(str(refused.get("fail_msg", refused.get("msg", ""))).split()))
+            found |= {(path, text)} if " " in text else set()
+    return found
+
+
+def test_refusals_are_sentences_for_operators():
+    """Entry, value seen, value needed, next step; one sentence without a full stop."""
+    found = written()
+    assert len(found) > 500
+    assert [(str(path.relative_to(ROOT)), text) for path, text in found if WRONG.search(text)] == []
+
+
+def test_only_refusals_are_shown_to_operators():
+    """Classes of errors derive from Refusal: modules and filters catch only that one."""
+    bases = {}
+    for path in ROOT.glob("plugins/*_utils/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases.update((node.name, ast.unparse(base)) for base in node.bases)
+    assert {name for name, base in bases.items() if base == "Exception"} == {"Refusal", *HANDLED}
+    assert {name for name, base in bases.items() if base.endswith("Error")} == set()
+
+
+def test_banned_words_become_fewer():
+    places = ("README.md", "docs/*.md", "roles/**/*", "playbooks/**/*.yml", "plugins/**/*.py", "plugins/**/*.yml")
+    paths = {path for place in places for path in ROOT.glob(place) if path.suffix in (".py", ".yml", ".j2", ".md")}
+    text = "\n".join(path.read_text() for path in sorted(paths))
+    found = {word: len(re.findall(r"(?<![A-Za-z])%s(?![A-Za-z])" % word, text)) for word in BANNED}
+    assert {word: count for word, count in found.items() if count > BANNED[word]} == {}
