@@ -103,7 +103,7 @@ def test_plans_need_no_node():
 def test_keys_and_variables_are_settings():
     named = {span.partition(":")[0] for span in NOW if re.match(r"[a-z_]+: ", span)}
     assert named and named <= {key.name for key in KEYS}
-    settings = (ROOT / "docs/settings.md").read_text()
+    settings = "".join(page.read_text() for page in (ROOT / "docs/settings.md", *ROOT.glob("roles/*/README.md")))
     assert [one for one in NOW if re.fullmatch(r"[a-z]+(_[a-z]+){2,}", one) and "`%s`" % one not in settings] == []
 
 
