@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios plans bench bench-memory bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit golden scenarios plans bench bench-memory bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -21,6 +21,10 @@ unit:  ## unit tests alone, two side by side
 	@tests/lab/venv.sh requirements-dev.txt
 	@tests/lab/prometheus.sh
 	.venv/bin/pytest tests/unit --numprocesses 2
+
+golden:  ## write anew what inventories become, tests/golden/expected: git diff then shows what a change has changed
+	@tests/lab/venv.sh requirements-dev.txt
+	@GOLDEN=write .venv/bin/pytest -q --numprocesses 2 tests/unit/playbooks/test_golden.py
 
 scenarios:  ## molecule scenarios, two side by side; only some with SCENARIOS="rpc_worker cluster"
 	@tests/lab/venv.sh requirements-dev.txt
