@@ -30,7 +30,7 @@ ACCOUNTS = ("llama", "llama-rpc", "llama-gateway")
 # What an earlier run made by chance.
 SECRETS = {"/etc/llama-cluster/gateway/keys.json": b'"generated": "KeyOfClients"', "/etc/llama-cluster/salt": b"salt"}
 PARTS = ("state", "mode", "owner", "group", "target")
-CALLS = ("firewalld_rules", "tailscale_serve")
+CALLS = ("firewalld_rules",)
 
 
 def facts(arguments, known):
@@ -58,6 +58,8 @@ def answer(name, arguments):
     result = {"changed": False, "rc": 0, "stdout": "", "stdout_lines": [], "stderr": "", "files": [], "results": []}
     result["units"] = [dict(off, name=unit) for unit in asked if "*" not in unit]
     result.update(stat={"exists": False}, digest="programs", changed_paths=[], handed_on=[])
+    if name == "shell":
+        result["stdout"] = "\n---\n---"  # three answers without a word
     if name == "slurp":
         result["content"] = base64.b64encode(SECRETS.get(arguments["src"], b"")).decode()
     return result

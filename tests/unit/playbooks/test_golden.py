@@ -70,7 +70,7 @@ def rendered(name, tmp_path):
 
 
 def readable(path, text):
-    if path.endswith(".json") and text or path in ("firewalld_rules", "tailscale_serve"):
+    if path.endswith(".json") and text or path == "firewalld_rules":
         text = json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False)
     text = "\n".join(line for line in text.splitlines() if not COMMENT.match(line))
     return DIGEST.sub("DIGEST", text).rstrip("\n") + "\n" * bool(text)
