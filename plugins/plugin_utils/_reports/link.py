@@ -3,40 +3,42 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is kept and printed of how much the links between heads and workers carry. Private to the collection."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._bench.link import STREAMS
+from .results import FORMAT
+from .table import NOTHING, table
+from .targets import LINK
 
 Map = Mapping[str, Any]
-FORMAT = 1
 INFINIBAND = "InfiniBand"
-# For InfiniBand, in Gbit/s: above the first the target is met, above the second acceptable, below the last critical.
-TARGET, ACCEPTABLE, CRITICAL = 50, 30, 20
 # Which share of its port's rate TCP reaches over a link that is sound: 94 % over Ethernet with packets of 1,500 bytes.
 SOUND = 0.9
-ROW = "%-20s %-20s %8s %12s %12s  %s"
+COLUMNS = ("from", "to", "Gbit/s", "of its port", "retransmits", "InfiniBand")
 
 
 def link_report(hostvars: Mapping[str, Map], nodes: Sequence[str], seconds: Any, measured_at: str) -> dict[str, Any]:
-    """-> {result: what is kept as JSON, lines: what an operator reads, name: the file's without an ending, refused: a
-    sentence for each pair that was not measured}.
+    """-> {result: what is kept as JSON, lines: what an operator reads, name: the file's without an ending}.
 
-    hostvars: of each node the facts acceptance_link, [{from, to, gbit_per_second, retransmits, limited}],
-    acceptance_link_failures, sentences, and llama_fabric; seconds: of each measurement; measured_at: ISO 8601, UTC.
+    hostvars: of each node the facts acceptance_link, [{from, to, gbit_per_second, retransmits, limited}], and
+    llama_fabric; seconds: of each measurement; measured_at: ISO 8601, UTC.
     """
-    pairs: list[dict[str, Any]] = []
-    refused: list[str] = []
-    fabric: dict[str, Map] = {}
-    for node in nodes:
-        facts = hostvars[node]
-        fabric[node] = (facts.get("ansible_facts") or {}).get("llama_fabric") or {}
-        pairs += [dict(one) for one in facts.get("acceptance_link") or []]
-        refused += [str(one) for one in facts.get("acceptance_link_failures") or []]
-    for pair in pairs:
-        pair.update(_port(fabric.get(pair["from"], {}), fabric.get(pair["to"], {})))
-        # Older Ansible hands out numbers of templates as text.
-        pair["gbit_per_second"] = float(pair["gbit_per_second"])
+    fabric: dict[str, Map] = {
+        node: (hostvars[node].get("ansible_facts") or {}).get("llama_fabric") or {} for node in nodes
+    }
+    pairs = [
+        # Templates of ansible-core 2.18 return numbers as text.
+        {
+            **one,
+            "gbit_per_second": float(one["gbit_per_second"]),
+            **_port(fabric.get(one["from"], {}), fabric.get(one["to"], {})),
+        }
+        for node in nodes
+        for one in hostvars[node].get("acceptance_link") or []
+    ]
     result = {
         "format": FORMAT,
         "kind": "link",
@@ -45,12 +47,12 @@ def link_report(hostvars: Mapping[str, Map], nodes: Sequence[str], seconds: Any,
         "seconds": int(seconds),
         "pairs": pairs,
     }
-    return {
-        "result": result,
-        "lines": lines(result, fabric),
-        "name": measured_at.replace("-", "").replace(":", ""),
-        "refused": refused,
-    }
+    lines = ["link: nothing measured"]
+    if pairs:
+        lines = ["idle link, %d streams of TCP for %d s each way" % (STREAMS, int(seconds))]
+        lines += table(COLUMNS, [_row(pair) for pair in pairs])
+        lines += [remark for pair in pairs for remark in _remarks(pair, fabric.get(pair["from"], {}))]
+    return {"result": result, "lines": lines, "name": measured_at.replace("-", "").replace(":", "")}
 
 
 def _port(sender: Map, receiver: Map) -> dict[str, Any]:
@@ -63,47 +65,24 @@ def _port(sender: Map, receiver: Map) -> dict[str, Any]:
     }
 
 
-def lines(result: Map, fabric: Mapping[str, Map]) -> list[str]:
-    """A table with both readings, the target of InfiniBand and the share of the port's rate."""
-    if not result["pairs"]:
-        return ["link: nothing measured"]
-    found = [
-        "idle link, %d streams of TCP for %d s each way" % (result["streams"], result["seconds"]),
-        ROW % ("from", "to", "Gbit/s", "of its port", "retransmits", "target of InfiniBand"),
-    ]
-    remarks = []
-    for pair in result["pairs"]:
-        rate, gbit = pair["rate_gbps"], pair["gbit_per_second"]
-        share = "-" if rate is None else f"{100 * gbit / rate:.0f} %"
-        again = "-" if pair["retransmits"] is None else str(pair["retransmits"])
-        verdict = target(gbit) if pair["link_layer"] == INFINIBAND else "-"
-        found.append(ROW % (pair["from"], pair["to"], f"{gbit:.2f}", share, again, verdict))
-        remarks += _remarks(pair, fabric.get(pair["from"], {}))
-    return found + remarks
-
-
-def target(gbit: float) -> str:
-    """The verdict by the targets for InfiniBand."""
-    if gbit > TARGET:
-        return "met (> %d)" % TARGET
-    if gbit > ACCEPTABLE:
-        return "acceptable (> %d)" % ACCEPTABLE
-    return "critical (< %d)" % CRITICAL if gbit < CRITICAL else "missed (> %d is acceptable)" % ACCEPTABLE
+def _row(pair: Map) -> list[Any]:
+    rate, gbit = pair["rate_gbps"], pair["gbit_per_second"]
+    share = f"{100 * gbit / rate:.0f} %" if rate else None
+    verdict = LINK.judge(gbit) if pair["link_layer"] == INFINIBAND else NOTHING
+    return [pair["from"], pair["to"], f"{gbit:.2f}", share, pair["retransmits"], verdict]
 
 
 def _remarks(pair: Map, sender: Map) -> list[str]:
-    found = []
-    way = f"{pair['from']} to {pair['to']}"
+    way, gbit = f"{pair['from']} to {pair['to']}", pair["gbit_per_second"]
     if pair["limited"] is not None:
-        found.append(
+        return [
             "%s: one processor was busy at %s %% with all streams, so the link may carry more: iperf3 3.16 and newer "
             "has a thread for each" % (way, pair["limited"])
-        )
-    elif pair["rate_gbps"] is not None and pair["gbit_per_second"] < SOUND * pair["rate_gbps"]:
-        mode = f", mode {sender['ipoib_mode']}" if sender.get("ipoib_mode") else ""
-        found.append(
-            "%s: %.2f Gbit/s seen, the port of %s has %g: look at its MTU (%s%s), its errors with llama_fabric_facts, "
-            "and the processors of both nodes"
-            % (way, pair["gbit_per_second"], sender.get("interface"), pair["rate_gbps"], sender.get("mtu"), mode)
-        )
-    return found
+        ]
+    if not pair["rate_gbps"] or gbit >= SOUND * pair["rate_gbps"]:
+        return []
+    mode = f", mode {sender['ipoib_mode']}" if sender.get("ipoib_mode") else ""
+    return [
+        "%s: %.2f Gbit/s, the port of %s has %g: look at its MTU (%s%s), its errors with llama_fabric_facts, and the "
+        "processors of both nodes" % (way, gbit, sender.get("interface"), pair["rate_gbps"], sender.get("mtu"), mode)
+    ]

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What link.yml does with a head and its worker, over simulated nodes (simulation.py)."""
+"""What benchmark.yml --tags link does with a head and its worker, over simulated nodes (simulation.py)."""
 
 import json
 
@@ -19,7 +19,7 @@ def cluster(tmp_path_factory, tmp_path):
 
 def measured(cluster, *arguments):
     reports = str(cluster.folder / "reports")
-    status, output = cluster.run("link", "-e", "acceptance_report_dir=" + reports, *arguments)
+    status, output = cluster.run("benchmark", "--tags", "link", "-e", "acceptance_report_dir=" + reports, *arguments)
     return status, output, [event for event in cluster.events if event.split()[1] in ("lets", "link")]
 
 
