@@ -20,8 +20,7 @@ from ..plugin_utils._reports.outcome import outcome_lines, switch_state
 from ..plugin_utils._reports.page import page
 from ..plugin_utils._reports.speed import upgrade_speed
 from ..plugin_utils._reports.verify import criteria_report
-from ..plugin_utils._reports.wire import wire
-from ..plugin_utils._reports.wire_seen import Seen
+from ..plugin_utils._reports.wire import Seen, wire
 
 
 def wire_report(head, seen, measured_at):

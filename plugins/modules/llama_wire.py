@@ -10,14 +10,12 @@ short_description: "Internal: what goes over the wire between a head and its wor
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
-  Asks an idle head for a text that is generated token by token, then for one token after a prompt of four
-  micro-batches, and counts for each the bytes that went between it and each worker, by the kernel's counters.
+  Asks an idle head for a text that is generated token by token, and counts the bytes that went between it and each
+  worker meanwhile, by the kernel's counters.
 options:
   url: {description: "Address of the server, C(http://HOST:PORT).", type: str, required: true}
   unit: {description: Its systemd unit., type: str, required: true}
   rpc_endpoints: {description: "Its workers, C(HOST:PORT).", type: list, elements: str, default: []}
-  model_path: {description: "The model's file, of several parts the first one.", type: path, required: true}
-  ubatch_size: {description: Tokens of a micro-batch., type: int, required: true}
   seconds: {description: "How long answers are generated, one after the other.", type: float, default: 0}
   timeout: {description: Seconds for each answer., type: float, default: 600}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
@@ -31,8 +29,6 @@ EXAMPLES = r"""
     url: http://10.0.0.31:8000
     unit: llama-head-reasoning.service
     rpc_endpoints: [10.100.0.32:50052, 10.100.0.33:50052]
-    model_path: /opt/models/OR1-Behemoth.Q8_0.gguf
-    ubatch_size: 512
   become: true
   register: wire
 """
@@ -41,11 +37,6 @@ RETURN = r"""
 ---
 state: {description: As M(thefermisea.llama_cluster.llama_health) has it., type: str, returned: success}
 reason: {description: "Why, in one sentence.", type: str, returned: success}
-model:
-  description: >-
-    C(n_embd) and C(n_vocab), numbers that a stage hands on for a token, and the last stage for an answered one.
-  type: dict
-  returned: success
 connections:
   description: "For each worker C(endpoint) and C(ends), pairs of the local and the remote end."
   type: list
@@ -53,13 +44,8 @@ connections:
   elements: dict
 decode:
   description: >-
-    C(tokens), C(prompt_tokens), C(answers), C(tokens_per_second), C(text) of the first answer, whether all
-    answers are the C(same), when they C(began) and C(ended), and C(workers) with C(bytes_sent) and
+    C(tokens), C(answers), C(tokens_per_second), when they C(began) and C(ended), and C(workers) with C(bytes_sent) and
     C(bytes_received).
-  type: dict
-  returned: success
-prefill:
-  description: "C(prompt_tokens), C(ubatches), C(tokens_per_second) and C(workers)."
   type: dict
   returned: success
 """
@@ -78,8 +64,6 @@ def main():
             "url": {"type": "str", "required": True},
             "unit": {"type": "str", "required": True},
             "rpc_endpoints": {"type": "list", "elements": "str", "default": []},
-            "model_path": {"type": "path", "required": True},
-            "ubatch_size": {"type": "int", "required": True},
             "seconds": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 600},
         },
@@ -88,7 +72,7 @@ def main():
     params = module.params
     try:
         head = Head(LlamaApi(params["url"]), params["rpc_endpoints"], params["unit"], own_key=True)
-        result = look(head, params["model_path"], params["ubatch_size"], params["seconds"], params["timeout"])
+        result = look(head, params["seconds"], params["timeout"])
     except (Refusal, OSError) as error:
         module.fail_json(msg=f"llama_wire: {error}")
     module.exit_json(changed=False, **result)

@@ -44,12 +44,10 @@ def test_what_goes_over_the_wire_is_true(lab, verified):
     seen = json.loads((lab.reports / "wire/latest-chat.json").read_text())
     assert (seen["verdict"], seen["sentences"]) == ("true", [])
     holds = {check["name"]: check["holds"] for check in seen["checks"]}
-    assert holds.pop("answer") is not False
     assert holds == {"build": True, "memory": True, "addresses": True, "bytes": True, "work": None, "closed": True}
     said = {check["name"]: check["said"] for check in seen["checks"]}
     assert said["closed"].startswith("refused to node1, node2, node3")
     assert [one["bytes_received"] > 1000 for one in seen["decode"]["workers"]] == [True, True]
-    assert seen["prefill"]["prompt_tokens"] > 1500
 
 
 def test_it_ends_with_the_report(lab, verified):

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether an answer really came over the wire as the plan says: wire truth. Private to the collection.
+"""The split proof: whether an answer really came from every worker as the plan says. Private to the collection.
 
 Each check looks at what kernel, cards and llama.cpp's log of the load say. A check that cannot be made says why, and
 refuses nothing.
@@ -10,14 +10,12 @@ refuses nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ...module_utils._node.knock import OPEN, SILENT
-from .wire_bytes import expected, per_token
-from .wire_reference import answer, with_reference
-from .wire_seen import Check, Map, Seen
 
+Map = Mapping[str, Any]
 FORMAT = 1
 # How far from its plan, or from what the log says, a worker's memory may be: a tenth.
 OFF = 0.1
@@ -25,21 +23,54 @@ OFF = 0.1
 BUSY = 0.7
 # Samples of a second each, below which nothing is said of how busy a card was.
 SAMPLES = 3
+# Bytes of a worker's answer around its numbers.
+ANSWER = 8
 IPV4 = re.compile(r"^\d+\.\d+\.\d+\.\d+\Z")
 
 
+class Check(NamedTuple):
+    """holds: None where it cannot be judged. said: the values that were seen. wrong: a sentence for each fault."""
+
+    name: str
+    holds: bool | None
+    said: str
+    wrong: list[str]
+
+
+class Seen(NamedTuple):
+    """What was read of one service. wire: of llama_wire. process: of llama_process, of the head. processes: the same of
+    its workers, in the order of its shares. releases: those that the inventory wants, the head's first. knocks: {host:
+    answers of port_knock, None for one that was not reached}. load: of llama_load_info. addresses: {node: address on
+    the fabric}. plan: rows of the acceptance report. watches: {node: result of llama_bench_watch}."""
+
+    wire: Map
+    process: Map
+    processes: Sequence[Map]
+    releases: Sequence[str]
+    knocks: Map
+    load: Map
+    addresses: Map
+    plan: Sequence[Map]
+    watches: Map
+
+    def nodes(self, head: Map) -> list[tuple[str, Map]]:
+        """(node, process) of the head and of each worker."""
+        names = [head["node"]] + [share["node"] for share in head["shares"]]
+        return list(zip(names, [self.process, *self.processes], strict=True))
+
+
 def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
-    """-> {result, lines, refused, references, name, latest}: what is kept and printed, a sentence for each fault, the
-    answers to compare later ones with, empty where they stay as they are, and the files' names without an ending.
+    """-> {result, lines, refused, name, latest}: what is kept and printed, a sentence for each fault, and the files'
+    names without an ending.
 
     head: an entry of head_instances. measured_at: ISO 8601, UTC.
     """
     label = str(head.get("label") or head["service"]).replace(" on ", ".")
     if seen.wire["decode"] is None:
         said = f"wire of {label}: not looked at, {seen.wire['reason']}"
-        return {"result": {}, "lines": [said], "refused": [], "references": [], "name": "", "latest": ""}
-    judged: list[Callable[[Map, Seen], Check]] = [_build, _memory, _addresses, _bytes, _work, answer, _closed]
-    checks = [check(head, seen) for check in judged if head["shares"] or check in (_build, answer)]
+        return {"result": {}, "lines": [said], "refused": [], "name": "", "latest": ""}
+    judged: list[Callable[[Map, Seen], Check]] = [_build, _memory, _addresses, _bytes, _work, _closed]
+    checks = [check(head, seen) for check in judged if head["shares"] or check is _build]
     refused = [f"llama_services.{head['service']}: {wrong}" for check in checks for wrong in check.wrong]
     result = {
         "format": FORMAT,
@@ -53,13 +84,11 @@ def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
         "sentences": refused,
         "checks": [{"name": check.name, "holds": check.holds, "said": check.said} for check in checks],
         "decode": {name: seen.wire["decode"][name] for name in ("tokens", "tokens_per_second", "workers")},
-        "prefill": seen.wire["prefill"],
     }
     return {
         "result": result,
-        "lines": _lines(label, checks, seen.wire),
+        "lines": _lines(label, checks),
         "refused": refused,
-        "references": [] if refused else with_reference(head, seen, measured_at),
         "name": f"{measured_at.replace('-', '').replace(':', '')}-{label.replace('/', '_')}",
         "latest": f"latest-{label.replace('/', '_')}",
     }
@@ -71,24 +100,9 @@ def _verdict(checks: Sequence[Check], refused: Sequence[str]) -> str:
     return "refused" if refused else "not judged" if unknown else "true"
 
 
-def _lines(label: str, checks: Sequence[Check], wire: Map) -> list[str]:
+def _lines(label: str, checks: Sequence[Check]) -> list[str]:
     words = {True: "holds", False: "FAILS", None: "-"}
-    found = [f"wire of {label}:"]
-    found += [f"  {check.name:10} {words[check.holds]:6} {check.said}" for check in checks]
-    prefill = wire["prefill"]
-    moved = [f"{one['endpoint']} {_mib(one['bytes_received'])} back" for one in prefill["workers"]]
-    found.append(
-        "  %-10s %-6s %d tokens in %.1f micro-batches at %.1f tokens/s%s"
-        % (
-            *("prefill", "", prefill["prompt_tokens"], prefill["ubatches"], prefill["tokens_per_second"]),
-            "".join(", %s" % one for one in moved),
-        )
-    )
-    return found
-
-
-def _mib(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 2**20:.2f} MiB"
+    return [f"wire of {label}:", *(f"  {check.name:10} {words[check.holds]:6} {check.said}" for check in checks)]
 
 
 def _build(head: Map, seen: Seen) -> Check:
@@ -177,28 +191,20 @@ def _addresses(head: Map, seen: Seen) -> Check:
 
 
 def _bytes(head: Map, seen: Seen) -> Check:
-    """Every worker sends back what its stage makes of a token."""
-    wrong, said, unknown = [], [], False
-    for share, one in zip(head["shares"], expected(head, seen), strict=True):
-        if one is None:
-            unknown = True
-            continue
-        words = "%s %s of %d bytes a token" % (
-            share["node"],
-            per_token(one.seen, one.tokens),
-            per_token(one.least, one.tokens),
-        )
-        said.append(words)
-        if not one.least * (1 - OFF) <= one.seen <= one.most * (1 + OFF):
-            words = (
-                "worker %s sent back %d bytes for %d tokens, %d to %d are needed: it does not do its share of the work"
-            )
-            wrong.append(words % (share["node"], one.seen, one.tokens, one.least * (1 - OFF), one.most * (1 + OFF)))
-    if unknown and not wrong:
-        return Check(
-            "bytes", None, f"not judged: ss of {head['node']} counts none, or the model's header does not tell", []
-        )
-    return Check("bytes", not wrong, "; ".join(said), wrong)
+    """Every worker sends back something for each token that is generated: its answer has eight bytes at least."""
+    decode = seen.wire["decode"]
+    moved = {one["endpoint"]: one["bytes_received"] for one in decode["workers"]}
+    counts = [(share["node"], moved.get(share["endpoint"])) for share in head["shares"]]
+    words = "worker %s sent back %d bytes for %d tokens: it does nothing, compare tensor_split"
+    wrong = [
+        words % (node, count, decode["tokens"])
+        for node, count in counts
+        if count is not None and count < ANSWER * decode["tokens"]
+    ]
+    if not wrong and any(count is None for _node, count in counts):
+        return Check("bytes", None, f"not judged: the kernel of {head['node']} counts none", [])
+    said = "; ".join(f"{node} {round((count or 0) / max(1, decode['tokens']))} bytes a token" for node, count in counts)
+    return Check("bytes", not wrong, said, wrong)
 
 
 def _work(head: Map, seen: Seen) -> Check:
@@ -210,7 +216,7 @@ def _work(head: Map, seen: Seen) -> Check:
         for index in process.get("cards_mib") or {}:
             stages[f"{node} card {index}"] = _utilization(seen.watches.get(node) or {}, index, decode)
     if not stages:
-        return Check("work", None, "not judged: no cards, bytes and layers judge", [])
+        return Check("work", None, "not judged: no cards", [])
     if any(len(samples) < SAMPLES for samples in stages.values()):
         return Check("work", None, "not judged: the cards were seen too few times", [])
     least = 100.0 * BUSY / len(stages)

@@ -9,7 +9,6 @@ import typing
 HEAD, WORKER, OTHER = "node1", "node3", "node2"
 UNITS = {HEAD: "llama-head-chat.service", WORKER: "llama-rpc-chat.service", OTHER: "llama-rpc-chat.service"}
 FOLDER = "/etc/systemd/system"
-MODEL = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 # The watchdog would put the rules back within seconds.
 OPEN = "systemctl stop llama-watchdog && nft flush table inet llama_cluster"
 CLOSE = "systemctl restart llama-firewall && systemctl start llama-watchdog"
@@ -48,13 +47,6 @@ sed -i "s|$release|/opt/llama.cpp/releases/b11434-other|g" {path}
 systemctl daemon-reload
 """.format(path="%s/%s" % (FOLDER, UNITS[WORKER]))
 
-# A part of the weights is zero, in a file with the name, size, header, time and inode of before: preflight, which
-# hashes a file again only where one of these is another, takes it for what it was. It still answers in whole sentences,
-# which the proof of a conversation accepts.
-OTHER_MODEL = """cp -a {0} {0}.sound
-dd if=/dev/zero of={0} bs=1M count=1 seek=50 conv=notrunc status=none
-touch --reference={0}.sound {0}""".format(MODEL)
-
 SABOTAGES = {
     "worker over Ethernet": Sabotage(
         [
@@ -74,11 +66,6 @@ SABOTAGES = {
         [(WORKER, COPY)],
         [put_back(WORKER), (WORKER, "rm -rf /opt/llama.cpp/releases/b11434-other")],
         "node3 runs b11434-other, release b11434",
-    ),
-    "other model": Sabotage(
-        [(HEAD, OTHER_MODEL)],
-        [(HEAD, "cat {0}.sound >{0} && touch --reference={0}.sound {0} && rm {0}.sound".format(MODEL))],
-        "with the same build, arguments and machines the same is needed",
     ),
     # Two fences are down: the firewall of the node, and that of systemd around the unit.
     "RPC open to all": Sabotage(
