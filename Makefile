@@ -45,7 +45,6 @@ bench-memory:  ## the memory formulas beside llama-fit-params, and beside real l
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/memory/run.py $(BUILDS)
 	@.venv/bin/python tests/benchmarks/memory/experts.py $(BUILDS)
-	@.venv/bin/python tests/benchmarks/memory/one_node.py $(BUILDS)
 	@$(if $(MODELS),.venv/bin/python tests/benchmarks/memory/loads.py $(BUILDS) $(MODELS:%=--model %))
 
 bench-runs:  ## what a site.yml that changes nothing costs, with three nodes and with ten (about ten minutes)
@@ -68,11 +67,9 @@ bench-monitoring:  ## every query of dashboards and rules, asked of a real Prome
 	@tests/lab/prometheus.sh
 	@.venv/bin/python tests/benchmarks/monitoring/queries.py --nodes $(or $(NODES),50)
 
-# make bench-speed GUIDELLM=PROGRAM: also beside guidellm, from a virtual environment of its own.
 bench-speed:  ## how true llama_bench's figures are, beside a server that writes down what it does (a minute)
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/speed/calibration.py
-	@$(if $(GUIDELLM),.venv/bin/python tests/benchmarks/speed/agreement.py $(GUIDELLM))
 
 # make bench-wire GOOD=3: looks at the good deployment less often.
 bench-wire: lab  ## whether verify.yml calls the good deployment true and five sabotaged ones by their name (about half an hour)

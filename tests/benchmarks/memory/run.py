@@ -5,8 +5,7 @@
 three contexts, three cache types.
 
 weights, KV: devices whose whole MiB are the same; total: weights, KV cache and compute buffer of a device, error in
-percent of what llama.cpp says. The second table is gguf-parser-go's formulas on the same cases, the third other
-settings on one to three devices.
+percent of what llama.cpp says. The second table is other settings on one to three devices.
 
     run.py 11434=DIR 7772=DIR        DIR holds llama-fit-params and the RPC server of that build
 """
@@ -19,9 +18,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "plugins"), str(HERE.parents[1])]
-import gguf_parser  # noqa: E402
 import oracle  # noqa: E402
-from module_utils._model import gguf, kv_cache, memory  # noqa: E402
+from module_utils._model import gguf, memory  # noqa: E402
 from unit import model_files  # noqa: E402
 
 MIB = 1 << 20
@@ -38,11 +36,9 @@ OTHERS = {
 
 
 def cases(build, folder, endpoints, path, shape):
-    """Yields (case, [Need], [ours], [theirs]) with an entry per device; ours, theirs: (weights, KV, compute) in
-    bytes."""
+    """Yields (case, [Need], [ours]) with an entry per device; ours: (weights, KV, compute) in bytes."""
     third = shape.block_count // DEVICES
     counts = [third + 1, third, shape.block_count - 2 * third - 1]
-    header = gguf.read_path(path)
     for ctx_size in CONTEXTS:
         for cache_type in TYPES:
             settings = memory.settings_of(
@@ -50,15 +46,14 @@ def cases(build, folder, endpoints, path, shape):
             )
             needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
             ours = memory.place(shape, settings, counts, fit_params=True).devices
-            theirs = gguf_parser.estimate(header, kv_cache.row_bytes, settings, counts)
             case = {"build": build, "counts": counts, "ctx_size": ctx_size, "cache_type": cache_type}
-            yield case, needs, [(mine.weights, mine.kv, mine.compute) for mine in ours], theirs
+            yield case, needs, [(mine.weights, mine.kv, mine.compute) for mine in ours]
 
 
-def row(name, found, which):
+def row(name, found):
     """One line of a table."""
     errors, weights, caches = [], 0, 0
-    for need, told in ((need, told) for case in found for need, told in zip(case[1], case[which])):
+    for need, told in ((need, told) for case in found for need, told in zip(case[1], case[2])):
         weights += told[0] // MIB == need.weights
         caches += told[1] // MIB == need.kv
         total = need.weights + need.kv + need.compute
@@ -109,17 +104,14 @@ def main():
                     shape = memory.read_shape(gguf.read_path(str(path)))
                     found[name] = list(cases(int(build), programs, servers.endpoints, str(path), shape))
             recorded += [
-                dict(case, model=name, needs=needs)
-                for name, cases_ in found.items()
-                for case, needs, _ours, _theirs in cases_
+                dict(case, model=name, needs=needs) for name, cases_ in found.items() for case, needs, _ours in cases_
             ]
             found["all"] = [case for cases_ in found.values() for case in cases_]
-            for which, title in ((2, "the formulas of this collection"), (3, "those of gguf-parser-go")):
-                print("\nb%s, %s" % (build, title))
-                print("| %-18s | cases | weights | KV    | mean %% | worst %% |" % "model")
-                print("|%s|-------|---------|-------|--------|---------|" % ("-" * 20))
-                for name, cases_ in found.items():
-                    print(row(name, cases_, which))
+            print("\nb%s, the formulas of this collection" % build)
+            print("| %-18s | cases | weights | KV    | mean %% | worst %% |" % "model")
+            print("|%s|-------|---------|-------|--------|---------|" % ("-" * 20))
+            for name, cases_ in found.items():
+                print(row(name, cases_))
             print("\nb%s, other settings: worst error of a device's total in percent" % build)
             print("| settings              | cases | weights | KV    | 1 device | 2 devices | 3 devices |")
             print("|%s|-------|---------|-------|----------|-----------|-----------|" % ("-" * 23))
