@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ansible.sh TARGET: packs Ansible for the card test's controller, which is Debian 12's Python 3.11 without a network:
-# site/ with the ansible-core that requirements.txt stands for, what it imports, and pygal and requests as there.
+# site/ with the ansible-core that requirements.txt stands for, what it imports, and pygal as there.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 target=$1
@@ -10,11 +10,11 @@ pack() (
     scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
     python=$repository/.venv/bin/python
     core=$("$python" -c 'import importlib.metadata; print(importlib.metadata.version("ansible-core"))')
-    mapfile -t pinned < <(sed -En 's/^((pygal|requests)==[^ #]+).*/\1/p' "$repository/requirements.txt")
+    pygal=$(sed -En 's/^(pygal==[^ #]+).*/\1/p' "$repository/requirements.txt")
     wheels=(-m pip install --quiet --no-compile --target "$scratch/site" --only-binary=:all: --python-version 3.11
         --platform manylinux2014_x86_64 --implementation cp)
     # Without cryptography, which is large: ansible-playbook needs it for vaults alone.
-    "$python" "${wheels[@]}" jinja2 PyYAML packaging "resolvelib>=0.8,<2" "${pinned[@]}"
+    "$python" "${wheels[@]}" jinja2 PyYAML packaging "resolvelib>=0.8,<2" "$pygal"
     "$python" "${wheels[@]}" --no-deps "ansible-core==$core"
     cd "$scratch/site"
     rm -rf ansible_test ansible/galaxy/data ansible/_internal/_ansiballz/_builtin_tests
@@ -22,7 +22,7 @@ pack() (
     # As the controller runs them: nothing of this machine's own packages.
     export PYTHONPATH=$scratch/site PYTHONDONTWRITEBYTECODE=1 HOME=$scratch
     "$python" -S -m ansible playbook --version
-    "$python" -S -c "import pygal, requests, yaml, jinja2"
+    "$python" -S -c "import pygal, yaml, jinja2"
     tar -C "$scratch" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -c site | xz -T0 -6 >"$target.partial"
     mv "$target.partial" "$target"
 )

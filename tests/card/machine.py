@@ -166,7 +166,7 @@ class Machine:
             for name in ("root.tar.xz", "ansible.tar.xz"):
                 if not (self.prepared / name).exists():
                     raise Failed(
-                        "%s: missing, it is needed: run make card-prepare first, on a machine with a network"
+                        "%s: missing, it is needed: run make card WHAT=prepare first, on a machine with a network"
                         % (self.prepared / name)
                     )
             unpacked = self.state / "base.partial"

@@ -70,8 +70,8 @@ def build_of(machine):
     found = sorted(machine.builds().glob("llama.cpp-b11434-%s-*-debian12.tar.gz" % kind))
     if not found:
         raise Failed(
-            "%s: no build for debian12 on %s, one is needed: run make card-prepare%s first"
-            % (machine.builds(), kind, " CARD=--cpu" if machine.cpu else "")
+            "%s: no build for debian12 on %s, one is needed: run make card WHAT=prepare%s first"
+            % (machine.builds(), kind, " ARGS=--cpu" if machine.cpu else "")
         )
     return re.sub(r"^llama\.cpp-|-x86_64-debian12\.tar\.gz$", "", found[-1].name)
 

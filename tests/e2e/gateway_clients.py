@@ -4,8 +4,8 @@
 """Clients that nobody here wrote, at the gateway: the openai SDK, litellm, TensorZero and curl, and the requests of the
 clients that beefcake2 has.
 
-`make clients-test` starts llama-servers, engine and nginx for it (gateway_stack.py). At a deployed gateway it asks for
-less and breaks nothing:
+`make e2e WHAT=clients` starts llama-servers, engine and nginx for it (gateway_stack.py). At a deployed gateway it
+asks for less and breaks nothing:
   LLAMA_GATEWAY=http://10.0.0.5:8000 LLAMA_API_KEY=... LLAMA_CHAT=NAME [LLAMA_ALIAS=NAME] [LLAMA_EMBEDDINGS=NAME]
   [LLAMA_FAST=http://10.0.0.5:8080] [LLAMA_REASONING=http://10.0.0.5:8081] pytest gateway_clients.py
 """

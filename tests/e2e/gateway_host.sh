@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make gateway-host-test: a gateway on a host that is no node, and a registry of endpoints on a share of all hosts:
+# make e2e WHAT=gateway_host: a gateway on a host that is no node, and a registry of endpoints on a share of all hosts:
 # deployed by site.yml, asked, and removed, on a lab of its own.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"

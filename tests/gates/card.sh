@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The card test without a card, in part: three nodes without a container engine boot, are deployed to, and give the same
-# answer after a kill. make card-test CARD=--cpu runs all of it.
+# answer after a kill. make card ARGS=--cpu runs all of it.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
 cd "$repository"

@@ -16,7 +16,7 @@ content() {
     tests/lab/image.sh | tail -n 1
     # What git knows and what is new beside it, as it lies here.
     git ls-files -co --exclude-standard -z -- plugins roles playbooks inventories/lab molecule/shared tests/lab \
-        ansible.cfg requirements.txt | sort -zu \
+        ansible.cfg requirements.txt requirements-lab.txt | sort -zu \
         | tar --null -T - --ignore-failed-read --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - 2>/dev/null
 }
 nodes=(node1 node2 node3)

@@ -1,4 +1,4 @@
-"""Requests that are lost while things change behind the gateway, or in it (make bench-gateway): loss.py [--seconds 8]
+"""Requests lost while things change behind the gateway or in it (make bench WHAT=gateway): loss.py [--seconds 8]
 
 Twenty clients ask one after the other. Fails where one request failed.
 """

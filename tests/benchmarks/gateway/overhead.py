@@ -1,4 +1,4 @@
-"""What the gateway costs: nginx and the engine beside the same servers asked directly (make bench-gateway).
+"""What the gateway costs: nginx and the engine beside the same servers asked directly (make bench WHAT=gateway).
 
     overhead.py [--rounds 8] [--seconds 3]
 

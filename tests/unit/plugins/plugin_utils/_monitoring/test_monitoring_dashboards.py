@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Dashboards that the roles' rows make, as Grafana wants them. Grafana itself is not here: what it would complain of is
-asked of the JSON, and make bench-monitoring asks a real Prometheus every query."""
+asked of the JSON, and make bench WHAT=monitoring asks a real Prometheus every query."""
 
 import importlib.util
 import itertools
