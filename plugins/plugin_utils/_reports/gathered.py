@@ -11,17 +11,18 @@ Nodes say it as what playbooks/_report.yml (acceptance_hand) and entry point cri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...module_utils._llama.args import told
+from ...module_utils._model.memory import Shape
 from ...module_utils._node import paths
-from ...module_utils._plan.devices import main_memory, of_node
+from .._cluster_plan.lines import ceiling
 from .._intent.records import Groups, HostVars, Models, Services
 from .._intent.services import node_serving
 from .bench import value
 from .criteria import Seen, Service
 from .results import Results
-from .targets import Measured, ceiling, share_read
+from .targets import Measured
 
 Map = Mapping[str, Any]
 
@@ -36,47 +37,49 @@ def gathered(
     now: str,
 ) -> Seen:
     """texts: what is kept, {path: content}. now: ISO 8601, UTC."""
-    kept = Results(texts)
     # Ansible puts the variables of a host together anew each time.
     hostvars = {host: hostvars[host] for host in hostvars}
     hosts = list(groups.get("llama_nodes", []))
-    # What a host that failed or is gone has registered says nothing.
+    # Facts of a host that failed are not used.
     hands = {
         host: facts["acceptance_hand"] for host, facts in hostvars.items() if "now" in facts.get("acceptance_hand", {})
     }
     looked = {host: hostvars[host] for host in hosts if host in hands and _has_answered(hostvars[host])}
     nodes = {host: facts["ansible_facts"]["llama_node"] for host, facts in looked.items()}
-    held = [host for host, node in nodes.items() if node.get("held")]
     plans: Map = next((facts["preflight_plan"] for facts in looked.values() if "preflight_plan" in facts), {})
     serving = {host: node_serving(services, models, host, groups, hostvars, models_dir, plans) for host in hosts}
     stopped: list[str] = next((found["stopped"] for found in serving.values()), [])
     wanted: dict[str, list[str]] = next((found["units"] for found in serving.values()), {})
     heads = [head for found in serving.values() for head in found["heads"] if head["unit"] not in stopped]
     # A service waits for a node under maintenance.
-    waiting = {head["service"] for head in heads if {head["node"], *_workers(head)} & set(held)}
+    held = {host for host, node in nodes.items() if node.get("held")}
+    waiting = {head["service"] for head in heads if {head["node"], *_workers(head)} & held}
     idle = set(stopped) | {
-        unit for head in heads if head["service"] in waiting for unit in (head["unit"], *_worker_units(head))
+        unit
+        for head in heads
+        if head["service"] in waiting
+        for unit in (head["unit"], *(share["unit"] for share in head["shares"]))
     }
-    speeds = {(host, device): speed for host, facts in looked.items() for device, speed in _speeds(host, facts).items()}
-    shapes = {
-        one["item"]["dest"]: one.get("shape")
-        for facts in looked.values()
-        for one in facts["acceptance_models_seen"]["models"]
-        if one["there"]
-    }
-    cells = {
-        _label(one["item"]): one["cells"][0]
-        for facts in looked.values()
-        for one in facts.get("acceptance_measured", {}).get("results", [])
-        if one.get("cells")
-    }
-    # Another Prometheus is not asked.
-    monitors = [
-        host
-        for host in groups.get("llama_monitoring", [])
-        if hostvars[host].get("monitoring_prometheus", "install") == "install"
-    ]
     targets: Map = next((facts.get("llama_targets") or {} for facts in map(hostvars.get, hosts) if facts), {})
+    known = Known(
+        kept=Results(texts),
+        now=now,
+        plans=plans.get("services", {}),
+        nodes={host: facts.get("__preflight_memory") or {"devices": []} for host, facts in looked.items()},
+        shapes={
+            one["item"]["dest"]: one.get("shape")
+            for facts in looked.values()
+            for one in facts["acceptance_models_seen"]["models"]
+            if one["there"]
+        },
+        cells={
+            _label(one["item"]): one["cells"][0]
+            for facts in looked.values()
+            for one in facts.get("acceptance_measured", {}).get("results", [])
+            if one.get("cells")
+        },
+        targets=targets,
+    )
     return Seen(
         now=now,
         nodes=nodes,
@@ -86,22 +89,31 @@ def gathered(
         hashed={host: facts["acceptance_hashed"] for host, facts in looked.items() if "acceptance_hashed" in facts},
         hands=hands,
         decisions={host: nodes[host].get("files", {}).get(paths.DECISIONS) for host in nodes},
-        monitoring=_verified(hostvars, monitors, hands),
-        services=[
-            _service(head, label, kept, cells, plans, speeds, shapes, now, targets.get(head["service"]) or {})
-            for head, label in _asked(heads)
-            if head["service"] not in waiting
-        ],
-        kept=kept,
+        monitoring=_verified(hostvars, groups.get("llama_monitoring", []), hands),
+        services=[_service(head, label, known) for head, label in _instances(heads) if head["service"] not in waiting],
+        kept=known.kept,
     )
 
 
-def _verified(hostvars: HostVars, monitors: Sequence[str], hands: Map) -> bool | None:
-    """Whether monitoring answered as it should; None where nobody asked it. Of a host that failed nothing is known."""
+class Known(NamedTuple):
+    """What the figures of all services come from. plans: {service: its parts}. nodes: {node: devices}. shapes: {path:
+    dict of Shape}. cells: {label: cell of llama_bench, measured just now}. targets: llama_targets."""
+
+    kept: Results
+    now: str
+    plans: Map
+    nodes: Mapping[str, Map]
+    shapes: Mapping[str, Map | None]
+    cells: Mapping[str, Map]
+    targets: Map
+
+
+def _verified(hostvars: HostVars, hosts: Sequence[str], hands: Map) -> bool | None:
+    """Whether monitoring answered as it should; None where it was not contacted, as a Prometheus of others."""
+    monitors = [host for host in hosts if hostvars[host].get("monitoring_prometheus", "install") == "install"]
     if not all(host in hands for host in monitors):
         return False
-    asked = [host for host in monitors if hostvars[host].get("monitoring_verified")]
-    return True if monitors and asked == monitors else None
+    return True if monitors and all(hostvars[host].get("monitoring_verified") for host in monitors) else None
 
 
 def _has_answered(facts: Map) -> bool:
@@ -109,15 +121,11 @@ def _has_answered(facts: Map) -> bool:
     return bool(facts["ansible_facts"].get("llama_node")) and "models" in facts.get("acceptance_models_seen", {})
 
 
-def _worker_units(head: Map) -> list[str]:
-    return [share["unit"] for share in head["shares"]]
-
-
 def _workers(head: Map) -> list[str]:
     return [share["node"] for share in head["shares"]]
 
 
-def _asked(heads: Sequence[Map]) -> list[tuple[Map, str]]:
+def _instances(heads: Sequence[Map]) -> list[tuple[Map, str]]:
     """Each head, a router once for each of its models, with the name that its results are kept by."""
     found: list[tuple[Map, str]] = []
     for head in heads:
@@ -132,83 +140,61 @@ def _label(head: Map) -> str:
     return str(head.get("label") or head["service"]).replace(" on ", ".")
 
 
-def _speeds(host: str, facts: Map) -> dict[str, float | None]:
-    """{device: GB/s} of a node's cards and of its main memory."""
-    seen = facts["ansible_facts"].get("nvidia_smi") or {}
-    described = facts.get("llama_devices") or []
-    environment = dict(facts.get("rpc_worker_environment") or {}, **(facts.get("head_server_environment") or {}))
-    # Only bandwidths are read: any size of main memory will do.
-    cards = of_node(host, seen.get("gpus") or [], 1, 0, (), environment.get("CUDA_VISIBLE_DEVICES"), described)
-    main: Map = next((one for one in described if one.get("main")), {})
-    own = [card.bandwidth for card in cards if card.unified]
-    found = {"main": main_memory(host, dict(main, memory_mib=0), 0).bandwidth or next(iter(own), None)}
-    found.update({card.device: card.bandwidth for card in cards})
-    # Older Ansible hands out numbers of templates as text.
-    return {device: float(speed) if speed else None for device, speed in found.items()}
-
-
-def _service(
-    head: Map,
-    label: str,
-    kept: Results,
-    cells: Mapping[str, Map],
-    plans: Map,
-    speeds: Mapping[tuple[str, str], float | None],
-    shapes: Mapping[str, Map | None],
-    now: str,
-    targets: Map,
-) -> Service:
-    report = kept.latest("verify", label)
+def _service(head: Map, label: str, known: Known) -> Service:
+    report = known.kept.latest("verify", label)
     # Another quant, of a trial or of before a switch, has other figures.
     what = head["model"], head.get("quant")
-    own_benchmarks = [one for one in kept.history("benchmark", label) if (one.get("model"), one.get("quant")) == what]
-    benchmark = own_benchmarks[-1] if own_benchmarks else None
-    own = [
-        plan
-        for plan in plans.get("services", {}).get(head["service"], [])
-        if plan["node"] == head["node"] and plan["model"] == head["model"]
+    history = known.kept.history("benchmark", label)
+    benchmark: Map = next((one for one in reversed(history) if (one.get("model"), one.get("quant")) == what), {})
+    parts = [
+        one for one in known.plans.get(head["service"], []) if (one["node"], one["model"]) == (head["node"], what[0])
     ]
-    rows = own[0]["devices"] if own else []
-    limit = _limit(rows, speeds, shapes.get(head["model_path"]))
+    rows = parts[0]["devices"] if parts else []
     alone = _alone(benchmark)
+    limit, why = _ceiling(parts, known.shapes.get(head["model_path"]), known.nodes)
     measured = Measured(
         label=label,
         model=head["model"],
         quant=head.get("quant") or "",
-        ceiling=limit if isinstance(limit, float) else None,
-        no_ceiling=limit if isinstance(limit, str) else "",
+        ceiling=limit,
+        no_ceiling=why,
         devices=(report or {}).get("plan") or [],
         seen_at=(report or {}).get("measured_at"),
         peaks=_peaks(benchmark),
-        utilization=_utilization(alone),
-        utilization_at=(benchmark or {}).get("measured_at"),
+        utilization={
+            (node, card["index"]): card["utilization"]
+            for node, card in _cards([alone] if alone else [])
+            if card["utilization"] is not None
+        },
+        utilization_at=benchmark.get("measured_at"),
         stages=max(1, len([row for row in rows if row["layers"]])),
-        targets=targets,
-        **_figures(cells.get(label), alone, benchmark, report, now),
+        targets=known.targets.get(head["service"]) or {},
+        **_figures(known.cells.get(label), alone, benchmark, report, known.now),
     )
     return Service(
         measured=measured,
         head=head,
         workers=_workers(head),
         report=report,
-        wire=kept.latest("wire", label) or kept.latest("wire", head["service"]),
+        wire=known.kept.latest("wire", label) or known.kept.latest("wire", head["service"]),
         generates=not told(head.get("args") or []).embeddings,
     )
 
 
-def _limit(rows: Sequence[Map], speeds: Mapping[tuple[str, str], float | None], shape: Map | None) -> float | str:
+def _ceiling(parts: Sequence[Map], shape: Map | None, nodes: Mapping[str, Map]) -> tuple[float | None, str]:
+    """(tokens/s that memory allows, why it is not known)"""
     if shape is None:
-        return "the header of its model was not read"
-    return ceiling(rows, speeds, share_read(shape))
+        return None, "the header of its model was not read"
+    limit = ceiling(parts[0], Shape.of(dict(shape)), nodes) if parts else None
+    unknown = "a bandwidth is not known (llama_devices may give it)" if parts else "no plan says what a token reads"
+    return limit, "" if limit else unknown
 
 
-def _figures(
-    now_cell: Map | None, alone: Map | None, benchmark: Map | None, report: Map | None, now: str
-) -> dict[str, Any]:
+def _figures(now_cell: Map | None, alone: Map | None, benchmark: Map, report: Map | None, now: str) -> dict[str, Any]:
     """What was measured just now, undisturbed, else in the last benchmark, else while verify asked."""
     for cell, evidence, moment in (
         (now_cell, "three requests of this run", now),
-        (alone, "benchmark", (benchmark or {}).get("measured_at")),
+        (alone, "benchmark", benchmark.get("measured_at")),
     ):
         rate = value(cell or {}, "figures.request_tokens_per_second.p50")
         if cell and rate and not cell.get("others") and not cell["figures"]["errors"]:
@@ -220,41 +206,27 @@ def _figures(
                 "evidence": evidence,
                 "measured_at": moment,
             }
-    if report and report.get("tokens_per_second"):
-        return {
-            "rate": report["tokens_per_second"],
-            "evidence": "the answer that verify got",
-            "measured_at": report["measured_at"],
-        }
-    return {}
+    if not report or not report.get("tokens_per_second"):
+        return {}
+    evidence = "the answer that verify got"
+    return {"rate": report["tokens_per_second"], "evidence": evidence, "measured_at": report["measured_at"]}
 
 
-def _alone(benchmark: Map | None) -> Map | None:
+def _alone(benchmark: Map) -> Map | None:
     """The cell of one request at a time, without other text before it, of the shortest prompt."""
-    found = [
-        cell
-        for cell in (benchmark or {}).get("cells") or []
-        if cell["concurrency"] == 1 and not cell["depth"] and not cell["rate"]
-    ]
-    return min(found, key=lambda cell: cell["figures"]["prompt_tokens"] or 0) if found else None
+    cells = benchmark.get("cells") or []
+    found = [cell for cell in cells if cell["concurrency"] == 1 and not cell["depth"] and not cell["rate"]]
+    return min(found, key=lambda cell: cell["figures"]["prompt_tokens"] or 0, default=None)
 
 
-def _peaks(benchmark: Map | None) -> dict[str, dict[int, float]]:
+def _peaks(benchmark: Map) -> dict[str, dict[int, float]]:
     """{node: {card: MiB that it had in use at most}}"""
     found: dict[str, dict[int, float]] = {}
-    for node, card in _cards((benchmark or {}).get("cells") or []):
+    for node, card in _cards(benchmark.get("cells") or []):
         if card["memory_peak_mib"] is not None:
-            known = found.setdefault(node, {})
-            known[card["index"]] = max(known.get(card["index"], 0), card["memory_peak_mib"])
+            peaks = found.setdefault(node, {})
+            peaks[card["index"]] = max(peaks.get(card["index"], 0), card["memory_peak_mib"])
     return found
-
-
-def _utilization(cell: Map | None) -> dict[tuple[str, int], float]:
-    return {
-        (node, card["index"]): card["utilization"]
-        for node, card in _cards([cell] if cell else [])
-        if card["utilization"] is not None
-    }
 
 
 def _cards(cells: Sequence[Map]) -> list[tuple[str, Map]]:

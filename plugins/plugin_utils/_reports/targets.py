@@ -68,15 +68,12 @@ class Reading(NamedTuple):
     evidence: str
     measured_at: str | None
 
-    def as_dict(self) -> dict[str, Any]:
-        return self._asdict()
-
 
 class Measured(NamedTuple):
     """What is known of a service, None for what nobody measured.
 
-    rate: tokens/s of one request after its first token; first_token, queue: seconds of it. ceiling: see ceiling(), or
-    why there is none in no_ceiling. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
+    rate: tokens/s of one request after its first token; first_token, queue: seconds of it. ceiling: of plans, or why
+    there is none in no_ceiling. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
     utilization: {(node, index): percent}, while one request at a time was answered. stages: devices that hold layers.
     targets: the entry of the service in llama_targets.
     """
@@ -98,32 +95,6 @@ class Measured(NamedTuple):
     utilization_at: str | None = None
     stages: int = 1
     targets: Map = {}
-
-
-def ceiling(devices: Sequence[Map], speeds: Mapping[tuple[str, str], float | None], read: float) -> float | str:
-    """Tokens/s that memory allows at most: all devices of a split are read one after the other. A sentence where a
-    bandwidth is not known.
-
-    devices: rows of a plan; speeds: {(node, device): GB/s}; read: the share of the weights that a token needs.
-    """
-    seconds = 0.0
-    for row in devices:
-        speed = speeds.get((row["node"], row["device"]))
-        if row["weights_mib"] and not speed:
-            return "the bandwidth of %s on %s is not known: give it in llama_devices" % (
-                "main memory" if row["device"] == "main" else row["device"],
-                row["node"],
-            )
-        seconds += row["weights_mib"] * 2**20 * read / (speed or 1) / 1e9
-    return 1 / seconds if seconds else "no plan says what a token reads"
-
-
-def share_read(shape: Map) -> float:
-    """The share of a model's weights that one token needs: of a mixture, the experts that are used."""
-    whole = sum(shape["block_bytes"])
-    experts = sum(shape["expert_bytes"]) if shape["n_expert"] else 0
-    used = shape["n_expert_used"] / shape["n_expert"] if shape["n_expert"] else 1
-    return (whole - experts * (1 - used)) / whole if whole else 1.0
 
 
 def share(one: Measured) -> float | None:
@@ -249,4 +220,4 @@ def _in_use(one: Measured, row: Map) -> tuple[float | None, str]:
         return max(used), "its card, at most"
     if row.get("loaded_mib"):
         return sum(row["loaded_mib"].values()), "llama.cpp's log"
-    return None, "nobody could say"
+    return None, "not known"

@@ -10,9 +10,10 @@ from typing import Any
 from .._intent.records import Groups, HostVars, Models, Services
 from .criteria import MET, NOT_MET, Criterion, criteria
 from .gathered import gathered
+from .results import FORMAT
+from .table import table
 from .targets import Reading, link_reading, readings
 
-FORMAT = 1
 WIDTH = 19
 
 
@@ -36,8 +37,8 @@ def criteria_report(
         "format": FORMAT,
         "kind": "report",
         "measured_at": now,
-        "criteria": [one.as_dict() for one in judged],
-        "readings": [row.as_dict() for row in rows],
+        "criteria": [one._asdict() for one in judged],
+        "readings": [row._asdict() for row in rows],
         "figures": {
             one.measured.label: {
                 "model": one.measured.model,
@@ -63,13 +64,8 @@ def lines(judged: Sequence[Criterion], rows: Sequence[Reading], unreadable: Sequ
     met = [one for one in judged if one.verdict == MET]
     found = [f"acceptance: {len(met)} of {len(judged)} criteria met"]
     found += ["%-*s %s: %s" % (WIDTH, one.verdict, one.name, one.value) for one in judged]
-    found += _table(rows)
-    return found + [f"not read: {path}, no JSON" for path in unreadable]
-
-
-def _table(rows: Sequence[Reading]) -> list[str]:
-    """Both readings side by side."""
-    cells = [("service", "what", "measured", "by the notes", "what it means", "verdict")]
-    cells += [(row.service, row.metric, row.value or "-", row.noted, row.meant or "-", row.judged) for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    found += table(
+        ("service", "what", "measured", "by the notes", "what it means", "verdict"),
+        [(row.service, row.metric, row.value, row.noted, row.meant, row.judged) for row in rows],
+    )
+    return found + [f"not read: {path}, not a result" for path in unreadable]

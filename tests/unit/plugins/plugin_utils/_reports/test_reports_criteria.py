@@ -100,7 +100,7 @@ def test_a_model_that_nobody_proved():
     assert found.verdict == "not met" and found.evidence == "hashed just now"
     assert found.value == "node1: /opt/models/m.gguf: bytes 0 to 9 have sha256 a, b recorded"
     found = judged(NAMES[1], models={"node1": [{"item": {"dest": "/opt/models/m.gguf"}, "there": False}]})
-    assert (found.verdict, found.value) == ("not met", "/opt/models/m.gguf on node1 not whole or not proved")
+    assert (found.verdict, found.value) == ("not met", "/opt/models/m.gguf on node1 not whole or not verified")
 
 
 @pytest.mark.parametrize(

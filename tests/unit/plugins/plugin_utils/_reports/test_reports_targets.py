@@ -7,11 +7,6 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import targets
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.targets import Measured
 
-# OR1-Behemoth Q4_K_M over three V100S, as the notes have measured it.
-MIB = 47369119648 / 2**20
-ROWS = [{"node": "node%d" % number, "device": "GPU0", "weights_mib": MIB / 3} for number in (1, 2, 3)]
-SPEEDS = {("node%d" % number, "GPU0"): 1134.0 for number in (1, 2, 3)}
-
 
 @pytest.mark.parametrize(
     ("levels", "value", "verdict"),
@@ -40,41 +35,6 @@ def test_a_figure_is_judged(levels, value, verdict):
 def test_what_is_asked_for_is_said():
     assert targets.RATE.words() == "at least 15 tokens/s, acceptable 10, critical 8"
     assert targets.FIRST_TOKEN.words() == "at most 2 s, acceptable 5, critical 10"
-
-
-def test_the_ceiling_is_that_of_all_cards_one_after_the_other():
-    """The notes' 12.7 tokens/s at Q4_K_M are 53 % of it."""
-    limit = targets.ceiling(ROWS, SPEEDS, 1.0)
-    assert round(limit, 1) == 23.9
-    assert round(targets.share(Measured("x", "or1", rate=12.7, ceiling=limit))) == 53
-
-
-def test_unlike_cards_count_by_what_each_holds():
-    rows = [dict(ROWS[0], weights_mib=1e9 / 2**20), dict(ROWS[1], weights_mib=3e9 / 2**20)]
-    limit = targets.ceiling(rows, {("node1", "GPU0"): 1000.0, ("node2", "GPU0"): 300.0}, 1.0)
-    assert round(limit, 2) == round(1 / (0.001 + 0.010), 2)
-
-
-def test_of_a_mixture_the_experts_that_are_used_count():
-    shape = {"block_bytes": [1000, 1000], "expert_bytes": [800, 800], "n_expert": 8, "n_expert_used": 2}
-    assert targets.share_read(shape) == (2000 - 1600 * 0.75) / 2000
-    assert targets.share_read(dict(shape, n_expert=0, n_expert_used=0)) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("rows", "speeds", "why"),
-    [
-        (ROWS, {**SPEEDS, ("node2", "GPU0"): None}, "the bandwidth of GPU0 on node2 is not known"),
-        (
-            [dict(ROWS[0], device="main")],
-            {},
-            "the bandwidth of main memory on node1 is not known: give it in llama_devices",
-        ),
-        ([], {}, "no plan says what a token reads"),
-    ],
-)
-def test_why_there_is_no_ceiling_is_said(rows, speeds, why):
-    assert targets.ceiling(rows, speeds, 1.0).startswith(why)
 
 
 def rows(**known):

@@ -8,6 +8,7 @@ import json
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.gathered import gathered
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.verify import criteria_report
+from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture
 
 NOW, EARLIER = "2026-11-26T10:00:00Z", "2026-11-25T10:00:00Z"
 DECISIONS = "/opt/docs/architecture-decisions.md"
@@ -16,7 +17,8 @@ SERVICES = {
     "chat": {"model": "m", "quant": "F16", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052}
 }
 MODELS = {"m": {"quants": {"F16": {"urls": ["https://models.example.org/m.gguf"]}}}}
-SHAPE = {"block_bytes": [500, 500], "expert_bytes": [0, 0], "n_expert": 0, "n_expert_used": 0}
+SHAPE = mixture.DENSE.as_dict()
+LAYERS = mixture.DENSE.block_count
 PLAN = {
     "node": "node1",
     "model": "m",
@@ -24,19 +26,15 @@ PLAN = {
     "tensor_split": [40, 41],
     "cpu_moe": 0,
     "devices": [
-        {"node": "node2", "device": "GPU0", "weights_mib": 20000, "layers": 40},
-        {"node": "node1", "device": "GPU0", "weights_mib": 20000, "layers": 40},
+        {"node": "node2", "device": "GPU0", "layers": 32, "first_layer": 0, "last_layer": 31},
+        {"node": "node1", "device": "GPU0", "layers": LAYERS - 32, "first_layer": 32, "last_layer": LAYERS - 1},
     ],
 }
-GPU = {
-    "index": 0,
-    "uuid": "GPU-x",
-    "name": "Tesla V100S-PCIE-32GB",
-    "memory_total_mib": 32768,
-    "memory_used_mib": 100,
-    "memory_free_mib": 32000,
-    "processes": [],
-}
+
+
+def memory(node, bandwidth=521.4):
+    """The fact __preflight_memory."""
+    return {"devices": [{"node": node, "device": "GPU0", "bandwidth": bandwidth}], "main": {}}
 
 
 def unit(kind):
@@ -65,8 +63,8 @@ def host(kind, **changes):
     facts = {
         "llama_fabric_address": "10.0.0.1" if kind == "head" else "10.0.0.2",
         "preflight_plan": {"services": {"chat": [PLAN]}},
+        "__preflight_memory": memory("node1" if kind == "head" else "node2"),
         "ansible_facts": {
-            "nvidia_smi": {"gpus": [GPU]},
             "llama_node": {"units": [unit(kind)], "build": {"of": {"b1": build}}, "files": {DECISIONS: None}},
         },
         "acceptance_hand": {
@@ -126,8 +124,9 @@ def measured(**changes):
 def test_what_was_measured_just_now_counts():
     one = measured(texts={**KEPT, "b": benchmark(cell(rate=3.0))})
     assert (one.label, one.rate, one.first_token, one.queue, one.measured_at) == ("chat", 12.7, 0.8, 0.1, NOW)
-    # 40000 MiB, one card after the other at 1134 GB/s.
-    assert round(one.ceiling, 2) == 27.04 and one.stages == 2
+    # One card after the other at 521.4 GB/s.
+    read = sum(mixture.DENSE.block_bytes) + mixture.DENSE.output_bytes
+    assert one.ceiling == pytest.approx(521.4e9 / read, rel=1e-3) and one.stages == 2
 
 
 def others(**changes):
@@ -164,24 +163,13 @@ def test_of_a_model_that_thinks_the_first_thought_counts():
     ("changes", "why"),
     [
         ({"acceptance_models_seen": {"models": []}}, "the header of its model was not read"),
-        (
-            {"ansible_facts": {**HOSTS["node1"]["ansible_facts"], "nvidia_smi": {"gpus": []}}},
-            "the bandwidth of GPU0 on",
-        ),
+        ({"__preflight_memory": memory("node1", None)}, "a bandwidth is not known"),
         ({"preflight_plan": {}}, "no plan says"),
     ],
 )
 def test_why_there_is_no_ceiling(changes, why):
     one = measured(hosts=others(**changes))
     assert one.ceiling is None and one.no_ceiling.startswith(why)
-
-
-def test_the_inventory_may_know_the_bandwidth():
-    # As ansible-core 2.16 hands it out where it was a template.
-    cards = [{"name": "x", "memory_mib": 32000, "bandwidth": "567"}]
-    assert (
-        round(measured(hosts={name: dict(one, llama_devices=cards) for name, one in HOSTS.items()}).ceiling, 2) == 13.52
-    )
 
 
 def test_peaks_and_utilization_are_those_of_the_benchmark():
@@ -270,7 +258,7 @@ def test_what_an_operator_reads():
     assert found["lines"][5] == "met                 throughput: chat 12.7 tokens/s, 47.0 % of the ceiling"
     table = found["lines"][11:]
     assert table[0].split("  ")[0] == "service"
-    assert "47.0 % of 27.0 tokens/s" in table[1] and table[1].endswith("acceptable")
+    assert "47.0 % of 27.1 tokens/s" in table[1] and table[1].endswith("acceptable")
     assert table[3].split()[1:4] == ["memory", "node1", "GPU0"] and table[4].split()[:2] == ["all", "link"]
 
 
@@ -295,7 +283,7 @@ def test_what_is_not_met_is_a_sentence_each():
 
 
 def test_a_file_that_is_no_result_is_named():
-    assert report(texts={**KEPT, "reports/x.json": "{"})["lines"][-1] == "not read: reports/x.json, no JSON"
+    assert report(texts={**KEPT, "reports/x.json": "{"})["lines"][-1] == "not read: reports/x.json, not a result"
 
 
 def test_one_node_has_no_link():
