@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# make e2e WHAT=changes: twenty clients ask a gateway for a service with two replicas while its build is upgraded (b7772 ->
-# b11434) and rolled back, its model gets another quant, the one before and one that does not load, and a node leaves
-# for maintenance and returns; then for one without replicas while site.yml restarts it. On a lab of its own; no request
-# may fail. Ends with a table.
+# make e2e WHAT=changes: twenty clients ask a gateway for a service with two replicas while its build is upgraded
+# (b7772 -> b11434) and rolled back, its model gets another quant, the one before and one that does not load, and a
+# node leaves for maintenance and returns; then for one without replicas while site.yml restarts it. On a lab of its
+# own; no request may fail. Ends with a table.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make e2e WHAT=clients: the openai SDK, litellm, TensorZero and curl at a gateway of its own, on the ports 23000 to 23014
-# of the loopback: llama-servers with a small model, and in a container the engine and nginx. With LLAMA_GATEWAY (see
-# gateway_clients.py) at one that is deployed, where nothing is broken.
+# make e2e WHAT=clients: the openai SDK, litellm, TensorZero and curl at a gateway of its own, on the ports 23000 to
+# 23014 of the loopback: llama-servers with a small model, and in a container the engine and nginx. With LLAMA_GATEWAY
+# (see gateway_clients.py) at one that is deployed, where nothing is broken.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"

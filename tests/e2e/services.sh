@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make e2e WHAT=services: a service of every shape, deployed together by one site.yml over a lab of its own and proved, each
-# killed with kill -9 and proved again. Prints what the playbooks do, the plan first, and how long each recovery took.
+# make e2e WHAT=services: a service of every shape, deployed together by one site.yml over a lab of its own and proved,
+# each killed with kill -9 and proved again. Prints what the playbooks do, the plan first, and how long each recovery
+# took.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"

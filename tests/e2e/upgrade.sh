@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make e2e WHAT=upgrade: a real upgrade over nine months of llama.cpp, b7772 -> b11434, and back, on a lab of its own. The
-# first run compiles b7772 (about ten minutes); the built tree stays in the cache.
+# make e2e WHAT=upgrade: a real upgrade over nine months of llama.cpp, b7772 -> b11434, and back, on a lab of its own.
+# The first run compiles b7772 (about ten minutes); the built tree stays in the cache.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# venv.sh [requirements-dev.txt]: makes .venv with what the lab needs (or the given file), again only when the file changed.
+# venv.sh [requirements-dev.txt]: makes .venv with what the lab needs (or the given file), again only when the file
+# changed.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
 requirements=${1:-requirements-lab.txt}
