@@ -126,7 +126,8 @@ KEYS = (
     Key(
         "slot_ctx_size",
         int,
-        "The context of each request, in tokens; llama-server gets this times `parallel`.",
+        "The context of each request, in tokens, at least 256; llama-server gets this times `parallel`.",
+        bounds=(256, None),  # as much as llama.cpp rounds up to
         memory=True,
     ),
     Key(

@@ -230,6 +230,8 @@ def _router(view: View, placed: Placed, hosts: Sequence[str]) -> None:
                 beside = view.beside([*devices, *([main] if main else [])])
                 placed.misfits.append(Misfit(name, case, part, [], beside))
         placed.refused += found.refused
+        held = [row.total_mib - row.margin_mib for row in found.claims if row.kind == "main"]
+        placed.refused += refusals.limit(name, service, "memory_max", sum(held))
         placed.rows += found.claims
         placed.lines += found.lines
 

@@ -185,7 +185,6 @@ def model(name: str, service: Mapping[str, Any], shape: Shape, device: Device, m
 
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:
     """A limit of the head under which it would be killed, or its weights read from the disk for every token."""
-    given = service.get("memory_max")
     # Beside workers a head has no layers in main memory.
     rows = [row for row in described.plan.devices if row.kind == "main" and not service.get("workers")]
     # Beside cards that have all layers the weights are the inputs: pages of their file, which the kernel takes back.
@@ -195,11 +194,19 @@ def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) ->
     )
     mapped = value(service, "load_mode") in ("auto", "mmap") and not beside
     needed = sum(row.total_mib - row.margin_mib - (row.weights_mib if mapped else 0) for row in rows)
+    found = limit(name, service, "memory_max", needed)
+    # A worker without a card has its layers in memory of the process.
+    held = [row.total_mib - row.margin_mib for row in described.plan.devices if row.kind == "main" and not rows]
+    return found + limit(name, service, "rpc_memory_max", max(held, default=0))
+
+
+def limit(name: str, service: Mapping[str, Any], key: str, needed: int) -> list[str]:
+    given = service.get(key)
     if not given or int(given[:-1]) * UNITS[given[-1]] >= needed << 20:
         return []
     return [
-        "llama_services.%s.memory_max: %s seen, at least the %d MiB that it has to keep in main memory are needed: "
-        "raise it or remove the key" % (name, given, needed)
+        "llama_services.%s.%s: %s seen, at least the %d MiB that it has to keep in main memory are needed: raise it or "
+        "remove the key" % (name, key, given, needed)
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._settings import kind_of, value
+from ...module_utils._settings import value
 from ...module_utils._text import human
 from .check_addresses import machine_errors
 from .check_builds import build_errors
@@ -17,7 +17,6 @@ from .check_gateway import gateway_errors
 from .check_models import model_errors
 from .check_monitoring import monitoring_errors
 from .check_nodes import node_errors
-from .check_routers import router_errors
 from .check_services import service_errors
 from .check_shared import api_key_errors, example_keys, route_errors, shared_errors
 from .check_targets import target_errors
@@ -67,8 +66,6 @@ def intent_errors(
     builds = build_errors(nodes, hostvars)
     for name, service in services.items():
         told = service_errors(name, service, models, groups, hostvars, not builds)
-        if not told and kind_of(service) == "router":
-            told = router_errors(name, service, models, groups, hostvars)
         # Services of one model are told the same of its entry.
         found.extend(sentence for sentence in told if sentence not in found)
     found.extend(builds + node_errors(nodes, hostvars))

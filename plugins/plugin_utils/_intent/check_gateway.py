@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._gateway.request import BODY
+from ...module_utils._key import Key
 from ...module_utils._settings import is_stopped
 from . import gateway
 from .check_nodes import ADDRESS
@@ -20,14 +21,18 @@ from .hosts import node_address
 from .records import Groups, HostVars, Models, Service, Services, Settings
 from .routers import quants
 from .services import managed
-from .values import is_a, near, number, plain, shown
+from .values import key_errors, near, number, plain, shown, unknown_key
 from .variables import known_now
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x20\x7f;{}'\"\\$]+\Z")
-CHOICES = {"gateway_auth": ("required", "log_only"), "gateway_unknown_model": ("404", "400", "default")}
 # How many requests may wait, and seconds.
-NUMBERS = {"gateway_queue": 100000, "gateway_patience": 3600}
+SETTINGS = (
+    Key("gateway_auth", str, "", choices=("required", "log_only")),
+    Key("gateway_unknown_model", str, "", choices=("404", "400", "default")),
+    Key("gateway_queue", int, "", bounds=(0, 100000)),
+    Key("gateway_patience", int, "", bounds=(0, 3600)),
+)
 PARTS = ("certificate", "key")
 # As certbot, acme.sh and distributions call the files.
 KEY_NAMES = re.compile(r"privkey|private|\.key\Z|[-_]key\.pem\Z", re.IGNORECASE)
@@ -37,7 +42,7 @@ UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def gateway_errors(services: Services, models: Models, groups: Groups, hostvars: HostVars, routes: Any) -> list[str]:
-    """services, routes: sound for themselves. Of the gateway's hosts nobody is asked anything."""
+    """services, routes: already validated one by one. No host of the gateway is contacted."""
     hosts = gateway.hosts(groups)
     if not hosts:
         return [
@@ -51,8 +56,7 @@ def gateway_errors(services: Services, models: Models, groups: Groups, hostvars:
     service_of = managed(services, groups)
     for host in hosts:
         facts = hostvars[host]
-        told = _choice_errors(facts, routes) + _number_errors(facts) + _body_errors(facts) + _tls_errors(facts)
-        told += _key_errors(facts.get("gateway_keys"))
+        told = _setting_errors(facts, routes) + _tls_errors(facts) + _key_errors(facts.get("gateway_keys"))
         told += _address_errors(host, hostvars) + _port_errors(host, facts, service_of, services, groups)
         found += [sentence for sentence in told if sentence not in found]
     return found
@@ -135,40 +139,22 @@ def _way_out(known: str, name: str, other: str, services: Services, models: Mode
     return f"give {named} names of its own, such as names: [{named}], or make both one service with replicas"
 
 
-def _choice_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
+def _setting_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
     found = []
-    for name, choices in CHOICES.items():
-        value = str(gateway.setting(name, facts))
-        if value not in choices:
-            found.append(
-                "%s: %s seen, one of %s is needed%s"
-                % (name, shown(value), ", ".join(choices), near(value, choices, ": choose one of them"))
-            )
-        elif (name, value) == ("gateway_unknown_model", "default") and not (routes or {}).get("default"):
-            found.append(
-                "gateway_unknown_model: default seen without llama_routes.default, a model that answers is needed: "
-                "name it there"
-            )
-    return found
-
-
-def _number_errors(facts: Mapping[str, Any]) -> list[str]:
-    found = []
-    for name, most in NUMBERS.items():
-        given = gateway.setting(name, facts)
-        value = number(given)
-        if not is_a(value, int) or not 0 <= value <= most:
-            found.append("%s: %s seen, 0 to %d is needed: choose another number" % (name, shown(given), most))
-    return found
-
-
-def _body_errors(facts: Mapping[str, Any]) -> list[str]:
-    """The engine holds a body whole, and has a limit of its own."""
+    for key in SETTINGS:
+        given = gateway.setting(key.name, facts)
+        found += key_errors(key.name, str(given) if key.choices else number(given), key)
+    if str(gateway.setting("gateway_unknown_model", facts)) == "default" and not (routes or {}).get("default"):
+        found.append(
+            "gateway_unknown_model: default seen without llama_routes.default, a model that answers is needed: name it "
+            "there"
+        )
+    # The engine holds a body whole, and has a limit of its own.
     given = gateway.setting("gateway_max_body", facts)
     size = SIZE.match(str(given))
-    if size and int(size.group(1)) * UNITS[size.group(2).lower()] <= BODY:
-        return []
-    return ["gateway_max_body: %s seen, a size up to %dm is needed: write 32m" % (shown(given), BODY >> 20)]
+    if not size or int(size.group(1)) * UNITS[size.group(2).lower()] > BODY:
+        found.append("gateway_max_body: %s seen, a size up to %dm is needed: write 32m" % (shown(given), BODY >> 20))
+    return found
 
 
 def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
@@ -176,12 +162,8 @@ def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
     if not tls:
         return []
     if not isinstance(tls, Mapping):
-        return ["gateway_tls: %s seen, a map is needed: write {certificate: PATH, key: PATH}" % shown(tls)]
-    found = [
-        f"gateway_tls.{plain(key)}: unknown key{near(key, PARTS, '; known keys: certificate, key')}"
-        for key in tls
-        if key not in PARTS
-    ]
+        return [f"gateway_tls: {shown(tls)} seen, a map is needed: write {{certificate: PATH, key: PATH}}"]
+    found = [unknown_key("gateway_tls", key, PARTS) for key in tls if key not in PARTS]
     for part in PARTS:
         path = tls.get(part)
         if not path:
@@ -196,9 +178,9 @@ def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
     if found:
         return found
     certificate, key = (str(tls[part]) for part in PARTS)
+    names = certificate.rpartition("/")[2], key.rpartition("/")[2]
     if certificate == key:
         return ["gateway_tls.key: the file of the certificate seen, that of its key is needed: name that file"]
-    names = certificate.rpartition("/")[2], key.rpartition("/")[2]
     if KEY_NAMES.search(names[0]) or CERTIFICATE_NAMES.search(names[1]):
         return [
             "gateway_tls: %s seen as certificate and %s as key, names of the other file are needed: exchange them, or "

@@ -6,33 +6,49 @@ sentence a mistake. Private to the collection."""
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...module_utils._key import Key
 from . import gateway, monitoring
 from .hosts import node_address
 from .records import Groups, HostVars, Service, Services
 from .services import managed
-from .values import IPV4, is_a, number, plain, shown
+from .values import IPV4, key_errors, number, plain, shown
 
 PORTS = {"monitoring_port": 9090, "monitoring_alertmanager_port": 9093}
 # The rules look back one minute.
-INTERVAL = (1, 15)
-# As journald writes sizes.
-JOURNAL_SIZE = re.compile(r"^[1-9][0-9]*[KMGT]?\Z")
-RETENTION = re.compile(r"^([0-9]+(ms|[smhdwy]))+\Z")
+INTERVAL = Key("monitoring_interval", int, "", 5, bounds=(1, 15))
+RETENTION = Key(
+    "monitoring_retention",
+    object,
+    "",
+    "15d",
+    form=(re.compile(r"^([0-9]+(ms|[smhdwy]))+\Z"), "a duration", "write 15d"),
+)
+# journald would go on without what it cannot read.
+JOURNAL_SIZE = Key(
+    "monitoring_journal_max_use",
+    object,
+    "",
+    "2G",
+    form=(re.compile(r"^[1-9][0-9]*[KMGT]?\Z"), "a size", "write 2G"),
+)
+JOURNAL_DAYS = Key("monitoring_journal_days", int, "", 14)
 
 
 def monitoring_errors(services: Services, groups: Groups, hostvars: HostVars) -> list[str]:
-    """services: sound for themselves. Of the hosts of monitoring nobody is asked anything."""
+    """services: already validated one by one. No host of monitoring is contacted."""
     hosts = monitoring.hosts(groups)
     if not hosts:
         return []
     service_of = managed(services, groups)
     found: list[str] = []
     for host in dict.fromkeys([*groups.get("llama_nodes", []), *gateway.all_hosts(groups)]):
-        found += [sentence for sentence in _journal_errors(hostvars[host]) if sentence not in found]
+        found += [
+            sentence for sentence in _key_errors(hostvars[host], (JOURNAL_SIZE, JOURNAL_DAYS)) if sentence not in found
+        ]
     for host in dict.fromkeys([*hosts, *gateway.all_hosts(groups)]):
         told = _port_errors(host, groups, hostvars, service_of, services)
         if host in hosts:
@@ -70,16 +86,7 @@ def _address_errors(host: str, hostvars: HostVars) -> list[str]:
 
 
 def _setting_errors(facts: Mapping[str, Any]) -> list[str]:
-    found = []
-    interval = number(facts.get("monitoring_interval", 5))
-    if not is_a(interval, int) or not INTERVAL[0] <= interval <= INTERVAL[1]:
-        found.append(
-            "monitoring_interval: %s seen, %d to %d seconds are needed: choose another number"
-            % (shown(interval), *INTERVAL)
-        )
-    retention = facts.get("monitoring_retention", "15d")
-    if not RETENTION.match(str(retention)):
-        found.append(f"monitoring_retention: {shown(retention)} seen, a duration is needed: write 15d")
+    found = _key_errors(facts, (INTERVAL, RETENTION))
     webhooks = facts.get("monitoring_webhooks") or []
     if isinstance(webhooks, (str, Mapping)):
         return [*found, "monitoring_webhooks: no list seen, a list of URLs is needed: write [URL]"]
@@ -92,14 +99,11 @@ def _setting_errors(facts: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _journal_errors(facts: Mapping[str, Any]) -> list[str]:
-    """journald would go on without what it cannot read."""
+def _key_errors(facts: Mapping[str, Any], keys: Iterable[Key]) -> list[str]:
     found = []
-    size, days = facts.get("monitoring_journal_max_use", "2G"), number(facts.get("monitoring_journal_days", 14))
-    if not JOURNAL_SIZE.match(str(size)):
-        found.append(f"monitoring_journal_max_use: {shown(size)} seen, a size is needed: write 2G")
-    if not is_a(days, int) or days < 1:
-        found.append(f"monitoring_journal_days: {shown(days)} seen, a number of days is needed: write 14")
+    for key in keys:
+        given = facts.get(key.name, key.default)
+        found += key_errors(key.name, number(given) if key.type is int else str(given), key)
     return found
 
 

@@ -9,252 +9,223 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._key import Key
 from ...module_utils._plan.devices import BY_SLOT, by_number
-from ...module_utils._settings import LARGEST
 from . import networks
 from .records import HostVars
-from .values import IPV4, NAMES, OCTET, hidden, is_a, named, near, plain, shown
+from .rules import Row, broken
+from .values import IPV4, OCTET, hidden, is_a, key_errors, named, near, plain, shown
 
 Facts = Mapping[str, Any]
-# Entry, value seen, what is needed, next step.
-Mistake = tuple[str, str, str, str]
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
 # Files are made, and removed, as root: not in these and not below the first ones.
 SYSTEM = re.compile(
     r"^/((bin|boot|dev|etc|lib|lib32|lib64|libx32|proc|run|sbin|sys|tmp|var/tmp|usr/(bin|lib|lib32|lib64|libexec|sbin))(/|\Z)"
     r"|(home|media|mnt|opt|root|srv|usr|usr/local|usr/share|usr/src|var|var/cache|var/lib|var/log|var/opt|var/spool)\Z)"
 )
-# A host name, or an address: one that is digits and dots alone has to be whole.
+# A host name, or an address: one that is only digits and dots has to be whole.
 ADDRESS = re.compile(r"^((?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,252}|%s(\.%s){3})\Z" % (OCTET, OCTET))
-NUMA_NODE = re.compile(r"^[0-9]*\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x1f\x7f]*\Z")
+PRINTED = re.compile(r"^[^\x00-\x1f\x7f-\x9f]*\Z")
 VISIBLE = "a path outside /home, /root and /tmp is"
 PATHS = ("llama_models_dir",)
-# variable -> (what its text has to be, how that is said, next step); empty is none.
-FORMS = {
-    "llama_fabric_address": (IPV4, "an IPv4 address", "write the address of its fabric interface in hosts.yml"),
-    "llama_fabric_interface": (
-        re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z"),
-        "the name of an interface such as ib0",
-        "correct it",
+NUMA_NODE = (re.compile(r"^[0-9]*\Z"), "the number of a NUMA node", "correct it")
+HOST = (ADDRESS, "an IPv4 address or a host name")
+# Variables of nodes; an empty one is not given. -e gives numbers as text.
+KEYS = (
+    Key(
+        "llama_fabric_address",
+        str,
+        "",
+        form=(IPV4, "an IPv4 address", "write the address of its fabric interface in hosts.yml"),
     ),
-    "llama_bundle": (ABSOLUTE, "an absolute path on this machine", "write it from / on"),
-    "model_hub": (re.compile(r"^https?://[^/\s]"), "an http or https URL", "correct it"),
-    "rpc_worker_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
-    "head_server_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
-}
-# variable -> (lowest, highest). -e gives them as text.
-NUMBERS = {"preflight_margin_mib": (0, 2**20), "node_setup_uid": (0, 999), "node_setup_rpc_uid": (0, 999)}
-DEVICE_KEYS = {"name": str, "memory_mib": int, "bandwidth": float, "main": bool}
-DEVICE_MOST = {"memory_mib": LARGEST, "bandwidth": 10**6}
-# No card, and as main memory no node, has less: a number below it is one of GB.
+    Key(
+        "llama_fabric_interface",
+        str,
+        "",
+        form=(re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z"), "the name of an interface such as ib0", "correct it"),
+    ),
+    Key("llama_bundle", str, "", form=(ABSOLUTE, "an absolute path on this machine", "write it from / on")),
+    Key("model_hub", str, "", form=(re.compile(r"^https?://[^/\s]"), "an http or https URL", "correct it")),
+    Key("rpc_worker_numa_node", str, "", form=NUMA_NODE),
+    Key("head_server_numa_node", str, "", form=NUMA_NODE),
+    Key("llama_address", str, "", form=(*HOST, "correct it")),
+    Key("ansible_host", str, "", form=(*HOST, "correct it, or give clients a llama_address")),
+    Key("preflight_margin_mib", int, "", bounds=(0, 2**20)),
+    Key("node_setup_uid", int, "", bounds=(0, 999)),
+    Key("node_setup_rpc_uid", int, "", bounds=(0, 999)),
+)
+# A card, and as main memory a node, has at least so many MiB: a number below it is one of GB.
 LEAST_MIB = {False: 512, True: 2048}
+CARD = "[{name: NVIDIA GeForce RTX 3090, memory_mib: 24124}]"
+CARD_KEYS = {
+    "name": Key("name", str, "", form=(PRINTED, "a name without control characters", "correct it")),
+    "memory_mib": Key("memory_mib", int, ""),
+    "bandwidth": Key("bandwidth", float, "", bounds=(0.001, 10**6)),
+    "main": Key("main", bool, ""),
+}
 ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
-VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+VARIABLE = re.compile(r"^(?!LLAMA_CLUSTER_)[A-Za-z_][A-Za-z0-9_]*\Z")
 # Every user of a node can read its units.
 SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASS|PASSWD|PASSWORD|CREDENTIALS?)(_|\Z)", re.IGNORECASE)
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def node_errors(nodes: Sequence[str], hostvars: HostVars) -> list[str]:
-    where: dict[Mistake, list[str]] = {}
+    where: dict[str, list[str]] = {}
     for node in nodes:
-        for mistake in _mistakes(hostvars[node]):
-            where.setdefault(mistake, []).append(node)
-        host = hostvars[node].get("llama_cpp_build_host")
-        if host is not None and host not in nodes:
-            step = near(host, nodes, "name one of llama_nodes").lstrip(", ")
-            where.setdefault(("llama_cpp_build_host", shown(host), "a node that compiles is", step), []).append(node)
-    addresses: dict[Any, list[str]] = {}
-    for node in nodes:
-        addresses.setdefault(hostvars[node].get("llama_fabric_address"), []).append(node)
-    for address, found in addresses.items():
-        if IPV4.match(str(address)) and len(found) > 1:
-            where[("llama_fabric_address", shown(address), "an address of its own is", "correct it in hosts.yml")] = (
-                found
-            )
+        for sentence in _errors(node, nodes, hostvars):
+            where.setdefault(sentence, []).append(node)
+    return [sentence.replace(" seen, ", f" seen for {named(found, nodes)}, ", 1) for sentence, found in where.items()]
+
+
+def _errors(node: str, nodes: Sequence[str], hostvars: HostVars) -> list[str]:
+    facts = hostvars[node]
+    found: list[str] = []
+    for key in KEYS:
+        given = facts.get(key.name)
+        # Clients come to llama_address, or to what stands in for it.
+        if given in (None, "") or (key.name == "ansible_host" and facts.get("llama_address")):
+            continue
+        digits = key.type is int and not isinstance(given, bool) and re.match(r"^[0-9]{1,20}\Z", str(given))
+        found += key_errors(key.name, int(given) if digits else given if key.type is int else str(given), key)
+    return found + broken(str, [*_rules(node, nodes, hostvars), *_card_rules(facts), *_environment_rules(facts)])
+
+
+def _rules(node: str, nodes: Sequence[str], hostvars: HostVars) -> list[Row]:
+    facts = hostvars[node]
+    host, fabric = facts.get("llama_cpp_build_host"), facts.get("llama_fabric_address")
+    own, step = IPV4.match(str(fabric)), near(host, nodes, "name one of llama_nodes").lstrip(", ")
+    same = [other for other in nodes if own and hostvars[other].get("llama_fabric_address") == fabric]
+    address = ipaddress.IPv4Address(str(fabric)) if own else None
+    everywhere = address and (address.is_loopback or address.is_unspecified or address.is_multicast)
+    wrong = networks.mistake(facts["llama_clients"]) if facts.get("llama_clients") is not None else None
+    accounts = facts.get("node_setup_user", "llama"), facts.get("node_setup_rpc_user", "llama-rpc")
+    paths = [(name, str(facts[name])) for name in PATHS if facts.get(name) is not None]
     return [
-        f"{entry}: {seen} seen for {named(found, nodes)}, {needed} needed: {step}"
-        for (entry, seen, needed, step), found in where.items()
+        (
+            "llama_cpp_build_host",
+            host is not None and host not in nodes,
+            f"{shown(host)} seen, a node that compiles is needed: {step}",
+        ),
+        (
+            "llama_fabric_address",
+            everywhere or str(fabric) == "255.255.255.255",
+            f"{shown(fabric)} seen, an address that the other nodes reach is needed: write that of its fabric "
+            "interface, or leave it out if there is no other node",
+        ),
+        (
+            "llama_fabric_address",
+            len(same) > 1,
+            f"{shown(fabric)} seen, an address of its own is needed: correct it in hosts.yml",
+        ),
+        *(
+            (
+                name,
+                not PATH.match(path),
+                f"{shown(facts[name])} seen, an absolute path of letters, digits, dots and dashes is needed: choose "
+                "one such as /srv/llama",
+            )
+            for name, path in paths
+        ),
+        *(
+            (
+                name,
+                PATH.match(path) and SYSTEM.match(path),
+                f"{path}, which is the system's, seen, a directory of its own is needed: choose one such as /srv/llama",
+            )
+            for name, path in paths
+        ),
+        *(
+            (
+                name,
+                PATH.match(path) and not SYSTEM.match(path) and hidden(path),
+                f"{path}, which units cannot see, seen, {VISIBLE} needed: choose one such as /srv/llama",
+            )
+            for name, path in paths
+        ),
+        ("llama_clients", wrong, "%s seen, %s needed: %s" % (wrong or ("", "", ""))),
+        *(
+            (
+                "llama_clients",
+                network.is_loopback,
+                f"{network} seen, a network of your clients is needed: leave it out, a node reaches its own ports "
+                "anyway",
+            )
+            for network in ([] if wrong else networks.networks_of(facts.get("llama_clients") or []))
+        ),
+        (
+            "node_setup_rpc_user",
+            accounts[0] == accounts[1],
+            f"{accounts[1]} seen, another account than node_setup_user is needed: rename it, a worker that is taken "
+            "over would read what belongs to a head",
+        ),
     ]
 
 
-def _mistakes(facts: Facts) -> list[Mistake]:
-    found = []
-    for name, (form, words, step) in FORMS.items():
-        value = facts.get(name)
-        if value not in (None, "") and not form.match(str(value)):
-            found.append((name, shown(value), words + " is", step))
-    fabric = str(facts.get("llama_fabric_address"))
-    if IPV4.match(fabric) and not _of_interface(ipaddress.IPv4Address(fabric)):
-        found.append(
-            (
-                "llama_fabric_address",
-                shown(fabric),
-                "an address that the other nodes reach is",
-                "write that of its fabric interface, or leave it out if there is no other node",
-            )
-        )
-    for name in PATHS:
-        value = facts.get(name)
-        if value is not None and not PATH.match(str(value)):
-            found.append(
-                (
-                    name,
-                    shown(value),
-                    "an absolute path of letters, digits, dots and dashes is",
-                    "choose one such as /srv/llama",
-                )
-            )
-        elif value is not None and SYSTEM.match(str(value)):
-            found.append(
-                (
-                    name,
-                    f"{value}, which is the system's,",
-                    "a directory of its own is",
-                    "choose one such as /srv/llama",
-                )
-            )
-        elif value is not None and hidden(value):
-            found.append((name, value + ", which units cannot see,", VISIBLE, "choose one such as /srv/llama"))
-    if facts.get("llama_clients") is not None:
-        wrong = networks.mistake(facts["llama_clients"])
-        found += [("llama_clients",) + wrong] if wrong else []
-    found += _address(facts) + _numbers(facts) + _devices(facts.get("llama_devices")) + _environments(facts)
-    accounts = facts.get("node_setup_user", "llama"), facts.get("node_setup_rpc_user", "llama-rpc")
-    if accounts[0] == accounts[1]:
-        found.append(
-            (
-                "node_setup_rpc_user",
-                accounts[1],
-                "another account than node_setup_user is",
-                "rename it, a worker that is taken over would read what belongs to a head",
-            )
-        )
-    return found
-
-
-def _of_interface(address: ipaddress.IPv4Address) -> bool:
-    """Whether an interface can have it that other machines reach."""
-    return not (address.is_loopback or address.is_unspecified or address.is_multicast or int(address) == 2**32 - 1)
-
-
-def _numbers(facts: Facts) -> list[Mistake]:
-    found = []
-    for name, (low, high) in NUMBERS.items():
-        value = facts.get(name)
-        digits = re.match(r"^[0-9]{1,20}\Z", str(value))
-        if value is not None and not (digits and low <= int(digits.group()) <= high):
-            found.append(
-                (
-                    name,
-                    shown(value),
-                    "%d to %d is" % (low, high),
-                    "choose another number" if is_a(value, int) or digits else "write digits alone",
-                )
-            )
-    return found
-
-
-def _address(facts: Facts) -> list[Mistake]:
-    """Clients come to llama_address, or to what stands in for it."""
-    name, step = (
-        ("llama_address", "correct it")
-        if facts.get("llama_address")
-        else ("ansible_host", "correct it, or give clients a llama_address")
-    )
-    value = facts.get(name)
-    return (
-        []
-        if value in (None, "") or ADDRESS.match(str(value))
-        else [(name, shown(value), "an IPv4 address or a host name is", step)]
-    )
-
-
-def _devices(given: Any) -> list[Mistake]:
-    name, example = "llama_devices", "as in [{name: NVIDIA GeForce RTX 3090, memory_mib: 24124}]"
+def _card_rules(facts: Facts) -> list[Row]:
+    given, name = facts.get("llama_devices"), "llama_devices"
     if given is None:
         return []
     if not isinstance(given, list):
-        return [(name, shown(given), "a list of maps is", "write one map for each card, " + example)]
-    found = []
+        return [
+            (name, True, f"{shown(given)} seen, a list of maps is needed: write one map for each card, as in {CARD}")
+        ]
+    rows: list[Row] = []
     for number, card in enumerate(given, 1):
         if not isinstance(card, dict):
-            found.append((name, "%s as card %d" % (shown(card), number), "a map is", "write it " + example))
+            rows.append((name, True, f"{shown(card)} as card {number} seen, a map is needed: write it as in {CARD}"))
             continue
-        for key, value in card.items():
-            entry = "%s.%d.%s" % (name, number, plain(key))
-            if key not in DEVICE_KEYS:
-                found.append(
-                    (
-                        entry,
-                        "an unknown key",
-                        f"one of {', '.join(DEVICE_KEYS)} is",
-                        near(key, DEVICE_KEYS, "correct it").lstrip(", "),
-                    )
-                )
-            elif not is_a(value, DEVICE_KEYS[key]) or (key in DEVICE_MOST and not 0 < value <= DEVICE_MOST[key]):
-                words = NAMES[DEVICE_KEYS[key]] + (
-                    " above 0 and up to %d" % DEVICE_MOST[key] if key in DEVICE_MOST else ""
-                )
-                found.append((entry, shown(value), words + " is", "correct it"))
-            elif key == "memory_mib" and value < LEAST_MIB[bool(card.get("main"))]:
-                found.append(
-                    (
-                        entry,
-                        "%d MiB" % value,
-                        "its memory in MiB is",
-                        "write %d if it has %d GB" % (value * 1024, value),
-                    )
-                )
-            elif key == "name" and not value.isprintable():
-                found.append((entry, shown(value), "a name without control characters is", "correct it"))
-        if "memory_mib" not in card:
-            found.append((name, "card %d without memory_mib" % number, "its memory in MiB is", "add it, " + example))
-    return found
+        size: Any = card.get("memory_mib")
+        wrong = [error for key, value in card.items() for error in _card_errors(f"{name}.{number}", key, value)]
+        rows += [(error.partition(": ")[0], True, error.partition(": ")[2]) for error in wrong]
+        few = is_a(size, int) and 0 < size < LEAST_MIB[bool(card.get("main"))]
+        words = f"{size} MiB seen, its memory in MiB is needed: write {size * 1024 if few else 0} if it has {size} GB"
+        rows.append((f"{name}.{number}.memory_mib", few, words))
+        words = f"card {number} without memory_mib seen, its memory in MiB is needed: add it, as in {CARD}"
+        rows.append((name, "memory_mib" not in card, words))
+    return rows
 
 
-def _environments(facts: Facts) -> list[Mistake]:
-    found = []
+def _card_errors(entry: str, key: Any, value: Any) -> list[str]:
+    if key in CARD_KEYS:
+        return key_errors(f"{entry}.{key}", value, CARD_KEYS[key])
+    step = near(key, CARD_KEYS, "correct it").lstrip(", ")
+    return [f"{entry}.{plain(key)}: an unknown key seen, one of {', '.join(CARD_KEYS)} is needed: {step}"]
+
+
+def _environment_rules(facts: Facts) -> list[Row]:
+    rows: list[Row] = []
     for variable in ENVIRONMENTS:
         given = facts.get(variable) or {}
         if not isinstance(given, dict):
-            found.append((variable, shown(given), "a map of NAME to value is", "write NAME: VALUE"))
+            rows.append((variable, True, f"{shown(given)} seen, a map of NAME to value is needed: write NAME: VALUE"))
             continue
         for name, value in given.items():
-            entry = f"{variable}.{plain(name)}"
-            if not VARIABLE.match(str(name)) or str(name).startswith("LLAMA_CLUSTER_"):
-                found.append(
-                    (entry, "the name of a variable", "letters, digits and _ are", "rename it, LLAMA_CLUSTER_ is ours")
-                )
-            elif SECRET.search(str(name)):
-                found.append(
-                    (
-                        entry,
-                        "a secret's name",
-                        "none is",
-                        "remove it, every user can read a unit and API keys go into llama_api_keys",
-                    )
-                )
-            elif value is None or isinstance(value, (dict, list)) or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(value)):
-                found.append((entry, shown(value), "text without control characters is", "correct it"))
-            elif hidden(value):
-                step = "move what is there, or leave the variable out"
-                found.append((entry, hidden(value) + ", which units cannot see,", VISIBLE, step))
-        found += _order(variable, given, facts.get("llama_devices"))
-    return found
+            text = _environment_error(str(name), value)
+            rows += [(f"{variable}.{plain(name)}", True, text)] if text else []
+        # The plan counts cards as nvidia-smi does: CUDA's own order may be another one where they are not alike.
+        order, visible = given.get("CUDA_DEVICE_ORDER", BY_SLOT), given.get("CUDA_VISIBLE_DEVICES")
+        sound = not any(wrong for _key, wrong, _text in _card_rules(facts))
+        cards = [one for one in facts.get("llama_devices") or [] if not one.get("main")] if sound else []
+        unlike = len({(one.get("name"), one["memory_mib"]) for one in cards}) > 1
+        words = f"{shown(order)} beside unlike cards in llama_devices seen, {BY_SLOT} is needed: remove it, or write "
+        wrong = order != BY_SLOT and by_number(visible) and unlike
+        rows.append((f"{variable}.CUDA_DEVICE_ORDER", wrong, words + "UUIDs in CUDA_VISIBLE_DEVICES"))
+    return rows
 
 
-def _order(variable: str, given: Facts, devices: Any) -> list[Mistake]:
-    """The plan counts cards as nvidia-smi does: CUDA's own order may be another one where they are not alike."""
-    order, visible = given.get("CUDA_DEVICE_ORDER", BY_SLOT), given.get("CUDA_VISIBLE_DEVICES")
-    cards = [one for one in devices or [] if not one.get("main")] if not _devices(devices) else []
-    if order == BY_SLOT or not by_number(visible) or len({(one.get("name"), one["memory_mib"]) for one in cards}) < 2:
-        return []
-    return [
-        (
-            f"{variable}.CUDA_DEVICE_ORDER",
-            f"{shown(order)} beside unlike cards in llama_devices",
-            BY_SLOT + " is",
-            "remove it, or write UUIDs in CUDA_VISIBLE_DEVICES",
+def _environment_error(name: str, value: Any) -> str:
+    if not VARIABLE.match(name):
+        return "the name of a variable seen, letters, digits and _ are needed: rename it, LLAMA_CLUSTER_ is ours"
+    if SECRET.search(name):
+        return (
+            "a secret's name seen, none is needed: remove it, every user can read a unit and API keys go into "
+            "llama_api_keys"
         )
-    ]
+    if value is None or isinstance(value, (dict, list)) or CONTROL.search(str(value)):
+        return f"{shown(value)} seen, text without control characters is needed: correct it"
+    if hidden(value):
+        step = "move what is there, or leave the variable out"
+        return f"{hidden(value)}, which units cannot see, seen, {VISIBLE} needed: {step}"
+    return ""

@@ -23,6 +23,8 @@ Map = Mapping[str, Any]
 PATHS = {"embeddings": "/v1/embeddings", "reranking": "/v1/rerank", "chat": "chats and completions"}
 # Words in the names of tasks, by what they ask for.
 TASKS = {"embeddings": re.compile("embed|vector|search|retriev|rag|index", re.I), "reranking": re.compile("rank", re.I)}
+# Bits of a weight, more than any type has.
+MOST_BITS = 40
 # Before Turing, which CUDA 13 does not compile for any more.
 OLD_CARDS = re.compile(r"\b(P4|P40|P100\S*|V100\S*|GTX (9|10)\d\d.*|TITAN (X|Xp|V)\b.*|Quadro G?[PMV]\w+)\Z")
 OLD_TOOLKIT = re.compile(r"cuda[-/](1[0-2]|[89])\b")
@@ -36,6 +38,8 @@ def intent_notes(services: Services, models: Models, groups: Groups, hostvars: H
         *_fabric(services, groups, hostvars),
         *_clients(groups, hostvars),
         *_cards(groups, hostvars),
+        *_keys(services, groups, hostvars),
+        *_sizes(models),
     ]
     return list(dict.fromkeys([*found, *_front(services, groups, hostvars)]))
 
@@ -112,6 +116,12 @@ def _names(services: Services, models: Models) -> Iterator[str]:
 
 def _fabric(services: Services, groups: Groups, hostvars: HostVars) -> Iterator[str]:
     """Head and workers that are hardly on one network."""
+    for node in groups["llama_nodes"]:
+        if re.search(r"\.0\Z", str(hostvars[node].get("llama_fabric_address"))):
+            yield (
+                "llama_fabric_address: %s of %s is rather the address of its network: check that the interface has it"
+                % (hostvars[node]["llama_fabric_address"], node)
+            )
     for name, one in services.items():
         nodes = [*expand(one["head"], groups), *expand(one["workers"], groups)] if one.get("workers") else []
         known = {node: str(hostvars[node].get("llama_fabric_address")) for node in nodes}
@@ -126,6 +136,28 @@ def _fabric(services: Services, groups: Groups, hostvars: HostVars) -> Iterator[
                 "a head and its workers is made for one fast network: correct one of them, or check the route between "
                 "them" % (name, first, known[first], other, known[other])
             )
+
+
+def _keys(services: Services, groups: Groups, hostvars: HostVars) -> Iterator[str]:
+    """Services without a key beside others that have one."""
+    keys = hostvars[groups["llama_nodes"][0]].get("llama_api_keys") or {}
+    for name in services if any(keys.get(name) for name in services) else ():
+        if not keys.get(name):
+            yield "llama_api_keys: %s has no key and %s has one: add a key, or leave it open on purpose" % (
+                *(name, next(other for other in services if keys.get(other))),
+            )
+
+
+def _sizes(models: Models) -> Iterator[str]:
+    """A number of weights that the size of a file belies: no type has more than 32 bits a weight."""
+    for name, model in models.items():
+        for quant, spec in (model.get("quants") or {}).items():
+            bits = 8 * (spec.get("size") or 0) / (model.get("parameters") or float("inf"))
+            if bits > MOST_BITS:
+                yield (
+                    "llama_models.%s.parameters: %d weights would have %.0f bits each in the %d bytes of %s: count the "
+                    "zeros of both" % (name, model["parameters"], bits, spec["size"], quant)
+                )
 
 
 def _clients(groups: Groups, hostvars: HostVars) -> Iterator[str]:

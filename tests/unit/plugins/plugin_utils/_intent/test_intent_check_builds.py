@@ -37,7 +37,7 @@ def test_what_is_right(entry):
     assert told(entry) == []
 
 
-COMMIT = "40 hexadecimal digits are needed: copy the whole commit, a branch or a tag may move"
+COMMIT = "a commit of 40 hexadecimal digits is needed: copy the whole commit, a branch or a tag may move"
 TAG = "the tag of a release such as b11434 is needed: "
 
 
@@ -59,10 +59,10 @@ TAG = "the tag of a release such as b11434 is needed: "
         ({**FORK, "version": "b11434"}, ".version: seen beside repository, one of them is needed: drop the other"),
         ({**FORK, "source": "/x"}, ".source: seen beside repository, one of them is needed: drop the other"),
         ({**FORK, "repository": "git@x:y"}, ".repository: 'git@x:y' seen, the https address of a git repository is "),
-        ({**FORK, "number": 7000}, ".number: 7000 seen, 7760 or more is needed: its command line is the oldest"),
+        ({**FORK, "number": 7000}, ".number: 7000 seen, 7760 to 2147483647 is needed"),
         ({"version": "b11434", "number": 11434}, ".number: seen beside version, which says it already: drop one of "),
         ({"source": "/srv/x.tar.gz"}, ".source_sha256: missing, it is needed to tell a source without version from "),
-        ({"source_sha256": "abc"}, ".source_sha256: 'abc' seen, 64 hexadecimal digits are needed: copy the whole "),
+        ({"source_sha256": "abc"}, ".source_sha256: 'abc' seen, a digest of 64 hexadecimal digits is needed: "),
         ({"accelerator": "rocm"}, ".accelerator: 'rocm' seen, one of auto, cpu, cuda is needed: choose one"),
         ({"cuda_home": "cuda"}, ".cuda_home: 'cuda' seen, an absolute path is needed: write it from / on"),
         ({"cuda_architectures": "86"}, ".cuda_architectures: '86' seen, auto or a list is needed: write auto, or "),

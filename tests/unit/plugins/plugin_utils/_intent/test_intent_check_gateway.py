@@ -197,10 +197,13 @@ def test_a_name_of_a_service_that_is_stopped_is_free():
         ),
         *(({"gateway_max_body": size}, None) for size in ("32m", "256M", "1048576", 65536, "800k")),
         *(
-            ({name: wrong}, "%s: %s seen, 0 to %d is needed: choose another number" % (name, seen, most))
+            ({name: wrong}, "%s: %s seen, 0 to %d is needed: choose another number" % (name, wrong, most))
             for name, most in (("gateway_queue", 100000), ("gateway_patience", 3600))
-            for wrong, seen in ((-1, "-1"), ("1m", "'1m'"), (True, "True"), (2.5, "2.5"), (most + 1, str(most + 1)))
+            for wrong in (-1, most + 1)
         ),
+        ({"gateway_queue": "1m"}, "gateway_queue: '1m' seen, a whole number is needed: write digits alone"),
+        ({"gateway_patience": True}, "gateway_patience: True seen, a whole number is needed: correct it"),
+        ({"gateway_patience": 2.5}, "gateway_patience: 2.5 seen, a whole number is needed: correct it"),
         *(({"gateway_patience": sound}, None) for sound in (0, "0", 60, "3600")),
         ({"gateway_port": 0}, "gateway_port: 0 seen, 1 to 65535 is needed: choose another number"),
         (

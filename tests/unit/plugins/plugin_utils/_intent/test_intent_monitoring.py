@@ -108,13 +108,13 @@ def test_monitoring_without_a_mistake():
         ),
         (
             {"monitoring_interval": 60},
-            "monitoring_interval: 60 seen, 1 to 15 seconds are needed: choose another number",
+            "monitoring_interval: 60 seen, 1 to 15 is needed: choose another number",
         ),
         (
             {"monitoring_interval": "5s"},
-            "monitoring_interval: '5s' seen, 1 to 15 seconds are needed: choose another number",
+            "monitoring_interval: '5s' seen, a whole number is needed: write digits alone",
         ),
-        ({"monitoring_retention": 15}, "monitoring_retention: 15 seen, a duration is needed: write 15d"),
+        ({"monitoring_retention": 15}, "monitoring_retention: '15' seen, a duration is needed: write 15d"),
         (
             {"monitoring_webhooks": "https://hooks.example/secret"},
             "monitoring_webhooks: no list seen, a list of URLs is needed: write [URL]",
@@ -173,12 +173,12 @@ def test_prometheus_has_a_port_of_its_own_on_a_node():
             {"monitoring_journal_max_use": "2 GB", "monitoring_journal_days": 0},
             [
                 "monitoring_journal_max_use: '2 GB' seen, a size is needed: write 2G",
-                "monitoring_journal_days: 0 seen, a number of days is needed: write 14",
+                "monitoring_journal_days: 0 seen, at least 1 is needed: raise it or remove the key",
             ],
         ),
         (
             {"monitoring_journal_days": "2w"},
-            ["monitoring_journal_days: '2w' seen, a number of days is needed: write 14"],
+            ["monitoring_journal_days: '2w' seen, a whole number is needed: write digits alone"],
         ),
     ],
 )

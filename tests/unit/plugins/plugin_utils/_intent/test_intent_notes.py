@@ -135,3 +135,22 @@ def test_cards_that_need_an_older_toolkit_are_noted(card, old):
     assert [note.startswith("%s: CUDA 13 has no code for it" % card) for note in found] == [True] * old
     for build in ({"accelerator": "cpu"}, {"cuda_home": "/usr/local/cuda-12.8"}):
         assert notes(on="node3", facts=dict(facts, llama_builds={"default": build})) == []
+
+
+def test_service_without_a_key_beside_others_is_noted():
+    (note,) = notes(on="node1", facts={"llama_api_keys": {"big": ["x"], "fast": ["y"], "embed": ["z"]}})
+    assert note.startswith("llama_api_keys: rank has no key and big has one")
+    assert notes(on="node1", facts={"llama_api_keys": {}}) == []
+
+
+def test_fabric_address_of_a_network_is_noted():
+    (note,) = notes(on="node3", facts={"llama_fabric_address": "10.100.0.0"})
+    assert note.startswith("llama_fabric_address: 10.100.0.0 of node3 is rather the address of its network")
+
+
+@pytest.mark.parametrize(("parameters", "noted"), [(7 * 10**8, True), (7 * 10**9, False), (None, False)])
+def test_parameters_that_the_file_belies_are_noted(monkeypatch, parameters, noted):
+    quants = {"Q8_0": {"files": ["s.gguf"], "size": 7 * 10**9}}
+    monkeypatch.setitem(MODELS, "small", {"repo": "some/small", "parameters": parameters, "quants": quants})
+    found = notes()
+    assert [note.partition(": ")[0] for note in found] == ["llama_models.small.parameters"] * noted

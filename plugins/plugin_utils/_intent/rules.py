@@ -1,0 +1,333 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which settings of a service do not go together, as rows: key, whether it is wrong, what is wrong. A new rule is a
+row. Private to the collection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
+from ...module_utils._llama.args import DRAFTS, DRAFTS_UNKNOWN, OLDEST, build_number, command_line_of
+from ...module_utils._llama.flags import flags, owner
+from ...module_utils._llama.words import unknown_values
+from ...module_utils._settings import (
+    CACHE_TYPES,
+    LARGEST,
+    PLAIN_CACHE_TYPES,
+    WORKER_KEYS,
+    context,
+    effective,
+    value,
+)
+from .records import Settings
+from .values import hidden, is_a, near, shown, unknown_key
+
+Row = tuple[str, object, str]
+# Of a key, the entry that it stands in: that of the service or that of its model.
+Where = Callable[[str], str]
+# Keys that stand for others.
+SHORT = {"cache": ("cache_type_k", "cache_type_v"), "mmap": ("load_mode",)}
+# The first build with llama.cpp PR 28789 whose tensor cache was measured.
+CACHE_BUILD = 11434
+DRAFT_KEYS = ("model", "quant", "max", "min")
+DRAFT_MOST = 64  # tokens that are drafted at a time
+
+
+def broken(where: Where, rows: Iterable[Row]) -> list[str]:
+    """A sentence for each rule that is broken."""
+    return [f"{where(key)}: {text}" for key, wrong, text in rows if wrong]
+
+
+def setting_rules(one: Settings, whole: Settings) -> list[Row]:
+    """one: a service, or a model of a router as a service. whole: the same with what its model's entry says."""
+    total, split, offload = context(one), one.get("tensor_split"), value(one, "n_gpu_layers")
+    workers, cardless, moe = "workers" in one, one.get("cards") == [], "cpu_moe" in one
+    offloads = offload != "auto"
+    layers = f"{offload} seen with"
+    twice = [short for short, longs in SHORT.items() if short in one and any(long in one for long in longs)]
+    keys, values = (effective(whole, key) for key in SHORT["cache"])
+    return [
+        (
+            "slot_ctx_size" if "slot_ctx_size" in one else "ctx_size",
+            total and total > LARGEST,
+            f"{total} tokens in all slots seen, at most {LARGEST} are allowed: lower it",
+        ),
+        (
+            "ctx_size",
+            total and one.get("ctx_size", total) != total,
+            f"{one.get('ctx_size')} seen with slot_ctx_size {one.get('slot_ctx_size')} for each of "
+            f"{value(one, 'parallel')} slots, {total} is needed: drop ctx_size, the product is what llama-server gets",
+        ),
+        (
+            "cpu_moe",
+            moe and workers,
+            "seen with workers, a service of one node is needed for it, since experts lie in the head's main memory: "
+            "drop the key or the workers",
+        ),
+        (
+            "cpu_moe",
+            moe and not workers and cardless,
+            "seen with cards [], a card is needed for it, since without one all weights lie in main memory anyway: "
+            "drop one of them",
+        ),
+        (
+            "n_gpu_layers",
+            offloads and workers,
+            f"{layers} workers, a service of one node is needed for it, since the other layers lie in the head's main "
+            "memory: drop the key or the workers",
+        ),
+        (
+            "n_gpu_layers",
+            offloads and not workers and cardless,
+            f"{layers} cards [], a card is needed for it, since without one all layers lie in main memory: drop one "
+            "of both",
+        ),
+        (
+            "n_gpu_layers",
+            offloads and moe and not (workers or cardless),
+            f"{layers} cpu_moe, one of both is needed, since both say what lies in main memory: drop one (of a mixture "
+            "of experts, cpu_moe keeps more on the cards)",
+        ),
+        (
+            "n_gpu_layers",
+            offloads and isinstance(split, dict) and not (workers or cardless or moe),
+            f"{layers} layers per node in tensor_split, auto is needed there, since not all layers lie on cards: drop "
+            "it",
+        ),
+        (
+            "cache_ram",
+            workers and value(one, "cache_ram"),
+            f"{one.get('cache_ram')} seen with workers, 0 is needed, since a head with RPC workers aborts when it "
+            "saves a prompt: drop the key",
+        ),
+        *(
+            (key, key in one and not workers, "seen without workers, it is for them alone: drop the key")
+            for key in WORKER_KEYS
+        ),
+        *(
+            (
+                short,
+                True,
+                "%s seen with %s, one of both is needed: drop one"
+                % (str(one[short]).lower(), " and ".join(long for long in SHORT[short] if long in one)),
+            )
+            for short in twice
+        ),
+        (
+            "cache_type_v",
+            workers and keys != values and not twice,
+            f"{values} seen with cache_type_k {keys}, the same type for both is needed, since an RPC worker aborts at "
+            "the first token of a mixed pair: set both",
+        ),
+        (
+            "cache" if "cache" in one else "cache_type_k",
+            workers and keys == values and keys not in CACHE_TYPES and not twice,
+            f"{keys} seen with workers, one of {', '.join(CACHE_TYPES)} is needed, since an RPC worker aborts at the "
+            "first token of another type: choose one of them",
+        ),
+        (
+            "flash_attn",
+            effective(whole, "flash_attn") == "off" and values not in PLAIN_CACHE_TYPES and not twice,
+            f"off seen with cache_type_v {values}, on or auto is needed: llama.cpp has no quantized V cache without "
+            "flash attention",
+        ),
+        *_family_rules(whole),
+    ]
+
+
+def _family_rules(whole: Settings) -> list[Row]:
+    template, jinja, thinking = whole.get("chat_template"), whole.get("jinja", True), value(whole, "reasoning")
+    of_file = template is not None and is_template_file(template)
+    ubatch, batch = effective(whole, "ubatch_size"), effective(whole, "batch_size")
+    texts = "embeddings" if whole.get("embeddings") else "reranking" if whole.get("reranking") else ""
+    return [
+        (
+            "chat_template",
+            jinja and not of_file and template not in (None, JINJA_KNOWS),
+            # As the text of a template, every prompt would be that name.
+            f"{shown(template)} seen with Jinja, which takes the name of a built-in template for its text, jinja false "
+            "is needed: add jinja: false, or give a file",
+        ),
+        *(
+            (
+                key,
+                not jinja and key in whole and whole[key] != "auto",
+                "seen with jinja false, Jinja is needed for it: drop one of both",
+            )
+            for key in ("chat_template_kwargs", "reasoning")
+        ),
+        (
+            "chat_template",
+            not jinja and of_file,
+            "a file seen with jinja false, Jinja is needed to read it: drop jinja",
+        ),
+        (
+            "reasoning_budget",
+            thinking == "off" and whole.get("reasoning_budget") is not None,
+            f"{whole.get('reasoning_budget')} seen with reasoning off, no budget is needed without thinking: drop one "
+            "of both",
+        ),
+        (
+            "chat_template_kwargs",
+            thinking != "auto" and THINKING in (whole.get("chat_template_kwargs") or {}),
+            f"enable_thinking seen with reasoning {thinking}, which sets it, one of both is needed: drop "
+            "enable_thinking",
+        ),
+        (
+            "pooling",
+            "pooling" in whole and not whole.get("embeddings"),
+            "seen without embeddings, which it is for: add embeddings: true or drop the key",
+        ),
+        (
+            "reranking",
+            whole.get("embeddings") and whole.get("reranking"),
+            "seen with embeddings, one of both is needed, since a server pools in one way: drop one, or set it to "
+            "false",
+        ),
+        (
+            "ubatch_size" if "ubatch_size" in whole else "batch_size",
+            texts and ubatch > batch,
+            f"micro-batches of {ubatch} tokens seen with {texts} and batches of {batch}, at most that is allowed, "
+            f"since no text is longer than either: write batch_size: {ubatch}",
+        ),
+        (
+            "yarn_orig_ctx",
+            "yarn_orig_ctx" in whole and whole.get("rope_scaling") != "yarn",
+            "seen without rope_scaling yarn, which it is for: add that or drop the key",
+        ),
+    ]
+
+
+def build_rules(whole: Settings, version: str) -> list[Row]:
+    """What a build does not know."""
+    if (build_number(version) or OLDEST) < OLDEST:
+        return []
+    build, template, budget = command_line_of(version), whole.get("chat_template"), whole.get("reasoning_budget", 0)
+    names = built_in(build)
+    return [
+        *(
+            (
+                key,
+                True,
+                f"{given} seen with build {version}, which knows {', '.join(map(str, known))}: choose one of these or "
+                "another release",
+            )
+            for key, given, known in unknown_values(whole, build)
+        ),
+        (
+            "reasoning_budget",
+            budget > 0 and build < THINKS,
+            f"{budget} seen with build {version}, which knows 0 and -1, b{THINKS} or newer is needed for another: "
+            "choose one of these or another release",
+        ),
+        (
+            "chat_template",
+            template is not None and not is_template_file(template) and template not in names,
+            f"{shown(template)} seen, the path of a file (with a slash, or ending in .jinja) or a built-in template of "
+            f"{version} is needed{near(template, names, ': choose one that llama-server --help lists')}",
+        ),
+        (
+            "draft",
+            "draft" in whole and build in DRAFTS_UNKNOWN,
+            f"seen with build {version}, b{DRAFTS[-1][0]} or newer is needed, or at most b{DRAFTS_UNKNOWN[0] - 1}, "
+            "whose flags for it are known: take another release",
+        ),
+    ]
+
+
+def cache_rules(one: Settings, version: str) -> list[Row]:
+    """The tensor cache of workers."""
+    return [
+        (
+            "rpc_cache",
+            one.get("rpc_cache") and (build_number(version) or 0) < CACHE_BUILD,
+            f"cannot be used with build {version}, because builds before b{CACHE_BUILD} also store activations, "
+            "without end: drop the key or take a newer build",
+        )
+    ]
+
+
+def draft_rules(whole: Settings) -> list[Row]:
+    draft = whole.get("draft")
+    if draft is None:
+        return []
+    if draft is True:
+        return [("draft", True, "true seen, a model is needed: write {model: NAME, quant: Q}, or false for none")]
+    given = {key: draft[key] for key in ("max", "min") if key in draft}
+    rows: list[Row] = [
+        *(
+            (
+                f"draft.{key}",
+                not is_a(draft.get(key), str),
+                f"{shown(draft.get(key))} seen, a text is needed: give the name",
+            )
+            for key in ("model", "quant")
+        ),
+        *(
+            (
+                f"draft.{key}",
+                not is_a(number, int) or not (key == "max") <= number <= DRAFT_MOST,
+                f"{shown(number)} seen, {int(key == 'max')} to {DRAFT_MOST} tokens are allowed: "
+                + ("remove the quotes" if isinstance(number, str) and number.isdigit() else "choose another number"),
+            )
+            for key, number in given.items()
+        ),
+    ]
+    if any(wrong for _key, wrong, _text in rows):
+        return rows
+    least, most = draft.get("min", 0), draft.get("max", DRAFT_MOST)
+    return [
+        ("draft.min", least > most, f"{least} seen, at most max ({most}) is allowed: lower it"),
+        (
+            "draft",
+            "workers" in whole,
+            "seen with workers, a service of one node is needed for it, since drafting over RPC is slower than not "
+            "drafting and ends heads: drop the workers, or set draft: false",
+        ),
+        *(
+            ("draft", whole.get(other), f"seen with {other}, for which nothing is generated: set draft: false")
+            for other in ("embeddings", "reranking")
+        ),
+    ]
+
+
+def draft_errors(where: Where, whole: Settings) -> list[str]:
+    """whole: a service with what its model's entry says."""
+    draft = whole.get("draft")
+    unknown = [key for key in draft if key not in DRAFT_KEYS] if isinstance(draft, dict) else []
+    return [unknown_key(where("draft"), key, DRAFT_KEYS) for key in unknown] + broken(where, draft_rules(whole))
+
+
+def word_rules(one: Settings) -> list[Row]:
+    """extra_args."""
+    words = one.get("extra_args") or []
+    owners = [(flag.partition("=")[0], owner(flag)) for flag in flags(words)]
+    return [
+        (
+            "extra_args",
+            words and not flags(words[:1]),
+            f"{shown(words[0]) if words else ''} seen first, a flag is needed there, its values after it: correct the "
+            "order",
+        ),
+        *(
+            (
+                "extra_args",
+                hidden(word),
+                f"{hidden(word)} seen, which units cannot see, a path outside /home, /root and /tmp is needed: move "
+                "the file",
+            )
+            for word in words
+        ),
+        *(
+            (
+                "extra_args",
+                instead is not None,
+                f"{shown(flag)} seen, {instead} is needed for that: write it there and drop the flag"
+                if instead
+                else f"{shown(flag)} seen, a flag that the collection does not set itself is needed: drop it",
+            )
+            for flag, instead in owners
+        ),
+    ]
