@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._exporter.config import read, read_json, watched
-from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
+from .._llama.api import LlamaApi, read_api_key
 from .._llama.args import told
+from .._llama.server import ANSWERING, probe
 from .._node import paths
 from .._node.units import Unit, held_since, number, parse_show, systemctl_show, unit_info
 from .._text import Refusal
@@ -23,8 +24,6 @@ NGINX = "nginx.service"
 MONITORING = ("prometheus.service", "prometheus-alertmanager.service", "alertmanager.service")
 # Beside what _node/units asks for: what a unit waits for, and when its process was started.
 MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "InactiveExitTimestampMonotonic")
-# Seconds for each question to a server.
-ANSWER = 3.0
 ON_CPU = ("--cpu-moe", "--n-cpu-moe")
 ROLES = {"rpc": "worker", "head": "head", "router": "router"}
 DROP_IN_MOST = 16384
@@ -124,33 +123,24 @@ def _record(unit: Unit) -> dict[str, Any]:
 
 
 def ask(record: dict[str, Any], watch: dict[str, Any]) -> dict[str, Any]:
-    """What a server says of itself: {state, ...}. Each path once; one that sleeps is not asked what would wake it, and
-    a router is asked for no model."""
+    """What a server says of itself: {state, ...}."""
     try:
         key = watch.get("api_key_file")
         api = LlamaApi(record["url"], read_api_key(key) if key else None, pid=record["main_pid"] or 0)
-        status, _body = api.get("/health", ANSWER)
-        if status != 200:
-            return {"state": "loading" if status == 503 else "down", "state_reason": "/health is answered %d" % status}
-        if record["kind"] == "router":
-            return {"state": "ready"}
-        status, props = api.get("/props", ANSWER)
-        found = dict(_props(table(props)) if status == 200 else {}, state="ready")
-        if table(props).get("is_sleeping"):
-            return dict(found, state="sleeping")
-        status, slots = api.get("/slots", ANSWER)
-        if status == 200:
-            found["slots_busy"] = len([one for one in rows(slots) or [] if one.get("is_processing")])
-        status, text = api.get("/metrics", ANSWER)
-        if status == 200 and isinstance(text, str):
-            metrics = parse_metrics(text)
-            found.update({name: metrics.get(name) for name in ("requests_processing", "requests_deferred")})
-            found.update(speed(metrics, read_json(paths.BASELINES.replace("*", str(record.get("service"))))))
-        return found
-    except NoAnswer as error:
-        return {"state": {"refused": "loading", "timeout": "hung"}.get(error.kind, "down"), "state_reason": str(error)}
+        seen = probe(api, record["kind"] == "router")
     except Refusal as error:
         return {"state": None, "state_reason": str(error)}
+    found: dict[str, Any] = {"state": seen.state}
+    if seen.state not in ANSWERING:
+        return dict(found, state_reason=seen.reason, silent=seen.silent)
+    if record["kind"] == "router":
+        return found
+    template = str(seen.props.get("chat_template") or "")
+    found.update(slots=seen.slots, slot_context=seen.context, slots_busy=seen.busy, build_info=seen.build)
+    found.update(thinks="<think>" in template or "enable_thinking" in template)
+    found.update(requests_processing=seen.requests, requests_deferred=seen.deferred)
+    metrics = {name: value for (_model, name), value in seen.counters.items()}
+    return dict(found, **speed(metrics, read_json(paths.BASELINES.replace("*", str(record.get("service"))))))
 
 
 def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> dict[str, float]:
@@ -166,21 +156,11 @@ def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> dict[str, fl
     return {"speed": round(now, 1), "baseline": round(baseline, 1), "speed_ratio": now / baseline}
 
 
-def _props(props: dict[str, Any]) -> dict[str, Any]:
-    template = str(props.get("chat_template") or "")
-    return {
-        "slots": count(props.get("total_slots")) or None,
-        "slot_context": count(table(props.get("default_generation_settings")).get("n_ctx")) or None,
-        "thinks": "<think>" in template or "enable_thinking" in template,
-        "build_info": str(props.get("build_info") or "") or None,
-    }
-
-
 def is_well(record: dict[str, Any]) -> bool:
     """Whether a unit does its work now."""
     if record.get("active_state") != "active":
         return False
-    return record.get("kind") not in ("head", "router") or record.get("state") in ("ready", "sleeping", None)
+    return record.get("kind") not in ("head", "router") or record.get("state") in (*ANSWERING, None)
 
 
 def models_of(units: list[dict[str, Any]]) -> dict[str, str]:

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Is a llama-server able to answer, and over all of its workers? Never touches an RPC port. Private to the collection.
 
-States: loading (starts or reads its model), ready (answers, idle), busy (answers others), degraded (speaks HTTP but
-cannot answer, or not over all workers), down (no HTTP). /health alone cannot tell: it stays 200 with dead workers, and
-so do /slots and /metrics while a worker hangs.
+States: loading, ready, busy, degraded or down, see _llama/server.py; one that sleeps is ready. /health alone cannot
+tell: it stays 200 with dead workers, and so do /slots and /metrics while a worker hangs.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from .. import _files
 from .._llama.api import Answer, LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
 from .._llama.args import Told
 from .._llama.args import told as told_by
+from .._llama.server import CONTEXT_MOST, PROGRESS, SLOTS_MOST
 from .._node import paths
 from .._node.sockets import Connection, Worker, awaited, connections, strays, traffic
 from .._node.units import Properties, failed_in_a_row, number, parse_show, service_of, systemctl_show, unit_kind
@@ -35,10 +35,6 @@ POLL = 0.5
 # A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a
 # card that is full.
 MOST_RESTARTS = 3
-# What a server may say of itself: beyond the largest context of any model, and slots of any size.
-CONTEXT_MOST = 2**24
-SLOTS_MOST = 1024
-PROGRESS_METRICS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
 class Sample(NamedTuple):
@@ -248,7 +244,7 @@ class Head:
         metrics = parse_metrics(text) if isinstance(text, str) else {}
         return Sample(
             slots=rows(slots),
-            metrics=[metrics[name] for name in PROGRESS_METRICS if name in metrics] or None,
+            metrics=[metrics[name] for name in PROGRESS if name in metrics] or None,
             requests=metrics.get("requests_processing"),
             silent=silent,
             workers=connections(self.endpoints, self.pid) if sockets and self.endpoints else None,

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 from .._llama.api import LlamaApi, NoAnswer, plain, rows, table
 from .._llama.args import Told, told
-
-LOADED = ("loaded", "sleeping")
-# Far more than a preset has: each that says it is loaded costs a request.
-MOST = 64
+from .._llama.server import AWAKE, LOADED
+from .._llama.server import models as listed
 
 
 class Model(NamedTuple):
@@ -30,15 +28,14 @@ class Model(NamedTuple):
 def models(api: LlamaApi, timeout: float) -> list[Model]:
     """All of a router's, those at work first, then those that are loaded; none for another server. Errors: NoAnswer,
     Refusal."""
-    status, body = api.get("/models", timeout)
     found = []
-    for one in (rows(table(body).get("data")) or [])[:MOST] if status == 200 else []:
+    for one in listed(api, timeout)[1]:
         name, state = one.get("id"), table(one.get("status")).get("value")
         if isinstance(name, str) and isinstance(state, str):
             words = table(one.get("status")).get("args")
             args = [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
             own = Model(plain(name), plain(state), told(args))
-            found.append(_at_work(api, own, timeout) if state in LOADED else own)
+            found.append(_at_work(api, own, timeout) if state == AWAKE else own)
     return sorted(found, key=lambda one: (not one.busy, one.state not in LOADED, one.name))
 
 

@@ -46,7 +46,8 @@ def _shown(end: tuple[str, int]) -> str:
 
 
 def _decode(head: Head, seconds: float, timeout: float) -> Wire:
-    tokens, rates = 0, []
+    tokens = 0
+    rates: list[float] = []
     began, start = time.time(), time.monotonic()
     before = connections(head.endpoints, head.pid)
     while not rates or (time.monotonic() - start < seconds and len(rates) < ANSWERS):

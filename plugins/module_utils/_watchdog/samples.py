@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
+from .._llama.server import PROGRESS, awake, models, progress, prompt
 from .._node import sock_diag, sockets
 from .._node.units import number, parse_show, systemctl_show
 from .._text import Refusal
@@ -29,9 +30,6 @@ UP, LISTENS = 1, 10
 # token.
 ASK_SYSTEMD, ANSWER, TOKEN = 1, 5, 5
 TICKS = float(os.sysconf("SC_CLK_TCK"))
-# Far more than a router's preset has: each that says it is loaded costs two requests.
-MODELS_MOST = 64
-PROGRESS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
 def read(path: str) -> str:
@@ -176,16 +174,14 @@ def clients(
 
 def _slot(shown: dict[str, Any]) -> dict[str, Any]:
     """What the judge wants of an entry of /slots."""
-    step = shown.get("next_token")
-    step = step[0] if isinstance(step, list) and step else step
     task = shown.get("id_task")
-    taken = count(shown.get("n_prompt_tokens_processed"))
+    taken, decoded = progress(shown)
     return {
         "task": task if isinstance(task, int) else None,
         "seed": table(shown.get("params")).get("seed"),
-        "prompt": max(count(shown.get("n_prompt_tokens")), taken),
+        "prompt": prompt(shown),
         "taken": taken,
-        "decoded": count(table(step).get("n_decoded")),
+        "decoded": decoded,
     }
 
 
@@ -264,10 +260,8 @@ class RouterApi(HeadApi):
         result = nothing(at)
         try:
             api = self._api()
-            result["health"], body = api.get("/models", ANSWER)
-            models = (rows(table(body).get("data")) or [])[:MODELS_MOST] if result["health"] == 200 else []
-            states = [(one.get("id"), table(one.get("status")).get("value")) for one in models]
-            for name in [str(name) for name, state in states if state == "loaded"]:
+            result["health"], entries = models(api, ANSWER)
+            for name in awake(entries):
                 self._add(result, name, api.of(name))
         except NoAnswer:
             result["silent"] = True

@@ -20,6 +20,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor 
     system,
     units,
 )
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import server as llama_server
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import ours, paths
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
@@ -349,43 +350,17 @@ def test_firewalld_has_lost_a_rule_or_its_interface_has_another_zone():
     assert gone["why"] == "it is not there any more"
 
 
-class Asked:
-    """A server that notes what it is asked."""
-
-    def __init__(self, sleeping):
-        self.paths, self.sleeping = [], sleeping
-
-    def get(self, path, _timeout):
-        self.paths.append(path)
-        answers = {
-            "/health": {"status": "ok"},
-            "/props": {
-                "total_slots": 2,
-                "is_sleeping": self.sleeping,
-                "chat_template": "{% if enable_thinking %}",
-                "default_generation_settings": {"n_ctx": 4096},
-            },
-            "/slots": [{"is_processing": True}, {"is_processing": False}],
-            "/metrics": "llamacpp:requests_deferred 3\n",
-        }
-        return 200, answers[path]
-
-
-def test_a_server_is_asked_each_path_once_and_a_sleeping_one_is_not_woken(monkeypatch):
+def test_server_is_probed_with_its_key(monkeypatch):
+    props = {"chat_template": "{% if enable_thinking %}"}
+    seen = llama_server.Sample("ready", slots=2, busy=1, context=4096, requests=1.0, deferred=3.0, props=props)
+    monkeypatch.setattr(units, "probe", lambda _api, router: llama_server.Sample("ready") if router else seen)
     record = {"kind": "head", "url": "http://127.0.0.1:8000", "main_pid": 77}
-    for sleeping, state, asked in (
-        (False, "ready", ["/health", "/props", "/slots", "/metrics"]),
-        (True, "sleeping", ["/health", "/props"]),
-    ):
-        server = Asked(sleeping)
-        monkeypatch.setattr(units, "LlamaApi", lambda *_given, server=server, **_more: server)
-        found = units.ask(record, {})
-        assert (found["state"], server.paths) == (state, asked)
-        assert (found["slots"], found["slot_context"], found["thinks"]) == (2, 4096, True)
-    server = Asked(False)
-    monkeypatch.setattr(units, "LlamaApi", lambda *_given, **_more: server)
-    assert units.ask(dict(record, kind="router"), {})["state"] == "ready"
-    assert server.paths == ["/health"]
+    found = units.ask(record, {})
+    assert found == {
+        **{"state": "ready", "slots": 2, "slot_context": 4096, "slots_busy": 1, "build_info": None, "thinks": True},
+        **{"requests_processing": 1.0, "requests_deferred": 3.0},
+    }
+    assert units.ask(dict(record, kind="router"), {}) == {"state": "ready"}
 
 
 @pytest.mark.parametrize("pid", [1 << 30, None])

@@ -8,6 +8,7 @@ import os
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import heads
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter.config import Watched
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import server as llama_server
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
@@ -69,7 +70,8 @@ def test_an_answer_is_as_old_as_its_question(server, monkeypatch):
     one = asked(server, monkeypatch)
     began = [50.0]
     monkeypatch.setattr(heads.time, "time", lambda: began[0])
-    monkeypatch.setattr(one, "_ask", lambda seen: began.append(began.pop() + 12))
+    probe = heads.probe
+    monkeypatch.setattr(heads, "probe", lambda *given: began.append(began.pop() + 12) or probe(*given))
     assert look(one)["llama_endpoint_asked_seconds", ""] == 50.0
 
 
@@ -184,7 +186,7 @@ def test_bytes_of_the_workers_are_progress(server, monkeypatch, clock):
 
 
 def test_one_that_is_too_busy_to_tell_serves_and_is_timed(server, monkeypatch):
-    monkeypatch.setattr(heads, "ANSWER", 0.2)
+    monkeypatch.setattr(llama_server, "ANSWER", 0.2)
     one = asked(server, monkeypatch)
     look(one)
     server.responses["/metrics"] = server.silent
@@ -255,8 +257,8 @@ def test_the_watchdogs_tokens_are_nobodys_work(server, monkeypatch, clock):
 
 
 def test_a_router_of_models_that_are_silent_is_asked_for_a_while_alone(server, monkeypatch):
-    monkeypatch.setattr(heads, "ANSWER", 0.1)
-    monkeypatch.setattr(heads, "LOOK", 0.15)
+    monkeypatch.setattr(llama_server, "ANSWER", 0.1)
+    monkeypatch.setattr(llama_server, "PATIENCE", 0.15)
     server.responses.update(fake.router(**{"m%d" % one: "loaded" for one in range(20)}))
     server.responses["/metrics"] = server.silent
     assert look(asked(server, monkeypatch, kind="router"))["llama_endpoint_state", "ready"] == 1
