@@ -3,7 +3,7 @@
 #   acquisition  fetching beside wget, aria2c and get_url: half an hour, both programs and 12 GB of disk
 #   card         what RPC costs on one card: PROGRAMS MODEL [--rounds 1]; PROGRAMS is the directory of a build for it
 #   gateway      what the gateway costs and what is lost when something dies: six minutes, [overhead] [loss]
-#   memory       the memory formulas beside llama-fit-params: BUILD=DIR..., half an hour; and real loads with --model FILE
+#   memory       the memory formulas beside llama-fit-params: BUILD=DIR..., half an hour; real loads with --model FILE
 #   monitoring   every query of dashboards and rules, asked of a Prometheus: two minutes, [--nodes 50]
 #   plans        the memory plans of the reference inventories, the tables of docs/plan.md
 #   recovery     the table of docs/drills.md: half an hour
