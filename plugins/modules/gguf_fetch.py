@@ -21,10 +21,9 @@ description:
   - Whatever interrupts a transfer, the next run goes on from C(DEST.partial) and its journal. A file that changed on
     the server in between is not spliced.
   - A manifest beside the model records what was published. While size, time and inode of the model are those of the
-    manifest, a run costs one C(stat) call and contacts nobody. Manifest and model must be root's, or of the task's
-    user; of another O(owner) the model is hashed by each run.
-  - A file of root's beside O(dest) that has the needed size, header and sha256 under another name is copied instead of
-    fetched. It stays as it is.
+    manifest, a run costs one C(stat) call and no request.
+  - The directory, manifest and model must be root's, or of the task's user, and the directory not writable by others:
+    else they are refused. A model of another O(owner) is hashed by each run.
   - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is
     refused, never overwritten.
   - A file that this module has published for the same request, and that is not whole any more, is fetched again. It is
@@ -122,10 +121,8 @@ options:
       - Files on the node that hold the model or pieces of it. They are used instead of fetching them and are
         B(consumed), removed as soon as their bytes are safe in the new place, so that at most one piece of extra disk
         is needed. Paths that do not exist are passed over.
-      - The sha256 of each must be known, from O(repo), O(sha256) or O(pieces). A link and a file with a second name are
-        refused.
-      - A file that is not root's (or of the task's user), or that its group or others may write, is copied and stays
-        where it is.
+      - The sha256 of each must be known, from O(repo), O(sha256) or O(pieces). A link is refused, and a file or
+        directory that is not root's (or of the task's user) or that its group or others may write.
     type: list
     elements: path
     default: []
@@ -316,12 +313,6 @@ alike:
   elements: str
   returned: in check mode
   sample: [or1-behemoth-q8_0.gguf]
-kept:
-  description: Files of O(adopt) that are copied and not consumed, because not only root may write them.
-  type: list
-  elements: path
-  returned: success
-  sample: []
 seconds:
   description: How long it took.
   type: float
@@ -329,21 +320,16 @@ seconds:
   sample: 812.4
 """
 
-import grp
 import os
 import pwd
-import stat
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._fetch.errors import DiskTooSmall, Stopped
-from ..module_utils._fetch.fetch import acquire
+from ..module_utils._fetch.existing import unchanged
+from ..module_utils._fetch.fetch import acquire, awaited
 from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
-from ..module_utils._fetch.pieces import open_model
-from ..module_utils._fetch.present import unchanged
-from ..module_utils._fetch.receive import awaited, receive
 from ..module_utils._fetch.request import Request, Watch
-from ..module_utils._fetch.target import disk_failure
 from ..module_utils._job import Job, claim, is_live
 from ..module_utils._text import Refusal
 
@@ -381,134 +367,68 @@ OPTIONS = {
 }
 
 
-def number_of(name, find, option):
-    """The id of a user or a group that is given by name or id, None of none. Raises Refusal."""
-    if name is None or str(name).isdigit():
-        return name if name is None else int(name)
+REQUESTED = (
+    *("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces"),
+    *("adopt", "copy_of", "connections"),
+)
+
+
+def user_id(name):
+    """The id of a user that is given by name or id, None for None. Raises Refusal."""
     try:
-        return find(name)
+        return None if name is None else int(name) if str(name).isdigit() else pwd.getpwnam(name).pw_uid
     except KeyError:
-        raise Refusal(
-            f"{option}: {name} is unknown on this node, one that is there is needed: create it or correct it"
-        ) from None
+        raise Refusal(f"owner: {name} is unknown on this node: create it or correct it") from None
 
 
-def set_owner_and_mode(module, arguments, changed):
-    """-> changed, or True. Takes owner, group and mode out of arguments: AnsibleModule sets them by name, through a
-    link that others may have put there."""
-    owner, group, mode = (arguments[name] for name in ("owner", "group", "mode"))
-    arguments.update(owner=None, group=None, mode=None)
-    uid = number_of(owner, lambda name: pwd.getpwnam(name).pw_uid, "owner")
-    gid = number_of(group, lambda name: grp.getgrnam(name).gr_gid, "group")
-    if module.check_mode and not os.path.lexists(arguments["path"]):
-        return True
-    fd = open_model(arguments["path"])
-    try:
-        seen = os.fstat(fd)
-        if uid not in (None, seen.st_uid) or gid not in (None, seen.st_gid):
-            changed = True
-            if not module.check_mode:
-                os.fchown(fd, -1 if uid is None else uid, -1 if gid is None else gid)
-        number = mode_number(module, mode, seen)
-        # fchown takes bits away.
-        if number not in (None, stat.S_IMODE(os.fstat(fd).st_mode)):
-            changed = True
-            if not module.check_mode:
-                os.fchmod(fd, number)
-    except OSError as error:
-        raise disk_failure(arguments["path"], error) from None
-    finally:
-        os.close(fd)
-    return changed
-
-
-def mode_number(module, mode, seen):
-    """The mode that an octal or symbolic one asks for, None of none. Raises Refusal."""
-    try:
-        number = mode if mode is None or isinstance(mode, int) else int(mode, 8)
-    except ValueError:
-        try:
-            number = module._symbolic_mode_to_octal(seen, mode)
-        except ValueError:
-            number = 1 << 12
-    if number is not None and not 0 <= number < 1 << 12:
-        raise Refusal(
-            f"mode: {mode} seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it"
-        )
-    return number
-
-
-def have(module, request, bundled, job):
-    """-> what the module returns of a model that is there; of _ask, what a job has to do."""
+def have(module, request, job):
+    """-> what the module returns for a model at its place; for _ask, what a job has to do."""
     watch = Watch(job.write, job.abandoned) if job else None
     if module.params["_ask"]:
         live = is_live(module.params["_job"])
-        left = None if live else claim(module.params["_job"])
+        earlier = None if live else claim(module.params["_job"])
         done = None if live else unchanged(request, Watch(), hashing=False)
         if done is None:
-            send = awaited(request, bundled) if bundled and not live else []
+            send = [] if live else awaited(request)
             return {"changed": False, "wanted": True, "live": live, "state": module.params["_job"], "send": send}
-        # The change made by a job whose controller did not live to see it has not been told to anybody yet.
-        done = left if left and left["changed"] else done
-    elif bundled:
-        done = receive(request, bundled, module.check_mode, watch)
+        # A change made by a job whose controller was interrupted has not been reported yet.
+        done = earlier if earlier and earlier["changed"] else done
     else:
         done = acquire(request, module.check_mode, watch)
     for entry in done["files"]:
-        path = os.path.join(request.folder(), os.path.basename(entry["path"]))
-        arguments = module.load_file_common_arguments(module.params, path=path)
-        done["changed"] = set_owner_and_mode(module, arguments, done["changed"])
-        done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+        if not (module.check_mode and not os.path.lexists(entry["path"])):
+            arguments = module.load_file_common_arguments(module.params, path=entry["path"])
+            done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
     done["there"] = not done["changed"]
     return done
 
 
 def run(module):
     """-> what the module returns."""
-    asked = (
-        "dest",
-        "urls",
-        "repo",
-        "files",
-        "quant",
-        "revision",
-        "endpoint",
-        "sha256",
-        "pieces",
-        "adopt",
-        "copy_of",
-        "owner",
-    )
-    wanted = {name: module.params[name] for name in asked}
     job = None
+    failed = {"failed": True, "changed": False}
     try:
         if module.params["_job"] and not module.params["_ask"]:
             job = Job(module.params["_job"])
-        bundled = module.params["_bundled"]
-        token = module.params["token"] or read_token(module.params["token_file"])
+        wanted = {name: module.params[name] for name in REQUESTED if module.params[name] is not None}
         request = Request(
-            token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted
+            token=module.params["token"] or read_token(module.params["token_file"]),
+            full=module.params["reverify"] == "full",
+            owner=user_id(module.params["owner"]),
+            bundle=module.params["_bundled"],
+            **wanted,
         )
-        done = request.in_folder(lambda: have(module, request, bundled, job))
+        done = have(module, request, job)
         if done.get("wanted"):
             return done
     except Refusal as error:
-        done = {"failed": True, "changed": False, "msg": f"gguf_fetch: {error}"}
+        done = dict(failed, msg=f"gguf_fetch: {error}")
         if isinstance(error, DiskTooSmall):
             done["disk"] = error.disk
     except BlockingIOError:
-        done = {
-            "failed": True,
-            "changed": False,
-            "msg": f"gguf_fetch: {module.params['dest']}: another job is fetching it: wait for that one",
-        }
+        done = dict(failed, msg=f"gguf_fetch: {module.params['dest']}: another job is fetching it: wait for that one")
     except Stopped as error:
-        done = {
-            "failed": True,
-            "changed": False,
-            "stopped": True,
-            "msg": f"gguf_fetch: {module.params['dest']}: stopped, {error}",
-        }
+        done = dict(failed, stopped=True, msg=f"gguf_fetch: {module.params['dest']}: stopped, {error}")
     if job:
         job.finish(done)
     return done

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: gguf_share
-short_description: "Internal: lend model files to other nodes over the fabric"
+short_description: "Internal: share model files with other nodes over the fabric"
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
@@ -29,7 +29,7 @@ attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 
 EXAMPLES = r"""
 ---
-- name: The node that has the model lends it to two others
+- name: Share a model with two other nodes
   thefermisea.llama_cluster.gguf_share:
     address: 10.100.0.31
     files: [/opt/models/OR1-Behemoth.Q8_0.gguf]

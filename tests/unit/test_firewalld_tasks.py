@@ -22,28 +22,28 @@ def fixture_node(tmp_path):
     return FirewalldNode(tmp_path)
 
 
-def lend(node, *borrowers):
+def share(node, *peers):
     """As fan_out.yml and copy_old.yml do it."""
     status, output = node.tell(
-        peers=["%s:50099" % one for one in borrowers], record=str(node.folder / "lent"), timeout="6h"
+        peers=["%s:50099" % one for one in peers], record=str(node.folder / "shared"), timeout="6h"
     )
     assert status == 0, output
     assert "changed=0" in output
     assert node.rules("permanent") == {}
 
 
-def test_a_model_is_lent_in_the_zone_of_the_fabric(node):
-    lend(node, "10.1.0.32", "10.0.0.33")
+def test_model_is_shared_in_zone_of_fabric(node):
+    share(node, "10.1.0.32", "10.0.0.33")
     assert node.rules() == {"internal": [RULE % ("10.1.0.32", 50099)], "public": [RULE % ("10.0.0.33", 50099)]}
-    lend(node)
+    share(node)
     assert node.rules() == {}
 
 
-def test_lending_leaves_the_same_rule_of_an_operator(node):
+def test_sharing_leaves_the_same_rule_of_an_operator(node):
     theirs = {"internal": [RULE % ("10.1.0.32", 50099)]}
     node.rules_of_others("internal", *theirs["internal"], places=["running"])
-    lend(node, "10.1.0.32")
-    lend(node)
+    share(node, "10.1.0.32")
+    share(node)
     assert node.rules() == theirs
 
 
@@ -56,7 +56,7 @@ def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         variables["model_share_port"] = free.getsockname()[1]
-    status, output = node.play("model", "copy_old.yml", __model_lending_rules=str(node.folder / "lent"), **variables)
+    status, output = node.play("model", "copy_old.yml", __model_share_rules=str(node.folder / "shared"), **variables)
     assert status != 0 and "a GGUF file starts with" in output
     told = "ok: [localhost -> giver] => calls: - firewall-cmd --zone=public --timeout=6h --add-rich-rule="
     assert told in output

@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from .._files import sha256_file, write_atomically
@@ -67,15 +68,9 @@ def _problem(record: dict[str, Any]) -> str | None:
             files, wanted = entry["files"], entry["wanted"]
             if not are_files(files) or not all(is_digest(one["sha256"]) for one in files):
                 return f"files {_names(files)} are not all NAME.gguf with size and sha256"
-            texts = (
-                [wanted[key] for key in ("model", "quant", "repo", "revision")]
-                + wanted["urls"]
-                + wanted["files"]
-                + wanted["sha256"]
-            )
-            if not all(
-                isinstance(text, str) for text in texts + ([entry["commit"]] if entry["commit"] else [])
-            ) or not isinstance(entry["gguf"], dict):
+            texts = [wanted[key] for key in ("model", "quant", "repo", "revision")] + [entry["commit"] or ""]
+            texts += [text for key in ("urls", "files", "sha256") for text in [] + wanted[key]]
+            if not all(isinstance(text, str) for text in texts) or not isinstance(entry["gguf"], dict):
                 return f"the entry of {_names(files)} is not one of a model"
         for one in record["builds"] + record["source"]:
             if not is_file_name(one["name"]) or not is_size(one["size"]) or not is_digest(one["sha256"]):
@@ -86,62 +81,52 @@ def _problem(record: dict[str, Any]) -> str | None:
 
 
 def _names(files: Iterable[File]) -> str:
-    """The names as they stand there, so that an odd one is seen."""
+    """Names for a message, printable."""
     return printable(", ".join(json.dumps(one["name"]) for one in files))
 
 
-def find(record: dict[str, Any], wanted: dict[str, Any], folder: str) -> dict[str, Any]:
-    """The model of a bundle whose (first) file is ``wanted``: {name, urls, repo, revision, files, sha256}. Raises
+def _wanted(item: dict[str, Any]) -> dict[str, Any]:
+    """What an inventory asks for, without secrets of URLs."""
+    wanted = {"repo": item.get("repo") or "", "revision": item.get("revision") or "main"}
+    return dict(
+        wanted,
+        urls=[content_url(url) for url in item.get("urls") or []],
+        files=list(item.get("files") or []),
+        sha256=[digest.lower() for digest in item.get("sha256") or []],
+    )
+
+
+def find(record: dict[str, Any], item: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The model of a bundle whose (first) file is ``item``: {name, urls, repo, revision, files, sha256}. Raises
     Refusal.
 
-    Where the inventory gives sha256 they decide, wherever the bundle's maker fetched it from; else the source has to be
+    If the inventory gives sha256 they decide, wherever the bundle's maker fetched it from; else the source has to be
     the same.
     """
-    here = {entry["files"][0]["name"]: entry for entry in record["models"]}
-    entry = here.get(wanted["name"])
+    again = "make it again with playbooks/bundle.yml for this inventory"
+    entries = {entry["files"][0]["name"]: entry for entry in record["models"]}
+    entry = entries.get(item["name"])
     if entry is None:
-        known = ", ".join(
-            f"{one['wanted']['model']} {one['wanted']['quant']} ({name})" for name, one in sorted(here.items())
-        )
-        raise Refusal(
-            "bundle: %s has no %s, it has %s: make it again with playbooks/bundle.yml for this inventory"
-            % (folder, wanted["name"], printable(known) or "no model")
-        )
-    if not _is(entry, wanted):
-        raise Refusal(
-            "bundle: %s has %s of %s, the inventory wants %s: make it again with playbooks/bundle.yml for this "
-            "inventory"
-            % (folder, wanted["name"], printable(_told(entry["wanted"])), _told(dict(wanted, urls=_origin(wanted))))
-        )
+        known = [f"{one['wanted']['model']} {one['wanted']['quant']} ({name})" for name, one in sorted(entries.items())]
+        have = printable(", ".join(known)) or "no model"
+        raise Refusal(f"bundle: {folder} has no {item['name']}, it has {have}: {again}")
+    wanted, has = _wanted(item), entry["wanted"]
+    if wanted["sha256"]:
+        pieces = [piece["sha256"] for one in entry["files"] for piece in one["pieces"]]
+        same = wanted["sha256"] in (pieces, [one["sha256"] for one in entry["files"]])
+    else:
+        keys = ("repo", "revision", "files") if wanted["repo"] else ("repo", "urls")
+        same = all(wanted[key] == has[key] for key in keys)
+    if not same:
+        seen = f"{item['name']} of {printable(_source(has))}, the inventory wants {_source(wanted)}"
+        raise Refusal(f"bundle: {folder} has {seen}: {again}")
     return entry
 
 
-def _is(entry: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    if not wanted.get("sha256"):
-        return _origin(wanted) == _told_origin(entry["wanted"])
-    pieces = [piece["sha256"] for one in entry["files"] for piece in one["pieces"]]
-    return [digest.lower() for digest in wanted["sha256"]] in (pieces, [one["sha256"] for one in entry["files"]])
-
-
-def _origin(wanted: dict[str, Any]) -> list[Any]:
-    """What decides the content where no sha256 does."""
-    return _told_origin(dict(wanted, urls=[content_url(url) for url in wanted.get("urls") or []]))
-
-
-def _told_origin(wanted: dict[str, Any]) -> list[Any]:
-    """The same for an entry of bundle.json, whose URLs have lost their secrets."""
-    if wanted.get("repo"):
-        return [wanted["repo"], wanted.get("revision") or "main", wanted.get("files") or []]
-    return wanted["urls"]
-
-
-def _told(wanted: dict[str, Any]) -> str:
-    """What is wanted, in a few words."""
-    if wanted.get("sha256"):
+def _source(wanted: dict[str, Any]) -> str:
+    if wanted["sha256"]:
         return f"sha256 {', '.join(wanted['sha256'])}"
-    if wanted.get("repo"):
-        return f"{wanted['repo']} at {wanted.get('revision') or 'main'}"
-    return ", ".join(wanted["urls"])
+    return f"{wanted['repo']} at {wanted['revision']}" if wanted["repo"] else ", ".join(wanted["urls"])
 
 
 def seal(
@@ -151,86 +136,53 @@ def seal(
     source: Iterable[str],
     check: bool = False,
 ) -> tuple[dict[str, Any], bool]:
-    """Have bundle.json and SHA256SUMS say what is in the bundle -> (record, whether they said something else before).
+    """Write bundle.json and SHA256SUMS of the files in the bundle -> (record, whether they differed before).
 
     models: what gguf_fetch returned in a loop over model_items, each with its item; builds and source: file names.
-    check: what is not there yet has no digest, and nothing is written. Raises OSError.
+    check: files that do not exist yet have no digest, and nothing is written. Raises OSError.
     """
     try:
-        before = read(folder)
+        before = read(folder)["models"]
     except Refusal:
-        before = {"models": [], "builds": [], "source": []}
-    known = {one["name"]: one for entry in before["models"] for one in entry["files"]}
-    record: dict[str, Any] = {
-        "version": VERSION,
-        "models": [_model(done, known, check) for done in models],
-        "builds": [_file(os.path.join(folder, "builds", name), check) for name in sorted(builds)],
-        "source": [_file(os.path.join(folder, "source", name), check) for name in sorted(source)],
-    }
-    # Several nodes may hold the same model.
-    record["models"] = [
-        entry for number, entry in enumerate(record["models"]) if entry not in record["models"][:number]
-    ]
+        before = []
+    known = {one["name"]: one for entry in before for one in entry["files"]}
+    record: dict[str, Any] = {"version": VERSION, "models": []}
+    for done in models:
+        wanted = dict(_wanted(done["item"]), model=done["item"]["model"], quant=done["item"]["quant"])
+        files = [_model_file(one, known, check) for one in done["files"]]
+        entry = {"wanted": wanted, "commit": done["commit"], "gguf": done["gguf"], "files": files}
+        # Several nodes may hold the same model.
+        record["models"] += [entry] if entry not in record["models"] else []
+    for kind, listed in (("builds", builds), ("source", source)):
+        record[kind] = [_file(os.path.join(folder, kind, name), check) for name in sorted(listed)]
     text = json.dumps(record, indent=1, sort_keys=True) + "\n"
     changed = False
     for name, content in ((RECORD, text), (SUMS, sums(record, text))):
-        path, data = os.path.join(folder, name), content.encode("utf-8")
-        if _content(path) != data:
+        path = os.path.join(folder, name)
+        if not os.path.exists(path) or Path(path).read_text() != content:
             changed = True
             if not check:
-                write_atomically(path, data, mode=None, anywhere=True)
+                write_atomically(path, content.encode("utf-8"), mode=None, anywhere=True)
     return record, changed
 
 
-def _content(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError:
-        return None
-
-
-def _model(done: dict[str, Any], known: dict[str, File], check: bool) -> dict[str, Any]:
-    files: list[File] = []
-    for one in done["files"]:
-        name = os.path.basename(one["path"])
-        pieces = one["pieces"]
-        if all(piece["sha256"] for piece in pieces):
-            # The pieces say what the file is: its digest is hashed once.
-            same = known.get(name, {}).get("pieces") == pieces
-            whole = (
-                pieces[0]["sha256"]
-                if len(pieces) == 1
-                else known[name]["sha256"]
-                if same
-                else _digest(one["path"], check)
-            )
-        else:
-            whole = _digest(one["path"], check)
-            pieces = [{"size": one["size"], "sha256": whole}]
-        files.append({"name": name, "size": one["size"], "sha256": whole, "pieces": pieces})
-    asked = done["item"]
-    wanted = {
-        "model": asked["model"],
-        "quant": asked["quant"],
-        "repo": asked.get("repo", ""),
-        "revision": asked.get("revision", "main"),
-    }
-    wanted.update(
-        urls=[content_url(url) for url in asked.get("urls") or []],
-        files=asked.get("files") or [],
-        sha256=asked.get("sha256") or [],
-    )
-    return {"wanted": wanted, "commit": done["commit"], "gguf": done["gguf"], "files": files}
+def _model_file(one: dict[str, Any], known: dict[str, File], check: bool) -> File:
+    """known: {name: file of the bundle before}."""
+    name, pieces = os.path.basename(one["path"]), one["pieces"]
+    before = known.get(name, {})
+    if not all(piece["sha256"] for piece in pieces):
+        pieces = [{"size": one["size"], "sha256": _digest(one["path"], check)}]
+    # The pieces decide what the file is: its digest is computed once.
+    if len(pieces) == 1:
+        digest = pieces[0]["sha256"]
+    else:
+        digest = before["sha256"] if before.get("pieces") == pieces else _digest(one["path"], check)
+    return {"name": name, "size": one["size"], "sha256": digest, "pieces": pieces}
 
 
 def _file(path: str, check: bool) -> File:
-    absent = check and not os.path.exists(path)
-    return {
-        "name": os.path.basename(path),
-        "size": None if absent else os.path.getsize(path),
-        "sha256": _digest(path, check),
-    }
+    size = os.path.getsize(path) if os.path.exists(path) or not check else None
+    return {"name": os.path.basename(path), "size": size, "sha256": _digest(path, check)}
 
 
 def _digest(path: str, check: bool) -> str | None:
@@ -246,17 +198,15 @@ def contents(record: dict[str, Any]) -> list[tuple[str, File]]:
 def sums(record: dict[str, Any], text: str) -> str:
     """SHA256SUMS for a bundle whose bundle.json is ``text``."""
     lines = [f"{one['sha256']}  {path}" for path, one in contents(record)]
-    return "\n".join(lines + [f"{hashlib.sha256(text.encode('utf-8')).hexdigest()}  {RECORD}"]) + "\n"
+    return "\n".join([*lines, f"{hashlib.sha256(text.encode('utf-8')).hexdigest()}  {RECORD}", ""])
 
 
 def lines(folder: str, record: dict[str, Any]) -> list[str]:
-    """What an operator should know of a bundle, line by line."""
-    said = [f"bundle: {folder}"]
-    said += [f"  {path} ({human(one['size'])})" if one["size"] else "  " + path for path, one in contents(record)]
+    """The contents of a bundle for the operator, line by line."""
+    listed = [f"  {path} ({human(one['size'])})" if one["size"] else "  " + path for path, one in contents(record)]
     if not record["builds"]:
-        said.append(
+        listed.append(
             "  no build: the site compiles the source; a build that site.yml made on nodes like the site's would be "
             "taken along"
         )
-    said.append(f"check a copy: cd {folder} && sha256sum -c {SUMS}")
-    return said
+    return [f"bundle: {folder}", *listed, f"check a copy: cd {folder} && sha256sum -c {SUMS}"]

@@ -17,7 +17,6 @@ import base64
 import contextlib
 import http.client
 import io
-import math
 import re
 import socket
 import ssl
@@ -57,46 +56,28 @@ def worthwhile(count: int, seconds: float) -> bool:
     return count >= max(1, _LOWEST * seconds)
 
 
+# Header fields of limits, and the numbers of seconds in them: until the end of the window, else its length.
+_LIMITS = (
+    ("RateLimit", r"(?:^|[;, ])(?:t|reset) *= *([0-9]{1,12})"),
+    ("RateLimit-Reset", r"^ *([0-9]{1,12})"),
+    ("X-RateLimit-Reset", r"^ *([0-9]{1,12})"),
+    ("RateLimit-Policy", r"(?:^|[;, ])w *= *([0-9]{1,12})"),
+)
+
+
 def _retry_after(headers: Message, limited: bool = True) -> float | None:
-    """Seconds that an answer asks to wait, at most _MAX_WAIT, or None: by Retry-After, else, of a request beyond a
-    limit, by what that says of its window (RateLimit of the IETF's drafts, X-RateLimit-Reset), else by the length of
-    that window. limited: other answers of the hub have these header fields, too."""
-    waits = [_date_or_seconds(headers)]
-    waits += [_window_left(headers), _named(headers, "RateLimit-Policy", "w")] if limited else []
-    for wait in waits:
-        if wait is not None and not math.isnan(wait):
-            return min(max(wait, 0.0), _MAX_WAIT)
-    return None
-
-
-def _date_or_seconds(headers: Message) -> float | None:
+    """Seconds that an answer asks to wait, at most _MAX_WAIT, or None: by Retry-After, else, for a request beyond a
+    limit, by the header fields of that limit. limited: other answers of the hub have these header fields, too."""
     value = headers.get("Retry-After", "")
-    try:
-        return float(value)
-    except ValueError:
-        try:
-            return parsedate_to_datetime(value).timestamp() - time.time()
-        except (IndexError, TypeError, ValueError, OverflowError):
-            return None
-
-
-def _window_left(headers: Message) -> float | None:
-    wait = _named(headers, "RateLimit", "t|reset")
-    for name in ("RateLimit-Reset", "X-RateLimit-Reset"):
-        match = re.match(r" *([0-9]{1,12})", headers.get(name, ""))
-        if wait is None and match:
-            wait = float(match.group(1))
-    # Some give the time of its end.
-    return wait - time.time() if wait is not None and wait > 1e9 else wait
-
-
-def _named(headers: Message, field: str, parameter: str) -> float | None:
-    """The largest value of a parameter among the limits that a header field lists; of those that are used up, if it
-    says which."""
-    limits = ",".join(headers.get_all(field) or [])[:2000].split(",")
-    limits = [limit for limit in limits if re.search(r"; *r *= *0+(?![0-9])", limit)] or limits
-    found = [re.search(r"(?:^|[; ])(?:%s) *= *([0-9]{1,12})" % parameter, limit) for limit in limits]
-    return max((float(match.group(1)) for match in found if match), default=None)
+    waits: list[float] = []
+    with contextlib.suppress(IndexError, TypeError, ValueError, OverflowError):
+        seconds = re.fullmatch(r" *-?[0-9.]+ *", value)
+        waits.append(float(value) if seconds else parsedate_to_datetime(value).timestamp() - time.time())
+    for field, pattern in _LIMITS if limited and not waits else ():
+        found = [int(text) for text in re.findall(pattern, ",".join(headers.get_all(field) or [])[:2000])]
+        # Some give the time of its end.
+        waits += [float(number) if number < 1e9 else number - time.time() for number in [max(found)]] if found else []
+    return min(max(waits[0], 0.0), _MAX_WAIT) if waits else None
 
 
 class _Pace(io.RawIOBase):

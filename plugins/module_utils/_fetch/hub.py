@@ -7,16 +7,15 @@ make one model."""
 from __future__ import annotations
 
 import difflib
-import errno
 import http.client
 import json
 import os
 import re
-import stat
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from .._files import owners
 from .._model.describe import shard_name
 from .._text import Refusal, exact, printable
 from .errors import Transient
@@ -203,44 +202,27 @@ class Hub:
         return HttpSource(url, self.token, hub_file.size, pinned=True)
 
     def _refusal(self, answer: _Answer, revision: str) -> Refusal | Transient:
-        code, status = answer.code, answer.status
-        if code == "GatedRepo":
-            step = (
-                "ask for access with the account the token belongs to"
-                if self.token
-                else "accept its terms there and set model_token_file"
-            )
-            return Refusal(
-                "%s: gated, %s: %s"
-                % (self._repo_url(), "the token has no access" if self.token else "no token was given", step)
-            )
-        if code == "RevisionNotFound":
-            return Refusal(
-                f"{self._repo_url()}: has no revision {revision}, it has {self._revisions() or 'none that it lists'}"
-            )
-        if status == 401 and self.token and code != "RepoNotFound":
-            return Refusal(
-                "%s: the token was refused (status 401%s): put a valid token into model_token_file"
-                % (self._repo_url(), ", it says: " + answer.said if answer.said else "")
-            )
-        if code == "RepoNotFound" or status in (401, 404) and not code:
-            return Refusal(
-                "%s: unknown%s%s, %s"
-                % (
-                    self._repo_url(),
-                    "" if self.token else " or private",
-                    " (it says: %s)" % answer.said if answer.said else "",
-                    self._neighbours(),
-                )
-            )
-        step = "check repo and endpoint"
-        if status == 403:
-            step = (
-                "the token may not read it, give it that right or use another"
-                if self.token
-                else "a token in model_token_file may be needed, or whoever runs this server does not give it"
-            )
-        return status_failure(self._repo_url(), answer.response, step, answer.said)
+        code, status, token, url = answer.code, answer.status, self.token, self._repo_url()
+        says = f", it says: {answer.said}" if answer.said else ""
+        if code == "GatedRepo" and token:
+            text = "gated, the token has no access: ask for access with the account the token belongs to"
+        elif code == "GatedRepo":
+            text = "gated, no token was given: accept its terms there and set model_token_file"
+        elif code == "RevisionNotFound":
+            text = f"has no revision {revision}, it has {self._revisions() or 'none that it lists'}"
+        elif status == 401 and token and code != "RepoNotFound":
+            text = f"the token was refused (status 401{says}): put a valid token into model_token_file"
+        elif code == "RepoNotFound" or status in (401, 404) and not code:
+            says = f" (it says: {answer.said})" if answer.said else ""
+            text = f"unknown{'' if token else ' or private'}{says}, {self._neighbours()}"
+        else:
+            step = "check repo and endpoint"
+            if status == 403 and token:
+                step = "the token may not read it, give it that right or use another"
+            elif status == 403:
+                step = "a token in model_token_file may be needed"
+            return status_failure(url, answer.response, step, answer.said)
+        return Refusal(f"{url}: {text}")
 
     def _revisions(self) -> str:
         answer = self._get_json(self._api(self.repo + "/refs"))
@@ -331,21 +313,17 @@ def read_token(path: str | None) -> str | None:
     if not path:
         return None
     try:
-        fd = os.open(path, os.O_NONBLOCK)
-        with open(fd) as stream:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "not a regular file")
-            if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
-                text = (
-                    "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: "
-                    "correct both, others may have read the token"
+        with open(os.open(path, os.O_NONBLOCK)) as stream:
+            status = os.fstat(stream.fileno())
+            if status.st_mode & 0o077 or status.st_uid not in owners():
+                raise Refusal(
+                    f"model_token_file: {path} has mode {status.st_mode & 0o7777:04o} and user id {status.st_uid}, "
+                    "mode 0600 and root's or your own are needed: correct both, others may have read the token"
                 )
-                raise Refusal(text % (path, status.st_mode & 0o7777, status.st_uid))
             token = stream.read(1 << 16).strip()
     except (OSError, ValueError) as error:
-        seen = (path, os.uname().nodename, getattr(error, "strerror", "not text"))
-        raise Refusal("model_token_file: %s on %s cannot be read (%s): put the token there, one line" % seen) from None
+        reason = f"{path} on {os.uname().nodename} cannot be read ({getattr(error, 'strerror', 'not text')})"
+        raise Refusal(f"model_token_file: {reason}: put the token there, one line") from None
     if not re.match(r"^[!-~]+\Z", token):
         raise Refusal(f"model_token_file: {path} does not hold one token on one line: correct it")
     return token

@@ -9,24 +9,28 @@ machine stays up, the page cache keeps every write of a killed process, so all r
 flushed ones do. A last line without its newline is dropped, as is everything after a line that cannot be read.
 """
 
+from __future__ import annotations
+
 import bisect
 import contextlib
 import errno
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-from .._files import open_regular, read_ours, write_atomically
+from .._files import read_ours, write_atomically
 
 CLOSED = -1  # in place of a descriptor
 _MOST = 64 << 20  # bytes of a journal; that of a terabyte has less
+_LINE = re.compile(rb"(?:w (\d{1,18}) (\d{1,18})|d (\d{1,18}))\Z")
 
 
 def boot_id() -> str:
     """A text that changes with every boot."""
-    with open("/proc/sys/kernel/random/boot_id") as stream:
-        return stream.read().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 class Ranges:
@@ -55,34 +59,21 @@ class Ranges:
         self._ends[low:high] = [end]
 
     def remove(self, start: int, end: int) -> None:
-        kept = [
-            part
-            for first, last in self
-            for part in ((first, min(last, start)), (max(first, end), last))
-            if part[0] < part[1]
-        ]
-        self._starts = [first for first, _last in kept]
-        self._ends = [last for _first, last in kept]
+        parts = [part for first, last in self for part in ((first, min(last, start)), (max(first, end), last))]
+        kept = [part for part in parts if part[0] < part[1]]
+        self._starts, self._ends = [first for first, _last in kept], [last for _first, last in kept]
 
     def frontier(self, start: int) -> int:
-        """The end of the unbroken run of bytes that begins at ``start``; ``start`` itself when that byte is missing."""
+        """The end of the unbroken run of bytes that begins at ``start``; ``start`` itself if that byte is missing."""
         index = bisect.bisect_right(self._starts, start) - 1
         return max(start, self._ends[index]) if index >= 0 else start
 
     def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
         """[(start, end)] missing within [start, end)."""
-        missing = []
+        missing = Ranges([(start, end)])
         for first, last in self:
-            if last <= start:
-                continue
-            if first >= end:
-                break
-            if first > start:
-                missing.append((start, first))
-            start = last
-        if start < end:
-            missing.append((start, end))
-        return missing
+            missing.remove(first, last)
+        return list(missing)
 
 
 class Journal:
@@ -95,34 +86,25 @@ class Journal:
         self._fd = CLOSED
 
     def load(self, identity: Any) -> Ranges:
-        """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty when there is no such record."""
+        """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty if there is no such record."""
         try:
             lines = read_ours(self.path, _MOST).split(b"\n")[:-1]
-        except OSError:
-            return Ranges()
-        try:
             header = json.loads(lines[0].decode("utf-8"))
             if header["identity"] != json.loads(json.dumps(identity)):
                 return Ranges()
             same_boot = header["boot_id"] == boot_id()
-        except (LookupError, TypeError, ValueError, RecursionError):
+        except (OSError, LookupError, TypeError, ValueError, RecursionError):
             return Ranges()
         records: list[tuple[int, int]] = []
         flushed = 0
         for line in lines[1:]:
-            fields = line.split()
-            try:
-                if fields[0] == b"w" and len(fields) == 3:
-                    start, length = int(fields[1]), int(fields[2])
-                    if min(start, length) < 0:
-                        break
-                    records.append((start, start + length))
-                elif fields[0] == b"d" and len(fields) == 2:
-                    flushed = int(fields[1])
-                else:
-                    break
-            except (LookupError, ValueError):
+            match = _LINE.match(line)
+            if not match:
                 break
+            if match.group(3):
+                flushed = int(match.group(3))
+            else:
+                records.append((int(match.group(1)), int(match.group(1)) + int(match.group(2))))
         self.flushed = Ranges(records[:flushed])
         return Ranges(records) if same_boot else self.flushed
 
@@ -130,11 +112,10 @@ class Journal:
         """Begin a fresh record that says ``ranges`` are there and on disk (the caller has flushed them)."""
         self.close()
         lines = [json.dumps({"identity": identity, "boot_id": boot_id()}, sort_keys=True)]
-        records = ["w %d %d" % (first, last - first) for first, last in ranges]
-        lines += records + ([f"d {len(records)}"] if records else [])
-        write_atomically(self.path, ("\n".join(lines) + "\n").encode("utf-8"), mode=None, anywhere=True)
-        self.count = len(records)
-        self._fd = open_regular(self.path, os.O_WRONLY | os.O_APPEND)
+        lines += [f"w {first} {last - first}" for first, last in ranges]
+        self.count = len(lines) - 1
+        write_atomically(self.path, "\n".join([*lines, f"d {self.count}", ""]).encode("utf-8"), 0o644, anywhere=True)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND)
 
     def add(self, start: int, end: int) -> None:
         self._append(b"w %d %d\n" % (start, end - start))

@@ -1,12 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The record beside a published model: what was asked for, what is there, how it was proved.
+"""The record beside a published model: its request, its files, and how they were verified.
 
 NAME.gguf.manifest.json holds {version, request, commit, verified, gguf, files: [{name, size, mtime_ns, inode, pieces:
-[{size, sha256}]}]}; sha256 is null where nobody has hashed the bytes. A model is taken as untouched while size, mtime
-and inode of its files are those of the record: one lstat() instead of reading 77 GB. All are root's, or of who runs
-this. A file with found: true was there before it was asked for.
+[{size, sha256}]}]}; sha256 is null where the bytes have not been hashed. A model counts as untouched while size, mtime
+and inode of its files are those of the record: one lstat() instead of reading 77 GB. All are root's, or of the user who
+runs this. A file with found: true was there before it was asked for.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Part(NamedTuple):
     """A stretch of a file that is hashed by itself."""
 
     size: int
-    sha256: str | None  # None where nobody has hashed it
+    sha256: str | None  # None if it has not been hashed
 
 
 class Entry(NamedTuple):
-    """A file of a model: as it was published, or as a bundle or a plan has it, which know neither time nor inode."""
+    """A file of a model: as it was published, or as a plan has it, which knows neither time nor inode."""
 
     name: str
     size: int
@@ -46,14 +46,6 @@ class Entry(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         facts = dict(self._asdict(), pieces=[dict(piece._asdict()) for piece in self.pieces])
         return {key: value for key, value in facts.items() if value is not None and value is not False}
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> Entry:
-        """Of one that are_files() has let pass."""
-        pieces = [Part(piece["size"], piece["sha256"]) for piece in facts["pieces"]]
-        return cls(
-            facts["name"], facts["size"], pieces, facts.get("mtime_ns"), facts.get("inode"), facts.get("found") is True
-        )
 
 
 class Manifest(NamedTuple):
@@ -75,8 +67,7 @@ def manifest_path(path: str) -> str:
 
 
 def is_file_name(name: Any) -> bool:
-    """Whether a name that somebody else gave is that of a file in the directory it is meant for, and not hidden
-    there."""
+    """Whether a name from outside names a file in its directory that is not hidden."""
     return (
         isinstance(name, str)
         and name.isprintable()
@@ -120,39 +111,41 @@ def are_files(files: Any, hashed: bool = True) -> bool:
 
 
 def read_manifest(path: str) -> Manifest | None:
-    """The record at ``path`` (of the manifest), or None when there is none that can be used."""
+    """The record at ``path`` (of the manifest), or None if there is no valid one."""
     try:
         manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        if manifest["version"] != VERSION or not are_files(manifest["files"], hashed=False):
+            return None
+        if not all(is_integer(one[key]) for one in manifest["files"] for key in ("mtime_ns", "inode")):
+            return None
+        files = [
+            Entry(
+                one["name"],
+                one["size"],
+                [Part(piece["size"], piece["sha256"]) for piece in one["pieces"]],
+                one["mtime_ns"],
+                one["inode"],
+                one.get("found") is True,
+            )
+            for one in manifest["files"]
+        ]
+        return Manifest(manifest["request"], manifest["commit"], manifest["verified"], manifest["gguf"], files)
+    except (OSError, LookupError, TypeError, ValueError, RecursionError):
         return None
-    if (
-        not isinstance(manifest, dict)
-        or manifest.get("version") != VERSION
-        or not are_files(manifest.get("files"), hashed=False)
-    ):
-        return None
-    if not all(key in manifest for key in ("request", "commit", "verified", "gguf")):
-        return None
-    if not all(is_integer(one.get(key)) for one in manifest["files"] for key in ("mtime_ns", "inode")):
-        return None
-    files = [Entry.of(one) for one in manifest["files"]]
-    return Manifest(manifest["request"], manifest["commit"], manifest["verified"], manifest["gguf"], files)
 
 
 def find_manifests(folder: str, request: dict[str, Any]) -> list[tuple[str, Manifest]]:
     """[(model path, record)] of the models in ``folder`` that were published for this very request."""
-    found = []
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX))):
-        manifest = read_manifest(path)
-        if manifest is not None and manifest.request == request:
-            found.append((path[: -len(SUFFIX)], manifest))
-    return found
+    paths = sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX)))
+    found = [(path[: -len(SUFFIX)], read_manifest(path)) for path in paths]
+    return [(path, manifest) for path, manifest in found if manifest is not None and manifest.request == request]
 
 
 def write_manifest(path: str, manifest: Manifest) -> None:
-    """Have ``manifest`` at ``path``, atomically and on disk."""
-    text = json.dumps(manifest.as_dict(), indent=1, sort_keys=True) + "\n"
-    write_atomically(path, text.encode("utf-8"), mode=None, anywhere=True)
+    """Write the record, atomically and on disk."""
+    write_atomically(
+        path, (json.dumps(manifest.as_dict(), indent=1, sort_keys=True) + "\n").encode("utf-8"), 0o644, anywhere=True
+    )
 
 
 def file_entry(name: str, status: os.stat_result, pieces: list[Part]) -> Entry:
@@ -161,32 +154,23 @@ def file_entry(name: str, status: os.stat_result, pieces: list[Part]) -> Entry:
 
 
 def covers(pieces: Sequence[Part], wanted: Sequence[Part]) -> bool:
-    """Whether recorded pieces answer the wanted ones: the same stretches, with every digest that is wanted."""
+    """Whether recorded pieces match the wanted ones: the same stretches, with every digest that is wanted."""
     return [piece.size for piece in pieces] == [piece.size for piece in wanted] and all(
         need.sha256 in (None, piece.sha256) for piece, need in zip(pieces, wanted)
     )
 
 
 def untouched(entry: Entry, status: os.stat_result) -> bool:
-    """Whether a file, by lstat or fstat, is still the one that was recorded. The time of another user's file says
-    nothing: its owner sets it."""
-    return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [
-        entry.size,
-        entry.mtime_ns,
-        entry.inode,
-    ]
+    """Whether a file, by lstat, is still the one that was recorded. The time of another user's file proves nothing: its
+    owner sets it."""
+    recorded = (entry.size, entry.mtime_ns, entry.inode)
+    return is_ours(status) and (status.st_size, status.st_mtime_ns, status.st_ino) == recorded
 
 
-def hash_pieces(
-    path: str,
-    sizes: Sequence[int],
-    advance: Callable[[int], None] | None = None,
-    fd: int | None = None,
-) -> list[str]:
-    """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open
-    file that ``path`` named."""
-    with open(path if fd is None else os.dup(fd), "rb", buffering=0) as stream:
-        stream.seek(0)
+def hash_pieces(path: str, sizes: Sequence[int], advance: Callable[[int], None] | None = None) -> list[str]:
+    """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. Raises
+    OSError."""
+    with open(path, "rb", buffering=0) as stream:
         digests = [sha256_stream(stream, size, advance) for size in sizes]
         if stream.tell() < sum(sizes):
             raise OSError(0, "shorter than it was", path)
@@ -213,6 +197,5 @@ def result(manifest: Manifest, folder: str, changed: bool, message: str) -> dict
         "transferred": 0,
         "resumed": 0,
         "adopted": 0,
-        "kept": [],
         "seconds": 0.0,
     }

@@ -3,57 +3,40 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server of a few files to a few nodes, for the time that they need to copy them.
 
-It answers GET and HEAD with ranges, keeps connections alive, and ends by itself when nobody has asked for a while.
-There is one per port and node, found through a socket in Linux's abstract namespace: that name is gone with the
-process, whatever ends it, and the kernel says who is at its other end. No file has to be written, and none can be
-stale. Any user of the node may take the name first:
-then nothing is lent, and the error names the user.
+It answers GET and HEAD with ranges, keeps connections alive, and ends by itself when it is idle. There is one per port
+and node: it holds a lock on a file in /run, which has its process id and is unlocked by whatever ends the process.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import errno
+import fcntl
 import http.server
 import os
 import re
-import select
 import signal
-import socket
 import socketserver
-import struct
 import threading
 import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from io import FileIO
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote
 
-from .._files import open_directory, open_ours
+from .._files import open_file
 from .._text import Refusal
 
 IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
 _STALLED = 60.0  # seconds after which a connection that does not move is closed
 _STOPPING = 10.0  # seconds that a server is given to end
-_MOST = 32  # connections of one peer; gguf_fetch has at most 17
+_MOST = 32  # connections for each peer; gguf_fetch has at most 17
 _TICK = 0.5  # seconds between looks at the clock
-_RANGE = re.compile(r"^bytes=(\d*)-(\d*)\Z")
+_RANGE = re.compile(r"^bytes=(\d{0,18})-(\d{0,18})\Z")
+_LOCK = "/run/llama-share-%d.lock"
 
 
 def base_url(address: str, port: int) -> str:
     """Where a server's files are; their names follow."""
-    return "http://%s:%d/" % (address, port)
-
-
-def _open(path: str) -> int:
-    """A descriptor of a file of root's, on a way without links of others. Raises OSError, Refusal."""
-    folder = open_directory(os.path.dirname(path), others=True)
-    try:
-        return open_ours("/proc/self/fd/%d/%s" % (folder, os.path.basename(path)))
-    finally:
-        os.close(folder)
+    return f"http://{address}:{port}/"
 
 
 def names(files: Iterable[str]) -> dict[str, str]:
@@ -63,33 +46,26 @@ def names(files: Iterable[str]) -> dict[str, str]:
         name = os.path.basename(path)
         if found.setdefault(name, path) != path:
             raise Refusal(f"files: {found[name]} and {path} have one name, names of their own are needed")
-        if not os.path.isfile(path):
-            raise Refusal(f"files: {path} is no file of this node, one that is there is needed")
         try:
-            os.close(_open(path))
+            os.close(open_file(path))
         except OSError as error:
-            text = (
-                "files: %s: %s, a regular file of root's with one name is needed: look at who made it, then run "
-                "gguf_fetch for it"
-            )
-            raise Refusal(text % (path, error.strerror)) from None
+            raise Refusal(f"files: {path}: {error.strerror}: run gguf_fetch for it") from None
     return found
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     """The (first, end) of a Range header's only range, end not included; None to send everything.
 
-    Raises ValueError when nothing of it is there (status 416).
+    Raises ValueError if the range begins after the end of the file (status 416).
     """
     match = _RANGE.match(header or "")
     if not match or match.group(0) == "bytes=-":
         return None  # several ranges, other units: RFC 9110 14.2 lets a server ignore the header
     first, last = match.groups()
-    if not first:
-        begin, end = max(0, size - int(last)), size
-    else:
-        begin, end = int(first), min(int(last) + 1, size) if last else size
-        if last and int(last) < begin:
+    begin, end = int(first or max(0, size - int(last or 0))), size
+    if first and last:
+        end = min(int(last) + 1, size)
+        if int(last) < begin:
             return None
     if begin >= end:
         raise ValueError(header)
@@ -106,30 +82,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         with self.server.request_running():
-            self._answer()
+            try:
+                descriptor = open_file(self.server.files.get(unquote(self.path)[1:], ""))
+            except (OSError, Refusal):
+                self._head(404, {"Content-Length": "0"})
+                return
+            with open(descriptor, "rb", buffering=0) as stream:
+                self._send(stream)
 
     do_HEAD = do_GET
 
-    def _answer(self) -> None:
-        path = self.server.files.get(unquote(self.path)[1:])
-        try:
-            stream = open(_open(path), "rb", buffering=0) if path else None  # noqa: SIM115 - closed below, after its own OSErrors are told apart from a client's
-        except (OSError, Refusal):
-            stream = None
-        if stream is None:
-            self._refuse(404)
-            return
-        with stream:
-            self._send(stream)
-
-    def _refuse(self, status: int, headers: Sequence[tuple[str, str]] = ()) -> None:
+    def _head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in headers:
+        for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def _send(self, stream: FileIO) -> None:
+    def _send(self, stream: Any) -> None:
         found = os.fstat(stream.fileno())
         size = found.st_size
         etag = f'"{found.st_ino:x}-{size:x}-{found.st_mtime_ns:x}"'
@@ -139,27 +108,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             try:
                 wanted = byte_range(self.headers.get("Range"), size)
             except ValueError:
-                self._refuse(416, [("Content-Range", "bytes */%d" % size)])
+                self._head(416, {"Content-Range": f"bytes */{size}", "Content-Length": "0"})
                 return
         first, end = wanted or (0, size)
-        self.send_response(206 if wanted else 200)
-        if wanted:
-            self.send_header("Content-Range", "bytes %d-%d/%d" % (first, end - 1, size))
-        self.send_header("Content-Length", str(end - first))
-        self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("ETag", etag)
-        self.end_headers()
-        # sendfile(2); a file that became shorter ends the connection, so that nobody takes the rest for whole.
-        if (
-            self.command == "GET"
-            and end > first
-            and self.connection.sendfile(stream, first, end - first) != end - first
-        ):
-            self.close_connection = True
+        headers = {"Content-Range": f"bytes {first}-{end - 1}/{size}"} if wanted else {}
+        headers.update({"Content-Length": str(end - first), "Accept-Ranges": "bytes", "ETag": etag})
+        self._head(206 if wanted else 200, dict(headers, **{"Content-Type": "application/octet-stream"}))
+        # sendfile(2); a file that became shorter ends the connection, so that the client sees that bytes are missing.
+        if self.command == "GET" and end > first:
+            sent = self.connection.sendfile(stream, first, end - first)
+            self.close_connection = self.close_connection or sent != end - first
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
+        """No log."""
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -169,56 +130,22 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
-    timeout = 0  # handle_request() does not wait, serve() does
+    timeout = _TICK
 
-    def __init__(
-        self,
-        address: str,
-        port: int,
-        files: dict[str, str],
-        peers: Iterable[str],
-        idle: float = IDLE,
-    ) -> None:
+    def __init__(self, address: str, port: int, files: dict[str, str], peers: Iterable[str], idle: float) -> None:
         self.files, self.peers, self.idle = files, frozenset(peers), idle
         self._lock = threading.Lock()
         self._running, self._asked = 0, time.monotonic()
-        self._connected: Counter[str] = collections.Counter()
         try:
             super().__init__((address, port), _Handler)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise Refusal("port: %d of %s is in use, a free port is needed" % (port, address)) from None
             raise Refusal(
-                "address: %s port %d: %s, an address of this node is needed" % (address, port, error.strerror)
+                f"address: {address} port {port}: {error.strerror}: give an address of this node and a free port"
             ) from None
-        self.port = self.server_address[1]
-        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._control.bind(_control_name(self.port))
-        except OSError:
-            self.server_close()
-            raise Refusal(
-                "port: %d is shared by another server on this node, a free port is needed" % self.port
-            ) from None
-        self._control.listen(1)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """A stranger's connection is closed before it gets a thread or is read from, a peer's beyond _MOST too: any
-        user of its node is that peer."""
-        with self._lock:
-            return client_address[0] in self.peers and self._connected[client_address[0]] < _MOST
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._connected[client_address[0]] += 1
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._connected[client_address[0]] -= 1
+        """Close other hosts' connections, and those of peers beyond _MOST, before they get a thread."""
+        return client_address[0] in self.peers and threading.active_count() <= _MOST * len(self.peers)
 
     @contextlib.contextmanager
     def request_running(self) -> Iterator[None]:
@@ -235,84 +162,44 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away asks again or does not."""
 
-    def serve(self) -> str:
-        """Answer until nobody has asked for ``idle`` seconds or stop() is called. -> "idle" or "stopped" """
-        try:
-            while True:
-                ready = select.select([self.socket, self._control], [], [], min(_TICK, self.idle))[0]
-                if self.socket in ready:
-                    self.handle_request()
-                if self._control in ready:
-                    caller = self._control.accept()[0]
-                    if _user(caller) in (0, os.geteuid()):
-                        # Kept open until the port is free: its end tells the caller so.
-                        self.server_close()
-                        caller.close()
-                        return "stopped"
-                    caller.close()
-                with self._lock:
-                    if not self._running and time.monotonic() - self._asked > self.idle:
-                        return "idle"
-        finally:
-            self.server_close()
-
-    def server_close(self) -> None:
-        super().server_close()
-        if hasattr(self, "_control"):
-            self._control.close()
+    def serve(self) -> None:
+        """Answer until there was no request for ``idle`` seconds."""
+        with contextlib.closing(self.socket):
+            while self._running or time.monotonic() - self._asked <= self.idle:
+                self.handle_request()
 
 
-def _control_name(port: int) -> str:
-    return "\0llama-cluster-share-%d" % port
-
-
-def _user(connection: socket.socket) -> int:
-    """The user id of the process at the other end, from the kernel."""
-    return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-
-
-def _find(port: int) -> socket.socket | None:
-    """A connection to the server of ``port``, None when there is none."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(_STOPPING)
+def _claim(port: int) -> int | None:
+    """A descriptor that holds the lock of ``port``, None while a server has it."""
+    descriptor = os.open(_LOCK % port, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        connection.connect(_control_name(port))
-    except OSError:
-        connection.close()
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
         return None
-    return connection
+    return descriptor
 
 
 def is_running(port: int) -> bool:
-    """Whether a server of this node shares files at ``port``; by the kernel's list, because a connection would end
-    it."""
-    with open("/proc/net/unix") as stream:
-        return any(line.rstrip("\n").endswith(" @" + _control_name(port)[1:]) for line in stream)
+    """Whether a server of this node shares files at ``port``."""
+    descriptor = _claim(port)
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
 
 
 def stop(port: int) -> bool:
-    """End the server of ``port``. -> whether there was one; raises Refusal when it goes on."""
-    connection = _find(port)
-    if connection is None:
+    """End the server of ``port``. -> whether there was one; raises Refusal if it goes on."""
+    if not is_running(port):
         return False
-    user = _user(connection)
-    if user not in (0, os.geteuid()):
-        connection.close()
-        text = (
-            "port: the name of %d is held by a process of user id %d, one of the same user is needed: end it (ss "
-            "-xlp names it) or set another port"
-        )
-        raise Refusal(text % (port, user))
-    try:
-        connection.recv(1)
-    except OSError:
-        pass
-    finally:
-        connection.close()
-    if is_running(port):
-        raise Refusal(
-            "port: the server of %d does not end, one of the same user is needed: end it with its own user" % port
-        )
+    with open(_LOCK % port) as stream, contextlib.suppress(ProcessLookupError, ValueError):
+        os.kill(int(stream.read()), signal.SIGTERM)
+    deadline = time.monotonic() + _STOPPING
+    while is_running(port):
+        if time.monotonic() > deadline:
+            raise Refusal(f"port: the server of {port} does not end: end the process that {_LOCK % port} names")
+        time.sleep(0.02)
     return True
 
 
@@ -323,30 +210,34 @@ def start(address: str, port: int, files: Iterable[str], peers: Iterable[str], i
     """
     stop(port)
     server = Server(address, port, names(files), peers, idle)
+    descriptor = _claim(port)
+    if descriptor is None:
+        server.server_close()
+        raise Refusal(f"port: {port} is shared by another server on this node, a free port is needed")
     child = os.fork()
     if child:
-        # The child has its own descriptors of the same sockets.
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, b"%d\n" % child)
+        # The child has its own descriptors of the same socket and lock.
         server.server_close()
+        os.close(descriptor)
         return child
     status = 1
     try:
-        _detach({server.fileno(), server._control.fileno()})
+        _detach({server.fileno(), descriptor})
         server.serve()
         status = 0
     finally:
         os._exit(status)
 
 
-def _detach(keep: Collection[int]) -> None:
-    """Leave the caller's session and descriptors: whoever waits for the caller's output must not wait for this
-    process."""
+def _detach(keep: Iterable[int]) -> None:
+    """Leave the caller's session and descriptors: a reader of the caller's output must not wait for this process."""
     os.setsid()
     os.chdir("/")
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
-        if fd > 2 and fd not in keep:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+    for fd in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2} - set(keep):
+        with contextlib.suppress(OSError):
+            os.close(fd)

@@ -95,40 +95,34 @@ class HttpSource:
     def resolve(self, client: Client) -> None:
         """Follow redirects, learn size, validator and whether ranges work, by a GET of the first byte."""
         response, final = get_following(client, self.url, {"Range": "bytes=0-0"}, self.token)
-        size: int | None = self.size
+        headers, size, problem = response.headers, self.size, None
         if response.status == 206:
-            match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-            if not match:
-                discard(client, final, response)
-                raise Refusal(
-                    "%s: answers ranges with Content-Range %s: use another source"
-                    % (self.public, printable(response.headers.get("Content-Range")))
-                )
-            size, ranges = int(match.group(3)), True
+            match = _CONTENT_RANGE.match(headers.get("Content-Range", ""))
+            size = int(match.group(3)) if match else None
+            shown = printable(headers.get("Content-Range"))
+            problem = None if match else f"answers ranges with Content-Range {shown}: use another source"
         elif response.status == 200:
-            length = response.headers.get("Content-Length")
-            size, ranges = (int(length) if length and _LENGTH.match(length) else size), False
+            length = headers.get("Content-Length")
+            size = int(length) if length and _LENGTH.match(length) else size
+            problem = None if size is not None else "gives neither its length nor ranges: use another source"
         elif response.status == 416:
-            discard(client, final, response)
-            raise Refusal(f"{self.public}: empty, a GGUF file is needed: check the address")
+            problem = "empty, a GGUF file is needed: check the address"
         else:
             discard(client, final, response)
             raise status_failure(self.url, response, hint(response, self.size))
         discard(client, final, response, 1)
-        if size is None:
-            raise Refusal(f"{self.public}: says neither how long it is nor answers ranges: use another source")
-        validator = _validator(response.headers)
-        if "html" in response.headers.get("Content-Type", ""):
-            raise Refusal(
-                "%s: a web page with status %d, not a model: check the address, or log in with a token"
-                % (self.public, response.status)
+        if not problem and "html" in headers.get("Content-Type", ""):
+            problem = (
+                f"a web page with status {response.status}, not a model: check the address, or log in with a token"
             )
-        if self._final is None:
-            if self.size not in (None, size):
-                raise Refusal(f"{self.public}: has {exact(size)}, {exact(self.size)} needed: another file is there")
-        elif size != self.size or not self.pinned and validator != self.validator:
+        if not problem and self._final is None and self.size not in (None, size):
+            problem = f"has {exact(size or 0)}, {exact(self.size or 0)} needed: another file is there"
+        if problem:
+            raise Refusal(f"{self.public}: {problem}")
+        validator = _validator(headers)
+        if self._final is not None and (size != self.size or not self.pinned and validator != self.validator):
             raise self._changed(validator)
-        self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
+        self.size, self.ranges, self.validator, self._final = size, response.status == 206, validator, final
 
     def _changed(self, validator: str | None) -> Refusal:
         seen = f"{validator}, was {self.validator}"
@@ -173,33 +167,25 @@ class HttpSource:
     def _body(self, client: Client, final: str, response: http.client.HTTPResponse, offset: int, length: int) -> _Body:
         validator = _validator(response.headers)
         problem: None | Refusal | Transient = None
-        encoding = response.headers.get("Content-Encoding", "identity")
+        encoding = printable(response.headers.get("Content-Encoding", "identity"))
+        match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+        first, last, total = (int(number) for number in match.groups()) if match else (-1, -1, -1)
         if encoding != "identity":
-            problem = Refusal(
-                "%s: sends Content-Encoding %s although none was accepted: use another source"
-                % (self.public, printable(encoding))
-            )
+            text = f"sends Content-Encoding {encoding} although none was accepted: use another source"
+            problem = Refusal(f"{self.public}: {text}")
         elif self.validator and validator and validator != self.validator and not self.pinned:
             problem = self._changed(validator)
-        elif response.status == 200:
-            if self.ranges:
-                problem = Transient(f"{self.public}: answered the whole file to a range")
-        else:
-            match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-            first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (-1, -1, -1)
-            if first != offset or last < first:
-                answered = printable(response.headers.get("Content-Range"))
-                problem = Transient(
-                    "%s: answered %s to bytes=%d-%d" % (self.public, answered, offset, offset + length - 1)
-                )
-            elif total != self.size:
-                problem = self._changed(exact(total))
-            else:
-                length = min(length, last - first + 1)
+        elif response.status == 200 and self.ranges:
+            problem = Transient(f"{self.public}: answered the whole file to a range")
+        elif response.status == 206 and (first != offset or last < first):
+            shown = printable(response.headers.get("Content-Range"))
+            problem = Transient(f"{self.public}: answered {shown} to bytes={offset}-{offset + length - 1}")
+        elif response.status == 206 and total != self.size:
+            problem = self._changed(exact(total))
         if problem:
             client.drop(final)
             raise problem
-        return _Body(client, final, response, length)
+        return _Body(client, final, response, min(length, last - first + 1) if response.status == 206 else length)
 
 
 class _FileBody:

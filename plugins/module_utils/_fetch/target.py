@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file that is being fetched: its pieces, what of it is there, its room on the disk, its name at the end. Private to
-the collection."""
+"""A file that is being fetched: its pieces, the bytes that have arrived, its disk space, its final name. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, ContextManager, NamedTuple
 
-from .._files import is_ours, open_regular
 from .._text import Refusal, human
 from .errors import DiskTooSmall
 from .journal import CLOSED, Journal, Ranges
@@ -58,35 +57,37 @@ class Target:
 
     def load(self) -> None:
         """Learn from an earlier run's journal which bytes are there."""
-        status = os.lstat(self.partial) if os.path.lexists(self.partial) else None
-        there = status.st_size if status and is_ours(status) else 0
+        there = os.path.getsize(self.partial) if os.path.isfile(self.partial) else 0
         self.ranges = self.journal.load(self.identity)
         self.flushed = Ranges(self.journal.flushed)
         for ranges in (self.ranges, self.flushed):
             ranges.remove(there, max(there, self.size))
 
     def open(self) -> None:
-        """Open the partial file, flush what it holds, begin a journal over it. Bytes without a record are not kept."""
+        """Open the partial file, flush its bytes, begin a journal over it. Bytes without a record are not kept."""
         if not self.ranges.total():
             self.discard()
-        fresh = os.O_CREAT | os.O_EXCL if not self.ranges.total() else 0
-        self.fd = open_regular(self.partial, os.O_RDWR | fresh, 0o600)
-        if not fresh and not is_ours(os.fstat(self.fd)):
-            raise Refusal(
-                "%s: was exchanged, the file of an earlier run is needed: look at who writes its directory, then run "
-                "again" % self.partial
-            )
-        # Until it is proved nobody else reads it: what is copied into it may turn out to be another file.
+        self.fd = os.open(self.partial, os.O_RDWR | os.O_CREAT, 0o600)
+        # Other users do not read it until it is verified: what is copied into it may turn out to be another file.
         os.fchmod(self.fd, 0o600)
         self.flush()
         self.journal.start(self.identity, self.ranges)
 
-    def flush(self, lock: ContextManager[Any] | None = None) -> int:
-        """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this
-        covers; raises Refusal.
+    def write(self, view: memoryview, position: int) -> None:
+        """Write all of ``view`` at ``position``. Raises Refusal."""
+        done = 0
+        try:
+            while done < len(view):
+                done += os.pwrite(self.fd, view[done:], position + done)
+        except OSError as error:
+            raise disk_failure(self.partial, error) from None
 
-        The kernel reports a loss once, a second call would say that all is well: after a failure what came since the
-        last flush is forgotten.
+    def flush(self, lock: ContextManager[Any] | None = None) -> int:
+        """Flush written bytes to the disk; lock: guards ranges and journal. -> records of the journal that this covers;
+        raises Refusal.
+
+        The kernel reports a loss once, a second call would report success: after a failure all bytes since the last
+        flush are forgotten.
         """
         lock = lock or threading.Lock()
         with lock:
@@ -104,14 +105,14 @@ class Target:
         return count
 
     def allocate(self) -> None:
-        """Reserve the disk for all of it, before the first byte comes."""
+        """Reserve the disk space of the whole file, before the first byte comes."""
         try:
             _allocate(self.fd, self.size)
         except OSError as error:
             raise disk_failure(self.partial, error) from None
 
     def forget(self, start: int, end: int) -> None:
-        """Give back what was written there and is not what was needed."""
+        """Give the disk space of wrong bytes back."""
         if not self.ranges.total():
             self.discard()
             return
@@ -119,21 +120,11 @@ class Target:
             _fallocate(self.fd, _KEEP_SIZE | _PUNCH_HOLE, start, end - start)
 
     def publish(self) -> None:
-        """Have the partial file under the target's name, readable as a new file is. Raises Refusal where another file
-        is under one of these names."""
+        """Rename the partial file to the target's name, readable as a new file is."""
         umask = os.umask(0o077)
         os.umask(umask)
         os.fchmod(self.fd, 0o644 & ~umask)
-        self._require_name(self.partial)
         os.rename(self.partial, self.path)
-        self._require_name(self.path)
-
-    def _require_name(self, path: str) -> None:
-        if not os.path.samestat(os.lstat(path), os.fstat(self.fd)):
-            raise Refusal(
-                "%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run "
-                "again" % path
-            )
 
     def close(self) -> None:
         self.journal.close()
@@ -142,15 +133,15 @@ class Target:
             self.fd = CLOSED
 
     def discard(self) -> None:
-        """Remove what an earlier run left."""
+        """Remove the files of an earlier run."""
         self.close()
         self.journal.delete()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.partial)
 
     def missing_disk(self) -> int:
-        """Bytes of disk that this target still has to take; what a partial file holds is used or given back."""
-        there = os.lstat(self.partial).st_blocks * 512 if os.path.lexists(self.partial) else 0
+        """Bytes of disk that this target still takes; blocks of a partial file are used or given back."""
+        there = os.stat(self.partial).st_blocks * 512 if os.path.exists(self.partial) else 0
         return max(0, self.size - there)
 
 
@@ -165,7 +156,7 @@ def _allocate(fd: int, size: int) -> None:
 
 
 def _fallocate(fd: int, mode: int, start: int, size: int) -> None:
-    """Linux' call; an OSError where it fails or is none.
+    """Linux' call; raises OSError.
 
     Not os.posix_fallocate: where the file system has no such call, the C library writes to every block instead.
     """
@@ -184,24 +175,15 @@ def free_disk(folder: str) -> int:
 
 
 def check_disk(folder: str, name: str, size: int, missing: int) -> None:
-    """Raise DiskTooSmall when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its
-    parent."""
+    """Raise DiskTooSmall if ``missing`` bytes of a model of ``size`` bytes do not fit. A folder that does not exist
+    counts as its parent."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = free_disk(folder)
     if missing + MARGIN > free:
-        needs = (
-            f"{name} needs {human(size)}"
-            if missing == size
-            else f"{name} needs {human(missing)} more of its {human(size)}"
-        )
-        message = "%s has %s free, %s and %s to spare: free space or set dest elsewhere" % (
-            folder,
-            human(free),
-            needs,
-            human(MARGIN),
-        )
-        raise DiskTooSmall(message, folder, free, missing + MARGIN)
+        needs = human(size) if missing == size else f"{human(missing)} more of its {human(size)}"
+        message = f"{folder} has {human(free)} free, {name} needs {needs} and {human(MARGIN)} to spare"
+        raise DiskTooSmall(f"{message}: free space or set dest elsewhere", folder, free, missing + MARGIN)
 
 
 def disk_failure(path: str, error: OSError) -> Refusal:

@@ -11,43 +11,25 @@ from typing import Any, Callable
 from .._model.describe import check_shards, describe, shard_names, size_problem
 from .._model.gguf import MAX_REMOTE_HEADER, Header, read_header, read_path
 from .._text import Refusal, exact
+from .existing import own_file
 from .http import Client, attempts
 from .manifest import Entry, hash_pieces, manifest_path, read_manifest
-from .pieces import proving
 from .request import Request
 from .resolve import ANOTHER_SOURCE
 from .sources import make_source, read_range, size_of
 from .urls import public_url
 
+_FACTS = (
+    *("architecture", "name", "license", "quantization", "parameters", "block_count"),
+    *("context_length", "tensors", "shards", "expected_size"),
+)
+
 
 def _answer(
-    path: str,
-    headers: list[Header],
-    sizes: list[int],
-    digest: str | None,
-    problem: str | None,
+    path: str, headers: list[Header], size: int | None, digest: str | None, problem: str | None
 ) -> dict[str, Any]:
-    facts = (
-        describe(headers)
-        if headers
-        else dict.fromkeys(
-            (
-                "architecture",
-                "name",
-                "license",
-                "quantization",
-                "parameters",
-                "block_count",
-                "context_length",
-                "tensors",
-                "shards",
-                "expected_size",
-            )
-        )
-    )
-    return dict(
-        facts, path=path, size=sum(sizes) if sizes else None, sha256=digest, complete=problem is None, problem=problem
-    )
+    facts = describe(headers) if headers else dict.fromkeys(_FACTS)
+    return dict(facts, path=path, size=size, sha256=digest, complete=problem is None, problem=problem)
 
 
 def verify_path(path: str, sha256: str | None = None, checksum: bool = False) -> dict[str, Any]:
@@ -78,11 +60,11 @@ def verify_path(path: str, sha256: str | None = None, checksum: bool = False) ->
             raise Refusal(f"{path}: sha256 is {digest}, {sha256.lower()} needed: fetch it again")
     except OSError as error:
         problem = f"{error.filename or path}: {error.strerror}: fetch it, or correct the path"
-        return _answer(paths[0], [], [], None, problem)
+        return _answer(paths[0], [], None, None, problem)
     except Refusal as error:
-        whole = len(headers) == len(sizes) == len(paths)
-        return _answer(paths[0], headers if whole else [], sizes if whole else [], digest, str(error))
-    return _answer(paths[0], headers, sizes, digest, None)
+        read = len(headers) == len(sizes) == len(paths)
+        return _answer(paths[0], headers if read else [], sum(sizes) if read else None, digest, str(error))
+    return _answer(paths[0], headers, sum(sizes), digest, None)
 
 
 def recorded(path: str) -> list[Entry]:
@@ -97,42 +79,41 @@ def verify_recorded(path: str, advance: Callable[[int], None], check: bool = Fal
 
     A file that differs gets the time of now, unless ``check``: its record would call it untouched.
     """
-    request = Request(path)
+    hashed, problem = False, None
     try:
-        return request.in_folder(lambda: _verify_recorded(request, advance, check))
+        request = Request(path)
+        request.require_own_folder()
+        entries = recorded(path)
+        if not entries:
+            problem = f"{path}: no record is beside it: run site.yml --tags model"
+        for entry in entries:
+            at = os.path.join(request.folder(), entry.name)
+            own_file(request, at)
+            problem = _difference(at, entry, advance)
+            if problem:
+                hashed = True
+                if not check:
+                    os.utime(at)
+                break
+        else:
+            hashed = all(piece.sha256 for entry in entries for piece in entry.pieces) and bool(entries)
     except Refusal as error:
-        return {"hashed": False, "problem": str(error), "changed": False}
+        problem = str(error)
     except OSError as error:
         problem = f"{error.filename or path}: {error.strerror}: run site.yml --tags model"
-        return {"hashed": False, "problem": problem, "changed": False}
+    return {"hashed": hashed, "problem": problem, "changed": hashed and problem is not None and not check}
 
 
-def _verify_recorded(request: Request, advance: Callable[[int], None], check: bool) -> dict[str, Any]:
-    entries = recorded(request.dest)
-    if not entries:
-        raise Refusal(f"{request.dest}: no record is beside it: run site.yml --tags model")
-    for entry in entries:
-        at = os.path.join(request.folder(), entry.name)
-        with proving(at, check=True) as fd:
-            problem = _difference(at, entry, fd, advance)
-        if problem:
-            if not check:
-                os.utime(at, follow_symlinks=False)
-            return {"hashed": True, "problem": problem, "changed": not check}
-    known = all(piece.sha256 for entry in entries for piece in entry.pieces)
-    return {"hashed": known, "problem": None, "changed": False}
-
-
-def _difference(path: str, entry: Entry, fd: int, advance: Callable[[int], None]) -> str | None:
+def _difference(path: str, entry: Entry, advance: Callable[[int], None]) -> str | None:
     """The sentence for the first bytes of a file that are not those of its record, or None."""
-    size = os.fstat(fd).st_size
+    size = os.path.getsize(path)
     if size != entry.size:
         return f"{path}: {exact(size)} present, {exact(entry.size)} recorded: run site.yml --tags model"
     start = 0
-    for piece, digest in zip(entry.pieces, hash_pieces(path, [one.size for one in entry.pieces], advance, fd)):
+    for piece, digest in zip(entry.pieces, hash_pieces(path, [one.size for one in entry.pieces], advance)):
         if piece.sha256 not in (None, digest):
-            text = "%s: bytes %d to %d have sha256 %s, %s recorded: run site.yml --tags model"
-            return text % (path, start, start + piece.size - 1, digest, piece.sha256)
+            have = f"bytes {start} to {start + piece.size - 1} have sha256 {digest}, {piece.sha256} recorded"
+            return f"{path}: {have}: run site.yml --tags model"
         start += piece.size
     return None
 
@@ -142,12 +123,12 @@ def verify_url(url: str, token: str | None = None) -> dict[str, Any]:
     without its secrets."""
     client = Client()
     headers: list[Header] = []
-    sizes: list[int] = []
+    size: int | None = None
     problem: str | None = None
     try:
         source = make_source(url, token)
         attempts(lambda: source.resolve(client))
-        sizes = [size_of(source)]
+        size = size_of(source)
         headers = [
             read_header(
                 lambda offset, length: read_range(source, client, offset, length),
@@ -156,9 +137,9 @@ def verify_url(url: str, token: str | None = None) -> dict[str, Any]:
                 ANOTHER_SOURCE,
             )
         ]
-        problem = size_problem(headers[0], sizes[0], source.public, ANOTHER_SOURCE)
+        problem = size_problem(headers[0], size, source.public, ANOTHER_SOURCE)
     except Refusal as error:
         problem = str(error)
     finally:
         client.close()
-    return _answer(public_url(url), headers, sizes, None, problem)
+    return _answer(public_url(url), headers, size, None, problem)

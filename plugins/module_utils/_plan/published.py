@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-from .._fetch.present import unchanged
+from .._fetch.existing import unchanged
 from .._fetch.request import Request, Watch
 from .._text import Refusal
 from .header import local_shape
@@ -29,7 +29,7 @@ def look(item: Mapping[str, Any], mode: int) -> dict[str, Any]:
     """
     try:
         request = Request(item["dest"], **{name: item[name] for name in ASKED if item.get(name)})
-        found = request.in_folder(lambda: _look(request, mode))
+        found = _look(request, mode)
     except (OSError, Refusal):
         found = {"there": False}
     return dict(found, item=item)

@@ -4,8 +4,6 @@
 """Runs a real playbook that installs a model from a bundle on a local node."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -137,33 +135,6 @@ def test_a_place_that_cannot_be_written_is_one_sentence(site):
         "models/m.gguf.sent on the node cannot be written (No such file or directory): run again, it goes on"
         in outcome["msg"]
     ), output
-
-
-@pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo"])
-def test_what_others_have_put_in_place_of_the_sent_file_is_not_written_through(site, kind):
-    victim, sent = site.folder / "victim", site.folder / "models/m.gguf.sent"
-    victim.write_bytes(b"")
-    if kind == "mkfifo":
-        os.mkfifo(str(sent))
-    else:
-        getattr(os, kind)(str(victim), str(sent))
-    output, outcome = site.run()
-    assert (outcome["changed"], site.left()) == (True, ["m.gguf", "m.gguf.manifest.json"]), output
-    assert victim.read_bytes() == b""
-
-
-def test_a_fifo_in_the_place_of_the_sent_file_holds_nobody_up(tmp_path):
-    """One that comes after the node was asked."""
-    os.mkfifo(str(tmp_path / "m.gguf.sent"))
-
-    def execute(command, in_data):
-        done = subprocess.run(["sh", "-c", command], input=in_data, capture_output=True, timeout=20, check=False)
-        return {"rc": done.returncode, "stdout": done.stdout.decode(), "stderr": done.stderr.decode()}
-
-    plugin = gguf_fetch.ActionModule.__new__(gguf_fetch.ActionModule)
-    plugin._low_level_execute_command = execute
-    with pytest.raises(AnsibleActionFail, match="m.gguf.sent on the node cannot be written "):
-        plugin._append(str(tmp_path / "m.gguf.sent"), 0, b"data")
 
 
 def test_a_bundle_that_leaves_its_directory_is_refused_before_a_node_is_asked(site):

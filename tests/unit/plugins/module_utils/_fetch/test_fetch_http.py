@@ -22,7 +22,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Transient
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client, attempts
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.sources import make_source, read_range
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.urls import public_url
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
@@ -71,60 +70,11 @@ def test_ranges_are_the_bytes_asked_for(fake, client, ranges, offset):
     assert read_range(source, client, len(DATA) - 5, 1000) == DATA[-5:]
 
 
-def test_one_connection_serves_many_requests(fake, client):
-    source = resolved(fake.add_plain("a", DATA), client)
-    for offset in range(20):
-        read_range(source, client, offset, 10)
-    assert fake.servers["hub"].connections == 1
-
-
 def test_a_connection_the_server_closed_meanwhile_is_opened_again(fake, client):
     source = resolved(fake.add_plain("a", DATA), client)
     for connection in fake.servers["hub"].sockets:
         connection.shutdown(2)
     assert read_range(source, client, 3, 10) == DATA[3:13]
-
-
-def test_a_file_without_a_name_or_length_is_refused(fake, client):
-    fake.ranges, fake.length = False, False
-    with pytest.raises(Refusal, match="says neither how long it is nor answers ranges"):
-        resolved(fake.add_plain("a", DATA), client)
-
-
-def test_an_empty_file_is_refused(fake, client):
-    with pytest.raises(Refusal, match="empty, a GGUF file is needed"):
-        resolved(fake.add_plain("a", b""), client)
-
-
-def test_compressed_answers_are_refused(fake, client):
-    source = resolved(fake.add_plain("a", DATA), client)
-    fake.answers = [(206, {"Content-Encoding": "gzip", "Content-Range": "bytes 0-9/%d" % len(DATA)}, b"0123456789")]
-    with pytest.raises(Refusal, match="sends Content-Encoding gzip"):
-        source.open(client, 0, 10)
-
-
-@pytest.mark.parametrize(
-    ("status", "followed"),
-    [
-        (301, True),
-        (302, True),
-        (303, True),
-        (307, True),
-        (308, True),
-        (300, False),
-        (305, False),
-        (306, False),
-        (309, False),
-    ],
-)
-def test_a_location_is_followed_where_the_status_is_a_redirect(fake, client, status, followed):
-    location = fake.add_plain("a", DATA).encode()
-    with speaking(b"HTTP/1.1 %d Elsewhere\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % (status, location)) as url:
-        if followed:
-            assert resolved(url, client).size == len(DATA)
-        else:
-            with pytest.raises(Refusal, match="answered %d Elsewhere" % status):
-                resolved(url, client)
 
 
 def test_redirects_end(fake, client):
@@ -159,36 +109,9 @@ def test_a_body_that_breaks_off_is_continued(fake, client, monkeypatch, ranges):
     assert read_range(source, client, 0, 5000) == DATA[:5000]
 
 
-def test_a_body_that_breaks_off_at_once_every_time_is_given_up(fake, client, monkeypatch):
-    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
-    monkeypatch.setattr(sources, "FIRST_WAIT", 0)
-    source = resolved(fake.add_plain("a", DATA), client)
-    fake.cuts = [0] * 4
-    with pytest.raises(
-        Refusal, match="the connection ended 5,000 bytes early, 4 times: check the network and run again"
-    ):
-        read_range(source, client, 0, 5000)
-
-
 def test_a_server_that_says_nothing_is_transient():
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Transient, match="timed out"):
         resolved("http://127.0.0.1:%d/m.gguf" % silent.getsockname()[1], Client(0.2))
-
-
-def test_attempts_give_up_with_the_last_reason(monkeypatch):
-    waits = []
-    monkeypatch.setattr(fetch_http.time, "sleep", waits.append)
-
-    def fail():
-        raise Transient("http://h/m: down", 7 if len(waits) == 1 else None)
-
-    with pytest.raises(Refusal, match="http://h/m: down, 4 times: check the network and run again"):
-        attempts(fail)
-    assert waits == [0.5, 7, 2.0]
-
-
-def test_urls_are_shown_without_secrets():
-    assert public_url("https://user:secret@host:8443/a/b?X-Amz-Signature=secret#f") == "https://host:8443/a/b"
 
 
 def test_a_proxy_of_the_environment_is_used(fake, client, monkeypatch):
@@ -271,16 +194,6 @@ def test_tls_is_verified_and_not_left_again(certificate, client, monkeypatch):
             resolved("https://localhost:%d/away" % port, client)
 
 
-def test_a_local_file_that_changes_is_noticed(tmp_path, client):
-    path = tmp_path / "a"
-    path.write_bytes(DATA)
-    source = resolved(path.as_uri(), client)
-    assert read_range(source, client, 10, 5) == DATA[10:15]
-    path.write_bytes(DATA + b"x")
-    with pytest.raises(Refusal, match="changed while it was fetched: run again"):
-        read_range(source, client, 10, 5)
-
-
 @contextlib.contextmanager
 def speaking(*answers):
     """A server that says each answer to one connection, then what the last one says; an iterator is said byte by byte
@@ -359,25 +272,6 @@ def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
             match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again",
         ):
             read_range(source, client, 0, 1000)
-
-
-def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
-    class OneByte(http.server.BaseHTTPRequestHandler):
-        asked = 0
-
-        def log_message(self, *arguments):
-            pass
-
-        def do_GET(self):
-            first, last = (int(number) for number in self.headers["Range"].partition("=")[2].split("-"))
-            OneByte.asked += 1
-            self.wfile.write(HEAD % (first, last, last - first + 1) + b"x")
-
-    with serving(OneByte) as port:
-        source = resolved("http://127.0.0.1:%d/m.gguf" % port, client)
-        with pytest.raises(Refusal, match="ended 99[0-9] bytes early, 4 times"):
-            read_range(source, client, 0, 1000)
-    assert OneByte.asked == 5
 
 
 @pytest.mark.parametrize(
@@ -480,7 +374,11 @@ POLICY = ("RateLimit-Policy", '"fixed window";"api";q=500;w=300')
     [
         ([("RateLimit", '"api";r=0;t=42'), POLICY], 42),
         ([("Retry-After", "7"), ("RateLimit", '"api";r=0;t=42')], 7),
-        ([("RateLimit", '"api";r=3;t=500, "resolvers";r=0;t=20')], 20),
+        ([("Retry-After", "-5")], 0),
+        ([("Retry-After", "601")], 600),
+        ([("Retry-After", "1.5")], 1.5),
+        ([("Retry-After", "nan")], None),
+        ([("Retry-After", "soon")], None),
         ([("RateLimit", '"api";r=0;t=5'), ("RateLimit", '"pages";r=0;t=9')], 9),
         ([("RateLimit", '"api";r=0'), POLICY], 300),
         ([POLICY], 300),
@@ -525,40 +423,6 @@ def test_file_that_the_hub_gives_through_xet_only_is_named():
     assert fetch_http.hint(answer, 399 * 10**9) == fetch_http.hint(answer) == "check the address"
 
 
-@pytest.mark.parametrize("value", ["nan", "NaN", "-nan"])
-def test_retry_after_that_is_no_number_is_passed_over(value):
-    assert fetch_http._retry_after(fields(("Retry-After", value))) is None
-
-
-def test_the_token_is_never_sent_over_plain_http():
-    home = "http://mirror.example/m.gguf"
-    with pytest.raises(
-        Refusal,
-        match="^http://mirror.example/m.gguf: a token is not sent over http, https is needed: correct the address or "
-        "leave",
-    ):
-        urls.authorization(home, "hf_secret", home)
-    sent = {"Authorization": "Bearer hf_secret"}
-    for url in ("https://mirror.example/a", "http://127.0.0.1:80/a", "http://[::1]/a", "http://localhost/a"):
-        assert urls.authorization(url, "hf_secret", url) == sent
-        assert urls.authorization(url, None, url) == {}
-    for near in (
-        "http://127.0.0.1.example/a",
-        "http://localhost.example/a",
-        "http://128.0.0.1/a",
-        "http://[::ffff:10.0.0.1]/a",
-    ):
-        with pytest.raises(Refusal, match="a token is not sent over http"):
-            urls.authorization(near, "hf_secret", near)
-    for other in (
-        "http://mirror.example/a",
-        "https://mirror.example:8443/a",
-        "https://mirror.example.org/a",
-        "https://sub.mirror.example/a",
-    ):
-        assert urls.authorization(other, "hf_secret", "https://mirror.example/b") == {}
-
-
 def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
     seen = []
 
@@ -592,23 +456,6 @@ def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
         assert "hunter2" not in str(caught.value)
 
 
-def test_what_a_url_is_known_by():
-    plain = "https://h/m.gguf"
-    signed = "?X-Amz-Signature=1&X-Amz-Expires=5&Expires=3&Key-Pair-Id=K&token=t&access_token=a&sig=s&se=2027&sp=r"
-    assert urls.content_url("https://user:secret@h/m.gguf" + signed) == urls.content_url(plain) == plain
-    first, second = (urls.content_url(plain + "?version=%d&X-Amz-Signature=%d" % (number, number)) for number in (1, 2))
-    assert first != second and first.startswith(plain + "?sha256=")
-    assert urls.content_url(plain + "?version=1&X-Amz-Signature=9") == first
-    assert urls.content_url(plain + "?sp=1") != plain
-
-
-@pytest.mark.parametrize(
-    ("count", "seconds", "on"), [(0, 0, False), (1, 0, True), (4095, 1, False), (4096, 1, True), (8191, 2, False)]
-)
-def test_an_attempt_got_on_that_was_not_slower_than_is_allowed(count, seconds, on):
-    assert fetch_http.worthwhile(count, seconds) is on
-
-
 class Raw(io.RawIOBase):
     """Gives counts of bytes, each after so many seconds."""
 
@@ -639,20 +486,6 @@ def test_a_connection_is_slow_that_gives_less_than_4096_bytes_per_second_for_hal
     assert len(received(monkeypatch, (30, 10**9), (29, 0))) == 2
     with pytest.raises(socket.timeout):
         received(monkeypatch, (30, 10**9), (30, 1))
-
-
-def test_header_fields_have_a_megabyte(monkeypatch):
-    assert received(monkeypatch, (0, 1 << 20), head=True) == [1 << 20]
-    with pytest.raises(http.client.HTTPException, match="more than 1,048,576 bytes"):
-        received(monkeypatch, (0, 1 << 20), (0, 1), head=True)
-    assert received(monkeypatch, (0, 1 << 20), (0, 1)) == [1 << 20, 1], "a body may be longer"
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"), [("0", 0.0), ("-5", 0.0), ("600", 600.0), ("601", 600.0), ("1.5", 1.5), ("", None)]
-)
-def test_a_server_may_ask_for_ten_minutes(value, seconds):
-    assert fetch_http._retry_after(fields(("Retry-After", value))) == seconds
 
 
 @pytest.mark.parametrize(
@@ -730,8 +563,3 @@ def test_as_many_attempts_as_are_allowed(monkeypatch, tries):
         attempts(fail, tries)
     assert (len(asked), waits) == (tries, [0.5, 1.0, 2.0][: tries - 1])
     assert attempts(lambda: "there", tries) == "there"
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_server_that_says_nothing_is_waited_for_half_a_minute(scheme):
-    assert Client()._connect((scheme, "127.0.0.1", 1)).timeout == 30

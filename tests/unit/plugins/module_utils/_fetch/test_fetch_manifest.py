@@ -87,7 +87,10 @@ def test_a_record_that_cannot_be_used_is_none(tmp_path, change):
     path = tmp_path / "m.gguf.manifest.json"
     path.write_text(json.dumps(RECORD))
     path.chmod(0o600)
-    assert manifest.read_manifest(str(path)).files == [manifest.Entry.of(PUBLISHED)]
+    parts = [manifest.Part(2, DIGEST), manifest.Part(3, DIGEST)]
+    assert manifest.read_manifest(str(path)).files == [manifest.Entry("m.gguf", 5, parts, 1, 2)]
+    path.write_text(json.dumps(dict(RECORD, files=[dict(PUBLISHED, found=True)])))
+    assert manifest.read_manifest(str(path)).files[0].as_dict() == dict(PUBLISHED, found=True)
     changed = {key: value for key, value in dict(RECORD, **change).items() if value is not ...}
     path.write_text(json.dumps(changed))
     assert manifest.read_manifest(str(path)) is None
@@ -130,17 +133,9 @@ def test_what_a_module_returns_of_a_model():
         "transferred": 0,
         "resumed": 0,
         "adopted": 0,
-        "kept": [],
         "seconds": 0.0,
     }
     # A digest is of one piece, and not of the model where it has several.
     for files in ([one, two], [one._replace(size=10, pieces=[part, part])]):
         several = manifest.result(record._replace(files=files), "/m", False, "there")
         assert (several["sha256"], several["size"], several["changed"]) == (None, 10, False)
-
-
-@pytest.mark.parametrize("found", [True, False, None, 1])
-def test_a_file_that_was_there_before_is_known_as_such(found):
-    entry = manifest.Entry.of(dict(PUBLISHED, found=found))
-    assert entry.found is (found is True)
-    assert entry.as_dict().get("found", False) is entry.found

@@ -55,8 +55,8 @@ def test_size_and_ranges(answer, status, fields, size, ranges):
     [
         (206, {"Content_Range": "bytes 0-0/*"}, r"answers ranges with Content-Range bytes 0-0/\*: use another source"),
         (206, {}, "answers ranges with Content-Range None"),
-        (200, {}, "says neither how long it is nor answers ranges"),
-        (200, {"Content_Length": "10, 10"}, "says neither how long it is nor answers ranges"),
+        (200, {}, "gives neither its length nor ranges"),
+        (200, {"Content_Length": "10, 10"}, "gives neither its length nor ranges"),
         (416, {}, "empty, a GGUF file is needed"),
         (200, {"Content_Length": "10", "Content_Type": "text/html; charset=utf-8"}, "a web page with status 200"),
     ],
@@ -112,16 +112,6 @@ def test_a_file_that_changes_between_two_answers(answer, size, etag, pinned, cha
     else:
         source.resolve(None)
         assert source.validator == etag
-
-
-@pytest.mark.parametrize(
-    ("offset", "length", "data"), [(0, 4, b"0123"), (4, 3, b"456"), (8, 9, b"89"), (0, 10, b"0123456789"), (9, 1, b"9")]
-)
-def test_a_range_of_a_file_of_this_node(tmp_path, offset, length, data):
-    (tmp_path / "m.gguf").write_bytes(b"0123456789")
-    source = sources.make_source("file://%s/m.gguf" % tmp_path)
-    source.resolve(None)
-    assert sources.read_range(source, None, offset, length) == data
 
 
 def test_a_file_of_this_node_that_is_cut_while_it_is_read(tmp_path):
@@ -241,30 +231,6 @@ def test_a_server_that_refuses_what_it_has_just_signed_is_waited_for(monkeypatch
     assert len(asked) == 2, "an error of the server says nothing of the address"
 
 
-def test_another_thread_that_has_renewed_it_is_enough(monkeypatch):
-    source, asked = known(final="https://cdn/x?sig=1"), []
-    monkeypatch.setattr(source, "resolve", asked.append)
-
-    class Slow(Client):
-        def get(self, url, headers):
-            if len(self.answers) == 2:
-                source._generation += 1
-            return super().get(url, headers)
-
-    source.open(Slow(response(403), response(Content_Range="bytes 10-14/100")), 10, 5)
-    assert asked == []
-
-
-def test_a_body_ends_with_its_last_byte():
-    client = Client(response(data=b"01234", Content_Range="bytes 0-4/100"))
-    body, buffer = known().open(client, 0, 5), bytearray(3)
-    assert (body.readinto(memoryview(buffer)), bytes(buffer), body.length) == (3, b"012", 2)
-    assert (body.readinto(memoryview(buffer)), bytes(buffer[:2]), body.length) == (2, b"34", 0)
-    assert client.dropped == [], "the connection is free for the next request"
-    with pytest.raises(Transient, match="the connection ended 0 bytes early"):
-        body.readinto(memoryview(buffer))
-
-
 def test_a_body_that_breaks_off_or_is_left_costs_its_connection():
     client = Client(*[response(data=b"012", Content_Range="bytes 0-4/100") for _body in range(2)])
     body = known().open(client, 0, 5)
@@ -303,7 +269,3 @@ def test_a_file_of_this_node_has_the_size_that_is_known(tmp_path, size, words):
     for path, step in ((tmp_path, "not a regular file"), (tmp_path / "gone", "No such file or directory")):
         with pytest.raises(Refusal, match="%s: check the path there" % step):
             sources.FileSource(str(path)).resolve(None)
-
-
-def test_a_source_that_does_not_tell_its_size_has_none_to_read():
-    assert sources.size_of(types.SimpleNamespace(size=None)) == 0
