@@ -22,8 +22,8 @@ description:
     the server in between is not spliced.
   - A manifest beside the model records what was published. While size, time and inode of the model are those of the
     manifest, a run costs one C(stat) call and no request.
-  - The directory, manifest and model must be root's, or of the task's user, and the directory not writable by others:
-    else they are refused. A model of another O(owner) is hashed by each run.
+  - The directory, manifest and model must be root's, or of the task's user, and the directory not writable by others;
+    they are refused otherwise. A model of another O(owner) is hashed by each run.
   - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is
     refused, never overwritten.
   - A file that this module has published for the same request, and that is not whole any more, is fetched again. It is

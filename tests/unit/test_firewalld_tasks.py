@@ -60,8 +60,8 @@ def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
     assert status != 0 and "a GGUF file starts with" in output
     told = "ok: [localhost -> giver] => calls: - firewall-cmd --zone=public --timeout=6h --add-rich-rule="
     assert told in output
-    assert output.index(told) < output.index("TASK [thefermisea.llama_cluster.model : Lend the model]")
-    assert output.index("TASK [thefermisea.llama_cluster.model : Lend no longer]") < output.index("--remove-rich-rule=")
+    assert output.index(told) < output.index("TASK [thefermisea.llama_cluster.model : Share the model]")
+    assert output.index("TASK [thefermisea.llama_cluster.model : Stop sharing]") < output.index("--remove-rich-rule=")
     assert node.rules() == {}
 
 

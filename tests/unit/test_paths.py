@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMED = {name: path for name, path in vars(paths).items() if name.isupper()}
 OURS = re.compile(r"/?\b(?:etc|opt|run|var/lib)/(?:llama-|systemd/system)")
 WRITTEN = re.compile(
-    r"(?<![\w*}])/(?:(?:etc|opt|run|var/lib)/llama-cluster(?!-)[\w./*-]*|run/llama-(?:lending|link)[\w-]*|etc/systemd/system/llama-[\w.*-]*)"
+    r"(?<![\w*}])/(?:(?:etc|opt|run|var/lib)/llama-cluster(?!-)[\w./*-]*|run/llama-(?:share|link)[\w-]*|etc/systemd/system/llama-[\w.*-]*)"
 )
 TREES = ("roles", "playbooks", "plugins", "docs")
 TEXTS = [

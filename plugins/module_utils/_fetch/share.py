@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from .._files import open_file
+from .._node import paths
 from .._text import Refusal
 
 IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
@@ -31,7 +32,6 @@ _STOPPING = 10.0  # seconds that a server is given to end
 _MOST = 32  # connections for each peer; gguf_fetch has at most 17
 _TICK = 0.5  # seconds between looks at the clock
 _RANGE = re.compile(r"^bytes=(\d{0,18})-(\d{0,18})\Z")
-_LOCK = "/run/llama-share-%d.lock"
 
 
 def base_url(address: str, port: int) -> str:
@@ -171,7 +171,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 def _claim(port: int) -> int | None:
     """A descriptor that holds the lock of ``port``, None while a server has it."""
-    descriptor = os.open(_LOCK % port, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(paths.SHARE_LOCK % port, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -193,12 +193,14 @@ def stop(port: int) -> bool:
     """End the server of ``port``. -> whether there was one; raises Refusal if it goes on."""
     if not is_running(port):
         return False
-    with open(_LOCK % port) as stream, contextlib.suppress(ProcessLookupError, ValueError):
+    with open(paths.SHARE_LOCK % port) as stream, contextlib.suppress(ProcessLookupError, ValueError):
         os.kill(int(stream.read()), signal.SIGTERM)
     deadline = time.monotonic() + _STOPPING
     while is_running(port):
         if time.monotonic() > deadline:
-            raise Refusal(f"port: the server of {port} does not end: end the process that {_LOCK % port} names")
+            raise Refusal(
+                f"port: the server of {port} does not end: end the process that {paths.SHARE_LOCK % port} names"
+            )
         time.sleep(0.02)
     return True
 

@@ -33,7 +33,7 @@ UNITS = (
 )
 LINKS = ("current", "previous", "build")
 # The rules of firewalld that earlier runs added: for heads, for clients, and while a model is lent.
-RECORDS = (paths.RPC_RULES, paths.CLIENT_RULES, paths.LENDING_RULES)
+RECORDS = (paths.RPC_RULES, paths.CLIENT_RULES, paths.SHARE_RULES)
 Facts = dict[str, Any]
 ADDED = re.compile(r"(running|permanent) \S+ rule ")
 # Debian keeps some programs where only root looks.

@@ -69,7 +69,7 @@ NODE_FILES = (
     (paths.BACKOFF_FILES, r'"failures": '),
     (paths.DIGEST_FILES, r"\A[0-9a-f]{16}\n\Z"),
     (paths.SERVED_FILES, r"\A\d+ [0-9.]+\n\Z"),
-    (paths.LENDING_RULES, r"\A# Rules of firewalld "),
+    (paths.SHARE_RULES, r"\A# Rules of firewalld "),
     (paths.LINK_RULES, r"\A# Rules of firewalld "),
     (paths.BASELINES, r'"measured_at": '),
     (paths.PROMPTS, r'"measured_at": '),

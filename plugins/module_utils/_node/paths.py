@@ -113,7 +113,8 @@ GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
 # What the registry's reader has for the gateway.
 REGISTRY_RUN = "/run/llama-gateway-registry"
 REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
-LENDING_RULES = "/run/llama-lending-rules"
+SHARE_RULES = "/run/llama-share-rules"
+SHARE_LOCK = "/run/llama-share-%d.lock"
 # Who was let in to measure a link.
 LINK_RULES = "/run/llama-link-rules"
 

@@ -23,7 +23,7 @@ MODEL = gguf_files.model(12)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
-    monkeypatch.setattr(share, "_LOCK", str(tmp_path / "share-%d.lock"))
+    monkeypatch.setattr(share.paths, "SHARE_LOCK", str(tmp_path / "share-%d.lock"))
     monkeypatch.setattr(share.Server, "timeout", 0.02)
 
 
@@ -181,7 +181,10 @@ def test_process_shares_model_until_stopped(model, tmp_path):
     assert (done["transferred"], done["verified"]) == (len(MODEL), "sha256")
     opened = {int(fd): os.readlink("/proc/%d/fd/%s" % (child, fd)) for fd in os.listdir("/proc/%d/fd" % child)}
     assert [opened.pop(fd) for fd in (0, 1, 2)] == ["/dev/null"] * 3
-    assert {name.partition(":")[0] for name in opened.values()} - {str(model)} <= {"socket", share._LOCK % port}
+    assert {name.partition(":")[0] for name in opened.values()} - {str(model)} <= {
+        "socket",
+        share.paths.SHARE_LOCK % port,
+    }
     # One that an interrupted run has left is replaced.
     second = share.start("127.0.0.1", port, [str(model)], ["127.0.0.1"])
     assert os.waitpid(child, 0)[0] == child

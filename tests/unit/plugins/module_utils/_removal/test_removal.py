@@ -431,7 +431,7 @@ WRITTEN = {
     "run/llama-cluster/backoff/llama-head-chat.service": '{"failures": 0, "started": 1.0}\n',
     "run/llama-cluster/digests/llama-head-chat.service": "5c1d1f0c5e0a7b31\n",
     "run/llama-cluster/served/llama-head-chat.service": "4711 12.5\n",
-    "run/llama-lending-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
+    "run/llama-share-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
     "run/llama-link-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
     "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
     "var/lib/llama-cluster/monitoring-read": "",
