@@ -38,7 +38,7 @@ def asked(lab):
 
 def sharing(lab):
     """Whether node1 shares anything: a listening port, or a server that is about to listen."""
-    held = "flock -n /run/llama-share-50099.lock true || echo held"
+    held = "flock -n /run/llama-share-lock-50099 true || echo held"
     return bool(lab.node1.check_output("ss -Hltn sport = :50099; " + held))
 
 

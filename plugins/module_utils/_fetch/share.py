@@ -171,7 +171,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 def _claim(port: int) -> int | None:
     """A descriptor that holds the lock of ``port``, None while a server has it."""
-    descriptor = os.open(paths.SHARE_LOCK % port, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(f"{paths.SHARE_LOCK}-{port}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -193,13 +193,13 @@ def stop(port: int) -> bool:
     """End the server of ``port``. -> whether there was one; raises Refusal if it goes on."""
     if not is_running(port):
         return False
-    with open(paths.SHARE_LOCK % port) as stream, contextlib.suppress(ProcessLookupError, ValueError):
+    with open(f"{paths.SHARE_LOCK}-{port}") as stream, contextlib.suppress(ProcessLookupError, ValueError):
         os.kill(int(stream.read()), signal.SIGTERM)
     deadline = time.monotonic() + _STOPPING
     while is_running(port):
         if time.monotonic() > deadline:
             raise Refusal(
-                f"port: the server of {port} does not end: end the process that {paths.SHARE_LOCK % port} names"
+                f"port: the server of {port} does not end: end the process that {paths.SHARE_LOCK}-{port} names"
             )
         time.sleep(0.02)
     return True

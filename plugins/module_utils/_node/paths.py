@@ -114,7 +114,7 @@ GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
 REGISTRY_RUN = "/run/llama-gateway-registry"
 REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 SHARE_RULES = "/run/llama-share-rules"
-SHARE_LOCK = "/run/llama-share-%d.lock"
+SHARE_LOCK = "/run/llama-share-lock"
 # Who was let in to measure a link.
 LINK_RULES = "/run/llama-link-rules"
 

@@ -23,7 +23,7 @@ MODEL = gguf_files.model(12)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
-    monkeypatch.setattr(share.paths, "SHARE_LOCK", str(tmp_path / "share-%d.lock"))
+    monkeypatch.setattr(share.paths, "SHARE_LOCK", str(tmp_path / "lock"))
     monkeypatch.setattr(share.Server, "timeout", 0.02)
 
 
@@ -183,7 +183,7 @@ def test_process_shares_model_until_stopped(model, tmp_path):
     assert [opened.pop(fd) for fd in (0, 1, 2)] == ["/dev/null"] * 3
     assert {name.partition(":")[0] for name in opened.values()} - {str(model)} <= {
         "socket",
-        share.paths.SHARE_LOCK % port,
+        f"{share.paths.SHARE_LOCK}-{port}",
     }
     # One that an interrupted run has left is replaced.
     second = share.start("127.0.0.1", port, [str(model)], ["127.0.0.1"])
