@@ -45,7 +45,7 @@ findings:
   returned: without O(explain)
   elements: dict
 events:
-  description: "What happened, as M(thefermisea.llama_cluster.llama_timeline) tells it."
+  description: "What happened, as M(thefermisea.llama_cluster.node_history) returns it."
   type: list
   returned: with O(explain)
   elements: dict

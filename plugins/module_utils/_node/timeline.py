@@ -81,10 +81,10 @@ def _event(entry: Event, message: str, units: Sequence[str]) -> Event | None:
     return None
 
 
-def read_journal(units: Sequence[str], since: float) -> str:
-    """Text of the journal since a time, as far as it can hold events of units, the newest where it is too long. Errors:
+def read_journal(wanted: Sequence[str], since: float) -> str:
+    """Text of the journal since a time, of the lines that journalctl is to match, the newest if it is too long. Errors:
     Refusal."""
-    newest_first = list(ask(["--output=json", "--reverse", "--since=@%d" % since] + matches(units)))
+    newest_first = list(ask(["--output=json", "--reverse", "--since=@%d" % since, *wanted]))
     return "".join(reversed(newest_first))
 
 
@@ -131,6 +131,6 @@ def noticed(events: Iterable[Event], fault: Mapping[str, Any], after: float) -> 
 
 def timeline(units: Sequence[str], since: float) -> dict[str, Any]:
     """Events of units since a time, and how the units are now -> {now, events, units}. Errors: Refusal."""
-    events = parse_journal(read_journal(units, since), units, since)
+    events = parse_journal(read_journal(matches(units), since), units, since)
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
     return {"now": now, "events": events, "units": parse_units(systemctl_show(units, PROPERTIES), now, monotonic)}

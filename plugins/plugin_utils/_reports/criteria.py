@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
     now: ISO 8601. nodes: {node: its fact llama_node}, of those that were looked at; missing: the others. wanted: {node:
     units that are to run}. models: {node: entries of model_facts}. hashed: {node: {path: None or what is wrong with
-    it}}, of those whose models this run has hashed. hands: {host: of llama_hand}. decisions: {node:
+    it}}, of those whose models this run has hashed. hands: {host: of node_history}. decisions: {node:
     [size, time] of the log, None without one}. monitoring: whether it answered as it should, None where the inventory
     has no host for it.
     """

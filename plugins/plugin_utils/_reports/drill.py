@@ -126,7 +126,7 @@ def phases(
     """Seconds of each part of a drill -> {detection, held, restart, load, total, noticed_by, client_cut}; None where it
     cannot be told.
 
-    nodes: {node: result of llama_timeline}; recovery: result of llama_recovery, None for a drill that no head has to
+    nodes: {node: result of node_history}; recovery: result of llama_recovery, None for a drill that no head has to
     survive by a restart. detection: until the last of the processes that were replaced had been noticed. held: until
     the fault was taken away, where it does not go by itself; restart counts from there. restart: until the last new
     process was started, which is the head's. load: from then to the first token.

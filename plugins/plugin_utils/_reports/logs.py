@@ -15,7 +15,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 def log_lines(hostvars: Mapping[str, Any], hosts: Sequence[str], asked: Sequence[str]) -> list[str]:
     """What all hosts have said in the order of time, and which of them are missing.
 
-    hostvars: `logs_said` of each host that was asked, a result of journal_lines.
+    hostvars: `logs_said` of each host that was asked, a result of node_history.
     """
     said = {host: hostvars[host]["logs_said"] for host in hosts if host in asked}
     merged = sorted(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...module_utils._node.knock import OPEN, SILENT
+from ...module_utils._node.port_probe import OPEN, SILENT
 
 Map = Mapping[str, Any]
 FORMAT = 1
@@ -40,7 +40,7 @@ class Check(NamedTuple):
 class Seen(NamedTuple):
     """What was read of one service. wire: of llama_wire. process: of llama_process, of the head. processes: the same of
     its workers, in the order of its shares. releases: those that the inventory wants, the head's first. knocks: {host:
-    answers of port_knock, None for one that was not reached}. load: of llama_load_info. addresses: {node: address on
+    answers of port_probe, None for one that was not reached}. load: of llama_load_info. addresses: {node: address on
     the fabric}. plan: rows of the acceptance report. watches: {node: result of llama_bench_watch}."""
 
     wire: Map

@@ -530,7 +530,7 @@ class ActionModule(ActionBase):
         fabric = {"link_layer": "Ethernet", "rate_gbps": 10.0, "interface": "eth1", "mtu": 1500, "ipoib_mode": None}
         return {"changed": False, "ansible_facts": {"llama_fabric": fabric}}
 
-    def do_llama_hand(self, arguments):
+    def do_node_history(self, arguments):
         """The node has been left alone for two days; what a file hand.json says is said instead."""
         told = {"now": 200000.0, "at": 20000.0, "what": "/etc/llama-cluster changed", "recovered": None}
         planned = self.node.root / "hand.json"
@@ -545,7 +545,7 @@ class ActionModule(ActionBase):
     def do_llama_process(self, arguments):
         return {"changed": False, "pid": None}
 
-    def do_port_knock(self, arguments):
+    def do_port_probe(self, arguments):
         return {"changed": False, "answers": dict.fromkeys(arguments["endpoints"], "refused")}
 
     def do_llama_long_prompt(self, arguments):

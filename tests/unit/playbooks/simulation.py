@@ -40,7 +40,6 @@ OURS = (
     "llama_bench_watch",
     "llama_drain",
     "llama_fabric_facts",
-    "llama_hand",
     "llama_health",
     "llama_load_info",
     "llama_long_prompt",
@@ -52,8 +51,9 @@ OURS = (
     "model_facts",
     "node_facts",
     "node_files",
+    "node_history",
     "nvidia_smi_facts",
-    "port_knock",
+    "port_probe",
     "remove_ours",
 )
 ROLES = ("activate", "configure", "model", "stage")

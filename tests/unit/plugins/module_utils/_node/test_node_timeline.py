@@ -128,12 +128,12 @@ def test_only_its_unit_is_the_watchdog():
     assert timeline.parse_journal(pretended, [HEAD, WORKER], BROKEN) == []
 
 
-def test_the_journal_is_asked_by_what_it_saw_itself(tmp_path, monkeypatch):
+def test_journal_is_matched_by_fields_of_journald(tmp_path, monkeypatch):
     (tmp_path / "journalctl").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     (tmp_path / "journalctl").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     # The newest first.
-    asked = timeline.read_journal([HEAD], 0).split()[::-1]
+    asked = timeline.read_journal(timeline.matches([HEAD]), 0).split()[::-1]
     assert [match for match in asked if "=" in match and not match.startswith("--")] == [
         "_PID=1",
         "UNIT=" + HEAD,

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real sockets on the loopback: what a listener sees of a knock, which is nothing."""
+"""Real sockets on the loopback: what a listener sees of a probe, which is nothing."""
 
 import os
 import select
@@ -9,7 +9,7 @@ import socket
 import struct
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import knock
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import port_probe
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a raw socket needs root")
@@ -28,7 +28,7 @@ def fixture_listener():
 def test_an_open_port_answers_and_accepts_nobody(listener):
     endpoint = "127.0.0.1:%d" % listener.getsockname()[1]
     for _again in range(3):
-        assert knock.knock([endpoint]) == {endpoint: "open"}
+        assert port_probe.probe([endpoint]) == {endpoint: "open"}
     assert select.select([listener], [], [], 0.2)[0] == [], "nothing waits to be accepted"
     with socket.create_connection(listener.getsockname()) as client, listener.accept()[0] as accepted:
         client.sendall(b"still one client")
@@ -39,50 +39,50 @@ def test_an_open_port_answers_and_accepts_nobody(listener):
 def test_a_closed_port_refuses(listener):
     port = listener.getsockname()[1]
     listener.close()
-    assert knock.knock(["127.0.0.1:%d" % port]) == {"127.0.0.1:%d" % port: "refused"}
+    assert port_probe.probe(["127.0.0.1:%d" % port]) == {"127.0.0.1:%d" % port: "refused"}
 
 
 @needs_root
 def test_who_never_answers_is_silent(monkeypatch):
-    monkeypatch.setattr(knock, "TRIES", 2)
+    monkeypatch.setattr(port_probe, "TRIES", 2)
     # Nothing that anybody would answer is sent.
-    monkeypatch.setattr(knock, "segment", lambda own, end, number: b"")
-    assert knock.knock(["127.0.0.1:9"], patience=0.05) == {"127.0.0.1:9": "silent"}
+    monkeypatch.setattr(port_probe, "segment", lambda own, end, number: b"")
+    assert port_probe.probe(["127.0.0.1:9"], patience=0.05) == {"127.0.0.1:9": "silent"}
 
 
 def test_without_the_privilege_the_cause_is_named(monkeypatch):
     def refuse(family, kind=0, protocol=0):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(knock.socket, "socket", refuse)
+    monkeypatch.setattr(port_probe.socket, "socket", refuse)
     with pytest.raises(Refusal, match=r"a raw socket is not allowed for user id \d+: run with become"):
-        knock.knock(["127.0.0.1:9"])
+        port_probe.probe(["127.0.0.1:9"])
 
 
 def packet(flags, source=END, target=OWN):
     ip = struct.pack(
         "!BBHHHBBH4s4s", 0x45, 0, 40, 0, 0, 64, 6, 0, *(socket.inet_aton(one[0]) for one in (source, target))
     )
-    return ip + knock.HEADER.pack(source[1], target[1], 0, 1, 5 << 4, flags, 1024, 0, 0)
+    return ip + port_probe.HEADER.pack(source[1], target[1], 0, 1, 5 << 4, flags, 1024, 0, 0)
 
 
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (packet(knock.SYN | knock.ACK), "open"),
-        (packet(knock.RST | knock.ACK), "refused"),
-        (packet(knock.ACK), ""),
-        (packet(knock.SYN | knock.ACK, source=("127.0.0.1", 50053)), ""),
-        (packet(knock.SYN | knock.ACK, source=("127.0.0.2", 50052)), ""),
-        (packet(knock.SYN | knock.ACK, target=("127.0.0.1", 40001)), ""),
-        (packet(knock.SYN | knock.ACK)[:30], ""),
+        (packet(port_probe.SYN | port_probe.ACK), "open"),
+        (packet(port_probe.RST | port_probe.ACK), "refused"),
+        (packet(port_probe.ACK), ""),
+        (packet(port_probe.SYN | port_probe.ACK, source=("127.0.0.1", 50053)), ""),
+        (packet(port_probe.SYN | port_probe.ACK, source=("127.0.0.2", 50052)), ""),
+        (packet(port_probe.SYN | port_probe.ACK, target=("127.0.0.1", 40001)), ""),
+        (packet(port_probe.SYN | port_probe.ACK)[:30], ""),
         (b"", ""),
         (b"\x41" + bytes(39), ""),
     ],
 )
 def test_only_an_answer_to_what_was_sent_counts(seen, said):
-    assert knock.read_segment(seen, OWN, END) == said
+    assert port_probe.read_segment(seen, OWN, END) == said
 
 
 def test_the_checksum_is_that_of_rfc_1071():
-    assert knock.checksum(bytes.fromhex("0001f203f4f5f6f7")) == 0xFFFF - 0xDDF2
+    assert port_probe.checksum(bytes.fromhex("0001f203f4f5f6f7")) == 0xFFFF - 0xDDF2

@@ -1,14 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last hand: what counts as one, and what does not."""
+"""The last manual change: what counts as one."""
 
 import json
 import os
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import hand
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import manual_change
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.timeline import parse_journal
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -21,32 +21,32 @@ def events(*kinds, unit=HEAD):
     return [{"at": float(number), "unit": unit, "kind": kind, "text": ""} for number, kind in enumerate(kinds)]
 
 
-def test_a_restart_of_systemd_is_no_hand():
+def test_restart_of_systemd_is_no_manual_change():
     seen = parse_journal((FIXTURES / "journal_worker.json").read_text(), [WORKER], BROKEN)
-    assert hand.started(seen, False) == []
-    own = hand.started(seen, True)
+    assert manual_change.started(seen, False) == []
+    own = manual_change.started(seen, True)
     assert [(one["unit"], round(one["at"] - BROKEN, 3)) for one in own] == [(WORKER, 1.146)]
 
 
 @pytest.mark.parametrize(
-    ("kinds", "by_hand", "by_itself"),
+    ("kinds", "manual", "by_itself"),
     [
         (["started"], [0.0], []),
         (["stopped", "started"], [1.0], []),
         (["exited", "failed", "scheduled", "stopped", "started"], [], [4.0]),
-        # The second one was announced by nobody.
+        # Nothing announced the second one.
         (["scheduled", "started", "stopped", "started"], [3.0], [1.0]),
         (["exited", "scheduled"], [], []),
     ],
 )
-def test_what_announced_a_start_decides(kinds, by_hand, by_itself):
-    assert [one["at"] for one in hand.started(events(*kinds), False)] == by_hand
-    assert [one["at"] for one in hand.started(events(*kinds), True)] == by_itself
+def test_scheduled_start_is_no_manual_change(kinds, manual, by_itself):
+    assert [one["at"] for one in manual_change.started(events(*kinds), False)] == manual
+    assert [one["at"] for one in manual_change.started(events(*kinds), True)] == by_itself
 
 
-def test_what_is_scheduled_for_one_unit_starts_no_other():
+def test_schedule_counts_for_its_own_unit():
     seen = events("scheduled") + [{"at": 1.0, "unit": WORKER, "kind": "started", "text": ""}]
-    assert [one["unit"] for one in hand.started(seen, False)] == [WORKER]
+    assert [one["unit"] for one in manual_change.started(seen, False)] == [WORKER]
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def node(tmp_path):
 def changed(node, name):
     """What is seen as the last change once this file has been written later than all others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hand, "changed_at", lambda path: 2.0 if path == str(node / name) else 1.0)
-        found = hand.files_changed(str(node))
+        patch.setattr(manual_change, "changed_at", lambda path: 2.0 if path == str(node / name) else 1.0)
+        found = manual_change.files_changed(str(node))
     return found[0].what if found and found[0].at == 2.0 else None
 
 
@@ -84,7 +84,7 @@ def changed(node, name):
         "opt/llama.cpp/current",
     ],
 )
-def test_a_file_of_ours_that_changed_is_a_hand(node, name):
+def test_changed_file_of_ours_is_a_manual_change(node, name):
     assert changed(node, name) == "/%s changed" % name
 
 
@@ -97,22 +97,22 @@ def test_a_file_of_ours_that_changed_is_a_hand(node, name):
         "opt/llama-cluster/lib/llama_cluster/__pycache__/_text.pyc",
     ],
 )
-def test_others_are_none(node, name):
+def test_other_files_do_not_count(node, name):
     (node / name).parent.mkdir(exist_ok=True)
     (node / name).write_text("")
     assert changed(node, name) is None
 
 
-def test_a_copied_time_hides_nothing(node):
+def test_modification_time_hides_nothing(node):
     """An editor or cp may set when a file was modified, but not when it changed."""
     path = node / "etc/llama-cluster/watchdog/head-chat.json"
-    before = hand.files_changed(str(node))[0].at
+    before = manual_change.files_changed(str(node))[0].at
     os.utime(path, (0, 0))
-    assert hand.files_changed(str(node))[0].at >= before
+    assert manual_change.files_changed(str(node))[0].at >= before
 
 
-def test_a_node_without_anything_has_no_hand(tmp_path):
-    assert hand.files_changed(str(tmp_path)) == []
+def test_empty_node_has_no_change(tmp_path):
+    assert manual_change.files_changed(str(tmp_path)) == []
 
 
 @pytest.fixture
@@ -135,8 +135,10 @@ def journal(tmp_path, monkeypatch):
     for name in ("journalctl", "systemctl"):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(hand.time, "time", lambda: now)
-    monkeypatch.setattr(hand, "files_changed", lambda: [hand.Hand(now - 40 * 3600, "/etc/llama-cluster changed")])
+    monkeypatch.setattr(manual_change.time, "time", lambda: now)
+    monkeypatch.setattr(
+        manual_change, "files_changed", lambda: [manual_change.Change(now - 40 * 3600, "/etc/llama-cluster changed")]
+    )
     return say
 
 
@@ -144,29 +146,29 @@ def ago(found):
     return round((found["now"] - found["at"]) / 3600, 2), found["what"]
 
 
-def test_the_last_of_all_counts(journal):
+def test_last_change_counts(journal):
     journal(90 * 3600, (7200, "Started llama.cpp head of chat."))
-    found = hand.last_hand([HEAD])
+    found = manual_change.last_manual_change([HEAD])
     assert ago(found) == (2.0, HEAD + " was started")
     assert found["recovered"] is None and found["restart"] == {HEAD: "always"}
 
 
-def test_a_recovery_leaves_the_hours_alone(journal):
+def test_recovery_is_no_manual_change(journal):
     journal(
         90 * 3600,
         (7201, HEAD + ": Scheduled restart job, restart counter is at 1."),
         (7200, "Started llama.cpp head of chat."),
     )
-    found = hand.last_hand([HEAD])
+    found = manual_change.last_manual_change([HEAD])
     assert ago(found) == (40.0, "/etc/llama-cluster changed")
     assert found["recovered"] == {"at": found["now"] - 7200, "unit": HEAD}
 
 
-def test_a_short_journal_says_nothing_of_what_was_before(journal):
+def test_begin_of_the_journal_counts_as_change(journal):
     journal(3600)
-    assert ago(hand.last_hand([HEAD])) == (1.0, "the journal begins")
+    assert ago(manual_change.last_manual_change([HEAD])) == (1.0, "the journal begins")
 
 
-def test_a_node_without_units_asks_no_journal(journal, monkeypatch):
-    monkeypatch.setattr(hand, "ask", None)
-    assert ago(hand.last_hand([])) == (40.0, "/etc/llama-cluster changed")
+def test_node_without_units_reads_no_journal(journal, monkeypatch):
+    monkeypatch.setattr(manual_change, "read_journal", None)
+    assert ago(manual_change.last_manual_change([])) == (40.0, "/etc/llama-cluster changed")

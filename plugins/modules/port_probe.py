@@ -5,7 +5,7 @@
 
 DOCUMENTATION = r"""
 ---
-module: port_knock
+module: port_probe
 short_description: "Internal: whether ports would answer this host, without a connection"
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
@@ -19,10 +19,10 @@ attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 EXAMPLES = r"""
 ---
 - name: See whether this host could use the workers
-  thefermisea.llama_cluster.port_knock:
+  thefermisea.llama_cluster.port_probe:
     endpoints: [10.100.0.32:50052, 10.100.0.33:50052]
   become: true
-  register: knocked
+  register: probed
 """
 
 RETURN = r"""
@@ -35,7 +35,7 @@ answers:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._node.knock import knock
+from ..module_utils._node.port_probe import probe
 from ..module_utils._text import Refusal
 
 
@@ -43,9 +43,9 @@ def main():
     spec = {"endpoints": {"type": "list", "elements": "str", "required": True}}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     try:
-        answers = knock(module.params["endpoints"])
+        answers = probe(module.params["endpoints"])
     except Refusal as error:
-        module.fail_json(msg=f"port_knock: {error}")
+        module.fail_json(msg=f"port_probe: {error}")
     module.exit_json(changed=False, answers=answers)
 
 

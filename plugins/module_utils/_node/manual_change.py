@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a hand was last on this node: a file of ours that changed, or a start that was not systemd's own restart.
+"""The last manual change of this node: a file of ours that changed, or a start that was not systemd's own restart.
 Private to the collection.
 
-Nothing has to be noted for it: the kernel keeps when a file changed last (its ctime, which nobody sets), and systemd
-writes each start to the journal. So a run of a playbook that changed nothing leaves no trace here, and an editor does.
+The kernel keeps when a file changed last (its ctime, which cannot be set), and systemd writes each start to the
+journal. So a run of a playbook that changed nothing leaves no trace, and an editor does.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ from typing import Any, NamedTuple
 
 from . import paths
 from .journal import ask, entry_time
-from .timeline import Event, parse_journal
+from .timeline import Event, parse_journal, read_journal
 from .units import parse_show, systemctl_show
 
 # What is asked of the journal: an hour more than is counted, so that a restart is seen with what announced it.
 WINDOW = 25 * 3600
 
 
-class Hand(NamedTuple):
+class Change(NamedTuple):
     """Seconds since 1970, and what happened, in words."""
 
     at: float
     what: str
 
 
-def last_hand(units: Sequence[str]) -> dict[str, Any]:
-    """-> {now, at, what: of the last hand, None where none is known; recovered: {at, unit} of the last start that was
+def last_manual_change(units: Sequence[str]) -> dict[str, Any]:
+    """-> {now, at, what: of the last change, None if none is known; recovered: {at, unit} of the last start that was
     systemd's own, None without one; restart: {unit: its Restart=}}. Errors: Refusal.
 
-    units: those of services. A journal that does not reach back far enough counts as a hand: what was before is not
-    known.
+    units: those of services. A journal that does not reach back far enough counts as a change.
     """
     now = time.time()
-    events = parse_journal(read_starts(units, now - WINDOW), units, now - WINDOW) if units else []
-    hands = files_changed() + [Hand(one["at"], f"{one['unit']} was started") for one in started(events, False)]
+    events = starts_of(units, now - WINDOW) if units else []
+    changes = files_changed() + [Change(one["at"], f"{one['unit']} was started") for one in started(events, False)]
     begins = journal_begins() if units else None
     if begins is not None and begins > now - WINDOW:
-        hands.append(Hand(begins, "the journal begins"))
+        changes.append(Change(begins, "the journal begins"))
     own = started(events, True)
-    last = max(hands) if hands else None
+    last = max(changes) if changes else None
     return {
         "now": now,
         "at": last.at if last else None,
@@ -70,11 +69,10 @@ def started(events: Sequence[Event], by_itself: bool) -> list[Event]:
     return found
 
 
-def read_starts(units: Sequence[str], since: float) -> str:
-    """What systemd itself has said of units: what they say may be gigabytes. Errors: Refusal."""
+def starts_of(units: Sequence[str], since: float) -> list[Event]:
+    """Events that systemd itself logged: the units' own lines may be gigabytes. Errors: Refusal."""
     wanted = ["_PID=1"] + ["UNIT=" + unit for unit in units]
-    newest_first = list(ask(["--output=json", "--reverse", "--since=@%d" % since] + wanted))
-    return "".join(reversed(newest_first))
+    return parse_journal(read_journal(wanted, since), units, since)
 
 
 def journal_begins() -> float | None:
@@ -89,19 +87,19 @@ def restarts(units: Sequence[str]) -> dict[str, str]:
     return {one["Id"]: one.get("Restart", "no") for one in parse_show(systemctl_show(units, ("Id", "Restart")))}
 
 
-def files_changed(root: str = "/") -> list[Hand]:
+def files_changed(root: str = "/") -> list[Change]:
     """The file or directory of ours that changed last: units, configuration, programs, and which build is current."""
     seen = []
     for path in _ours(root):
         # A file that is being exchanged has another name.
         with contextlib.suppress(FileNotFoundError):
-            seen.append(Hand(changed_at(path), path))
+            seen.append(Change(changed_at(path), path))
     newest = max(seen) if seen else None
-    return [Hand(newest.at, f"/{os.path.relpath(newest.what, root)} changed")] if newest else []
+    return [Change(newest.at, f"/{os.path.relpath(newest.what, root)} changed")] if newest else []
 
 
 def changed_at(path: str) -> float:
-    """Of a link its own."""
+    """When a file, or a link itself, changed."""
     return os.lstat(path).st_ctime
 
 
@@ -115,7 +113,7 @@ def _ours(root: str) -> Iterator[str]:
     for folder, _folders, names in os.walk(below(paths.CONFIGURATION)):
         yield folder
         yield from (os.path.join(folder, name) for name in names)
-    # What Python makes of programs is nobody's hand.
+    # Python itself writes compiled programs.
     for folder, folders, names in os.walk(below(paths.PROGRAMS)):
         folders[:] = [name for name in folders if name != "__pycache__"]
         yield from (os.path.join(folder, name) for name in names)

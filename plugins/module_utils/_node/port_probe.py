@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a TCP port would answer this machine, without a connection. Private to the collection.
 
-An RPC server that serves a head must never see another client, so nothing here connects: one segment that asks for a
-connection is sent from a raw socket, and the kernel itself takes the request back (RST) when it is answered. The server
-accepts nothing and learns of nothing. Needs root.
+An RPC server that serves a head must never see another client, so nothing here connects: one SYN is sent from a raw
+socket, and the kernel resets the connection (RST) when it is answered. The server never sees a client. Needs root.
 """
 
 import contextlib
@@ -27,11 +26,11 @@ TRIES = 3
 OPEN, REFUSED, SILENT = "open", "refused", "silent"
 
 
-def knock(endpoints: Sequence[str], patience: float = 1.0) -> dict[str, str]:
+def probe(endpoints: Sequence[str], patience: float = 1.0) -> dict[str, str]:
     """What answers at each 'host:port' -> {endpoint: open, refused or silent}.
 
-    patience: seconds for each try. silent: nothing came back, which is what a firewall that drops looks like.
-    Errors: Refusal where the machine lets nobody send such a segment.
+    patience: seconds for each try. silent: nothing came back, as behind a firewall that drops. Errors: Refusal without
+    the right to send such a segment.
     """
     return {endpoint: _most(_one(end, patience) for end in sorted(resolve(endpoint))) for endpoint in endpoints}
 
