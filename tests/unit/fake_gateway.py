@@ -160,7 +160,7 @@ class Gateway:
         def run():
             asyncio.set_event_loop(self.loop)
             self.engine = Engine(self.loop, listener, paths)
-            self.engine._tell = ready.set
+            self.engine._notify = ready.set
             self.loop.run_until_complete(self.engine.run())
             self.loop.run_until_complete(asyncio.sleep(0.01))
             self.loop.close()

@@ -262,7 +262,7 @@ def rendered(inventory):
 
 def answer(told, url, name, task=None):
     """The service that a request of the notes gets, an Answer with the reason, or None if no port of ours is there."""
-    config = parse(told["config"], "gateway.json")
+    config = parse(told["config"])
     tiers = {tier: one["port"] for tier, one in told["config"]["tiers"].items()}
     place = urlsplit(url)
     host, port, path = place.hostname, place.port or 443, place.path or "/"

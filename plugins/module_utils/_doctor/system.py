@@ -7,10 +7,8 @@ collection."""
 from __future__ import annotations
 
 import glob
-import http.client
 import json
 import os
-import socket
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +18,7 @@ from .._exporter.cards import control_group, unit_of
 from .._exporter.config import read, watched
 from .._exporter.exposition import parse
 from .._exporter.machine import certificate_ends, clock_synchronized, fenced
+from .._gateway import draining
 from .._llama.api import rows, table
 from .._node import fabric, nvidia_smi, paths
 from .._watchdog.firewall import LIST
@@ -38,7 +37,6 @@ BLOCK, BLOCKS = 4096, 16
 METRICS_MOST = 2000
 # Seconds after which samples are old: a sampler writes each two.
 OLD = 60.0
-LARGEST = 1 << 20
 
 
 def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -279,19 +277,10 @@ def gateway() -> dict[str, Any]:
 
 def engine_says(path: str, at: str = paths.GATEWAY_SOCKET) -> str:
     """What the gateway's engine answers, "" for no answer: beside nginx, whose door is for machines elsewhere."""
-    connection = http.client.HTTPConnection("localhost", timeout=SHORT)
-    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.sock.settimeout(SHORT)
     try:
-        connection.sock.connect(at)
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        text = answer.read(LARGEST).decode("utf-8", "replace")
-        return text if answer.status == 200 else ""
-    except (OSError, http.client.HTTPException):
+        return draining.ask(path, at, SHORT).decode("utf-8", "replace")
+    except (OSError, ValueError):
         return ""
-    finally:
-        connection.close()
 
 
 def _json(path: str) -> Any:

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the gateway answers itself: errors in OpenAI's shape, the list of models, the nearest names. Private to the
+"""Answers of the gateway itself: errors in OpenAI's shape, the list of models, the nearest names. Private to the
 collection."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Unanswered(Exception):
-    """Why a request is not simply answered by the server that was chosen. The engine acts on it; nobody reads it."""
+    """Why a request is not simply answered by the server that was chosen. The engine acts on it; it is not shown."""
 
 
 class Answer(NamedTuple):
@@ -54,6 +54,14 @@ class Answer(NamedTuple):
         lines += ["%s: %s" % header for header in (*CORS, *self.headers)]
         lines.append("Connection: close\r\n\r\n")
         return "\r\n".join(lines).encode("latin-1")
+
+
+class Answered(Unanswered):
+    """The gateway answers a request itself."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:
@@ -86,7 +94,7 @@ def unknown_model(name: str, config: Config) -> Answer:
 
 
 def shown(name: str) -> str:
-    """What a client sent, in a sentence and in a header: printable ASCII, and short."""
+    """A text that a client sent, in a sentence and in a header: printable ASCII, and short."""
     return "".join(one if " " <= one <= "~" else "?" for one in name[:80])
 
 
@@ -97,7 +105,7 @@ def nearest(name: str, known: list[str]) -> list[str]:
 
 
 def models(config: Config, answering: dict[str, tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """/v1/models. answering: by service, since when, and what its servers told of slots and builds."""
+    """/v1/models. answering: by service, since when, and the slots and builds that its servers reported."""
     found = []
     for service in config.services.values():
         if service.name not in answering:
@@ -106,11 +114,11 @@ def models(config: Config, answering: dict[str, tuple[int, dict[str, Any]]]) -> 
         for model in service.models:
             meta = {
                 "service": service.name,
-                "n_ctx_slot": seen.get("slot_ctx_size") or model.told.get("slot_ctx_size"),
-                "max_tokens": model.told.get("max_tokens"),
-                "quant": model.told.get("quant"),
-                "build": seen.get("build") or model.told.get("build"),
-                "embeddings": bool(model.told.get("embeddings")),
+                "n_ctx_slot": seen.get("slot_ctx_size") or model.entry.get("slot_ctx_size"),
+                "max_tokens": model.entry.get("max_tokens"),
+                "quant": model.entry.get("quant"),
+                "build": seen.get("build") or model.entry.get("build"),
+                "embeddings": bool(model.entry.get("embeddings")),
             }
             for name in (model.name, *model.aliases):
                 if config.names.get(name) == (service.name, model.name):

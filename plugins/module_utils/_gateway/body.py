@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is read of a request's body: the model that it names, and which conversation it goes on with. The body itself
+"""Reading a request's body: the model that it names, and which conversation it continues. The body itself
 stays as it came, and of its values nothing is kept. Private to the collection."""
 
 from __future__ import annotations

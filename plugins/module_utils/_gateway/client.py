@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable
 
-from . import request, upstream
+from .._llama.http_body import LAST, chunk
+from . import request
 from .answers import Answer
 from .log import Entry
 
@@ -52,7 +53,7 @@ class Connection(asyncio.StreamReaderProtocol):
             self._task.cancel()
 
     async def read(self, refused: Callable[[request.Head], Answer | None]) -> tuple[request.Head, bytes]:
-        """Errors: request.Malformed, EOFError."""
+        """Errors: Answered, EOFError."""
         timer = self._running.call_later(READ, self._is_late)
         try:
             return await request.read(self.reader, self.writer, refused)
@@ -79,7 +80,7 @@ class Connection(asyncio.StreamReaderProtocol):
 
     async def answer(self, head: bytes, body: bytes, entry: Entry, status: int) -> None:
         """A whole one; of a stream that has pinged it is the event that ends it."""
-        event = upstream.chunk(b"data: " + b" ".join(body.split()) + b"\n\n") + upstream.LAST
+        event = chunk(b"data: " + b" ".join(body.split()) + b"\n\n") + LAST
         await self.write(event if self.pinged else head + body, entry, status)
 
     async def reply(self, answer: Answer, entry: Entry, method: str = "GET") -> None:

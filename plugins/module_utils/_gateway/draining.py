@@ -1,11 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Endpoints that get no new requests from the gateway, and what its engine says of them. Private to the collection."""
+"""Endpoints that get no new requests from the gateway, and their state at its engine. Private to the collection."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
@@ -20,9 +19,11 @@ from .._node import paths
 CHANGE = "change"
 # Its node, or one that it needs, is held: for new requests it is down, for hours maybe.
 MAINTENANCE = "maintenance"
-# Seconds in which an engine answers that runs; while it restarts its socket holds who asks.
+# Seconds in which a running engine answers; while it restarts its socket holds the connection.
 PATIENCE = 3.0
 POLL = 0.1
+# Bytes of an answer.
+MOST = 8 << 20
 
 Endpoint = tuple[str, str]
 Status = Mapping[str, Any]
@@ -41,35 +42,24 @@ class Entry(NamedTuple):
     def endpoint(self) -> Endpoint:
         return self.service, self.node
 
-    @property
-    def label(self) -> str:
-        return label(self.endpoint)
-
 
 def label(endpoint: Endpoint) -> str:
     return "%s on %s" % endpoint
 
 
 def entries_of(text: str | None) -> list[Entry]:
-    """What a file says; what nobody can read says nothing, and is written anew."""
+    """Of the file; one that is malformed has none, and is written anew."""
     try:
-        told = json.loads(text or "")["endpoints"]
         return [
-            Entry(
-                str(one["service"]),
-                str(one["node"]),
-                float(one["since"]),
-                str(one["reason"]),
-                str(one.get("held", "")),
-            )
-            for one in told
+            Entry(one["service"], one["node"], float(one["since"]), one["reason"], one.get("held", ""))
+            for one in json.loads(text or "")["endpoints"]
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
 
 
-def told_of(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """As the file and the module tell them."""
+def as_dicts(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """As the file and the module have them."""
     return [
         {key: value for key, value in entry._asdict().items() if key != "held" or value} for entry in sorted(entries)
     ]
@@ -77,7 +67,7 @@ def told_of(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 
 def text_of(entries: Iterable[Entry]) -> str:
     """The file."""
-    return json.dumps({"endpoints": told_of(entries)}, indent=2, sort_keys=True) + "\n"
+    return json.dumps({"endpoints": as_dicts(entries)}, indent=2, sort_keys=True) + "\n"
 
 
 def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str, held: str, now: float) -> list[Entry]:
@@ -86,12 +76,12 @@ def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str
     for endpoint in endpoints:
         before = known.get(endpoint)
         if before is None or reason == MAINTENANCE and (before.reason, before.held) != (reason, held):
-            known[endpoint] = Entry(endpoint[0], endpoint[1], before.since if before else now, reason, held)
+            known[endpoint] = Entry(*endpoint, before.since if before else now, reason, held)
     return sorted(known.values())
 
 
 def readied(entries: Iterable[Entry], endpoints: Iterable[Endpoint] | None, held: Iterable[str] = ()) -> list[Entry]:
-    """Without these endpoints, None for all. What waits for the return of a node of `held` stays."""
+    """Without these endpoints, None for all. An endpoint that waits for the return of a node of `held` stays."""
     named, still = None if endpoints is None else set(endpoints), set(held)
     return sorted(
         entry
@@ -100,56 +90,49 @@ def readied(entries: Iterable[Entry], endpoints: Iterable[Endpoint] | None, held
     )
 
 
-class _Connection(http.client.HTTPConnection):
-    """HTTP over the engine's socket."""
+def ask(page: str, at: str = paths.GATEWAY_SOCKET, seconds: float = PATIENCE) -> bytes:
+    """A page of the engine, over its own socket. Errors: OSError, ValueError for another answer than 200."""
+    until, answer = time.monotonic() + seconds, b""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(seconds)
+        connection.connect(at)
+        connection.sendall(f"GET {page} HTTP/1.1\r\nHost: gateway\r\n\r\n".encode())
+        while data := connection.recv(1 << 16):
+            answer += data
+            if len(answer) > MOST or time.monotonic() > until:
+                raise ValueError("its answer does not end")
+    head, _end, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200 "):
+        raise ValueError("it answers " + head[9:12].decode("latin-1"))
+    return body
 
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self.path = path
 
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
-
-
-def engine_status(path: str = paths.GATEWAY_SOCKET, timeout: float = PATIENCE) -> dict[str, Any]:
-    """What the engine says of its endpoints. Errors: OSError, ValueError, http.client.HTTPException."""
-    connection = _Connection(path, timeout)
-    try:
-        connection.request("GET", "/status.json")
-        answer = connection.getresponse()
-        text = answer.read()
-        if answer.status != 200:
-            raise ValueError("it answers %d" % answer.status)
-        told: dict[str, Any] = json.loads(text.decode())
-        if not isinstance(told.get("services"), dict):
-            raise ValueError("it names no services")
-        return told
-    finally:
-        connection.close()
+def engine_status() -> dict[str, Any]:
+    """status.json. Errors: OSError, ValueError."""
+    status: dict[str, Any] = json.loads(ask("/status.json"))
+    return status
 
 
 def unsettled(status: Status, endpoints: Iterable[Endpoint], draining: bool) -> list[str]:
     """Why endpoints are not yet as wanted, one sentence for each. An endpoint that the engine does not know gets no
     requests, and one of a stopped service gets none either."""
-    said = {
-        (service, one["node"]): one for service, told in status["services"].items() for one in told.get("endpoints", ())
+    seen = {
+        (service, one["node"]): one for service, pool in status["services"].items() for one in pool.get("endpoints", ())
     }
     reasons = []
     for endpoint in endpoints:
-        one = said.get(endpoint)
+        one = seen.get(endpoint)
         if one is None or one["state"] == "stopped" and not one["in_flight"]:
             continue
-        if not draining and one["state"] != "ready" or draining and one["state"] not in ("draining", "stopped"):
+        if one["state"] not in (("draining", "stopped") if draining else ("ready",)):
             reasons.append(f"{label(endpoint)} is still {one['state']}")
         elif draining and one["in_flight"]:
-            reasons.append("%s has %d running" % (label(endpoint), one["in_flight"]))
+            reasons.append(f"{label(endpoint)} has {one['in_flight']} running")
     return reasons
 
 
 class Outcome(NamedTuple):
-    """What the engine said last. reason: why it said nothing; waiting: as unsettled() returns it."""
+    """waiting: as unsettled() returns it; reason: why the engine did not respond."""
 
     waiting: list[str]
     reason: str
@@ -160,46 +143,30 @@ def wait(
     endpoints: Sequence[Endpoint],
     draining: bool,
     timeout: float,
-    ask: Callable[[], Status] = engine_status,
+    asked: Callable[[], Status] = engine_status,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome:
-    """Waits until the engine has these endpoints as wanted, timeout seconds at most; for one that does not answer
-    PATIENCE seconds at most."""
-    began = clock()
-    silent: float | None = None
+    """Waits until the engine has these endpoints as wanted, at most timeout seconds; for one that does not respond at
+    most PATIENCE seconds."""
+    began = responded = clock()
     while True:
         try:
-            waiting, reason = unsettled(ask(), endpoints, draining), ""
-            silent = None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException) as error:
+            waiting, reason = unsettled(asked(), endpoints, draining), ""
+            responded = clock()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             waiting, reason = [], str(error) or type(error).__name__
-            silent = clock() if silent is None else silent
         now = clock()
-        over = now - began >= timeout or silent is not None and now - silent >= PATIENCE
-        if over or not waiting and not reason:
+        if now - began >= timeout or now - responded >= PATIENCE or not waiting and not reason:
             return Outcome(waiting, reason, round(now - began, 1))
         sleep(POLL)
 
 
-class Draining:
-    """The file of a gateway's host."""
+class Draining(NamedTuple):
+    """The file of a gateway's host, and the configuration without which it has no gateway."""
 
-    def __init__(self, path: str = paths.GATEWAY_DRAINING, configuration: str = paths.GATEWAY_CONFIG) -> None:
-        self.path = path
-        self.configuration = configuration
-
-    @property
-    def deployed(self) -> bool:
-        """Whether there is a gateway that could send anything."""
-        return os.path.exists(self.configuration)
-
-    def text(self) -> str:
-        return _files.text_of(self.path) or ""
-
-    def write(self, entries: Iterable[Entry]) -> None:
-        """Errors: Refusal, OSError."""
-        _files.write_atomically(self.path, text_of(entries).encode(), 0o644)
+    path: str = paths.GATEWAY_DRAINING
+    configuration: str = paths.GATEWAY_CONFIG
 
 
 def apply(
@@ -207,35 +174,30 @@ def apply(
     now: float,
     check: bool = False,
     here: Draining | None = None,
-    ask: Callable[[], Status] = engine_status,
+    asked: Callable[[], Status] = engine_status,
 ) -> dict[str, Any]:
-    """What module gateway_endpoints does and tells, see there. Errors: Refusal, OSError."""
+    """Result of module gateway_endpoints. Errors: Refusal, OSError."""
     here = here or Draining()
+    deployed = os.path.exists(here.configuration)
     drains, held, named = parameters["state"] == "draining", parameters["held"], parameters["endpoints"]
     endpoints = None if named is None else [(one["service"], one["node"]) for one in named]
-    before_text = here.text()
-    before = entries_of(before_text)
+    text = _files.text_of(here.path) or ""
+    before = entries_of(text)
     if drains:
         after = drained(before, endpoints or (), parameters["reason"], held[0] if held else "", now)
     else:
         after = readied(before, endpoints, held)
-    # An engine may be there before, and after, what a file says: without one nobody reads it.
-    changed = after != before and here.deployed
-    if changed and not check:
-        here.write(after)
+    # Without a gateway there is no engine that reads it.
+    changed = after != before and deployed
     result: dict[str, Any] = {"changed": changed, "waiting": [], "reason": "", "seconds": 0.0}
-    result["endpoints"] = told_of(after if changed else before)
+    result["endpoints"] = as_dicts(after if changed else before)
     if changed:
-        result["diff"] = {
-            "before_header": here.path,
-            "after_header": here.path,
-            "before": before_text,
-            "after": text_of(after),
-        }
-    gone = [entry.endpoint for entry in before if entry not in after]
-    kept = {entry.endpoint for entry in after}
-    asked = list(endpoints or ()) if drains else [one for one in endpoints or gone if one not in kept]
-    if asked and here.deployed and not check:
-        waiting, reason, seconds = wait(asked, drains, parameters["timeout"], ask)
-        result.update(waiting=waiting, reason=reason, seconds=seconds)
+        headers = {"before_header": here.path, "after_header": here.path}
+        result["diff"] = {**headers, "before": text, "after": text_of(after)}
+        if not check:
+            _files.write_atomically(here.path, text_of(after).encode(), 0o644)
+    gone, kept = [entry.endpoint for entry in before if entry not in after], {entry.endpoint for entry in after}
+    awaited = list(endpoints or ()) if drains else [one for one in endpoints or gone if one not in kept]
+    if awaited and deployed and not check:
+        result.update(wait(awaited, drains, parameters["timeout"], asked)._asdict())
     return result

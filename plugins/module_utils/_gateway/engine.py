@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gateway's engine: what comes in, what it is told of, and what it does by the clock. Private to the collection."""
+"""The gateway's engine: connections, watched files, and what it does by the clock. Private to the collection."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 from .._node.notify import notify, say
 from .._text import Refusal
-from . import answers, config, doors, metrics, paths, request, told
-from .answers import Answer
+from . import answers, config, handlers, metrics, request
+from .answers import Answer, Answered
 from .client import Connection
 from .forward import Cut, Forward
 from .log import Entry
 from .probes import Prober
-from .replicas import Drained, Endpoint, Fleet
+from .replicas import Endpoint, Fleet
+from .watched import Watched, drained, merged
 
 # Seconds between two looks at files, until the first probes have to be back, and between two tries to accept where
 # no descriptor is left.
@@ -42,7 +43,7 @@ class Files(NamedTuple):
     state: str | None = None
 
 
-class Engine(doors.State):
+class Engine(handlers.State):
     """Errors of the constructor: Refusal."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, listener: socket.socket, files: Files) -> None:
@@ -53,9 +54,9 @@ class Engine(doors.State):
         self.counts = metrics.Counts()
         self.fleet.loads = _loads(files.state)
         self._saved = dict(self.fleet.loads)
-        self.prober = Prober(self.fleet, self._key, self._told)
-        self._draining = told.Watched(files.draining, {"endpoints": []})
-        self._registry = told.Watched(files.registry, None)
+        self.prober = Prober(self.fleet, self._key, self._log_state)
+        self._draining = Watched(files.draining, {"endpoints": []})
+        self._registry = Watched(files.registry, None)
         self._connections: set[Connection] = set()
         self._reading = asyncio.Lock()
         self._ending = False
@@ -64,13 +65,13 @@ class Engine(doors.State):
     # -- by the clock
 
     async def run(self) -> None:
-        """Until every request is answered that has begun when `end` was called."""
+        """Until every request has its answer that has begun when `end` was called."""
         self._draining.look()
         self._registry.look()
         await self.prober.first(self._configure(), FIRST)
         self.prober.follow()
         self._accept_on()
-        self._tell()
+        self._notify()
         rounds = asyncio.ensure_future(self._rounds())
         await self._over
         rounds.cancel()
@@ -95,17 +96,14 @@ class Engine(doors.State):
 
     def _configure(self) -> list[Endpoint]:
         """-> new endpoints."""
-        drained: list[Drained] = []
-        self.config = self._own
-        if self._registry.value is not None:
-            self.config, drained = told.merged(self._own, self._registry.value)
+        self.config, drains = merged(self._own, self._registry.value or {"endpoints": []})
         new = self.fleet.configure(self.config, time.monotonic(), time.time())
-        for endpoint in self.fleet.drain([*drained, *told.drained(self._draining.value)]):
+        for endpoint in self.fleet.drain([*drains, *drained(self._draining.value)]):
             self.prober.now(endpoint)
         return new
 
     def reload(self) -> None:
-        """Of SIGHUP: a broken file keeps what holds."""
+        """Of SIGHUP: a broken file changes nothing."""
         try:
             self._own, self.keys = config.load(self._files.configuration)
         except Refusal as refusal:
@@ -115,16 +113,16 @@ class Engine(doors.State):
         self._configure()
         self.prober.follow()
         say("gateway: configuration read again")
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         words = f"{len(self.fleet.pools)} services, {len(self.fleet.endpoints())} endpoints"
         notify("READY=1\nSTATUS=" + words)
 
     def _key(self, service: str) -> str | None:
         return self.keys.services.get(service)
 
-    def _told(self, endpoint: Endpoint) -> None:
+    def _log_state(self, endpoint: Endpoint) -> None:
         where = endpoint.where
         say("gateway: %s on %s (%s:%d): %s" % (endpoint.service, where.node, where.address, where.port, endpoint.state))
 
@@ -199,61 +197,48 @@ class Engine(doors.State):
             # A connection without a request, as a health check makes, is none.
             if entry.fields["path"] is not None or entry.fields["status"] not in (None, 499):
                 entry.write()
-                # Who looks at pages is no client of a model.
-                if entry.fields["service"] or entry.fields["path"] not in (*doors.OPEN, doors.ROOT, doors.METRICS):
+                # A look at a page is no request for a model.
+                pages = (*handlers.OPEN, handlers.ROOT, handlers.METRICS)
+                if entry.fields["service"] or entry.fields["path"] not in pages:
                     self.counts.ended(entry.fields)
             self._left()
 
     async def _answer(self, connection: Connection, entry: Entry) -> None:
         try:
             head, body = await connection.read(lambda head: self._refused(connection, head, entry))
-        except request.Malformed as malformed:
-            await connection.reply(malformed.answer, entry)
+        except Answered as answered:
+            await connection.reply(answered.answer, entry)
             await connection.linger()
             return
         entry.set(bytes_in=len(body))
         if len(body) < LARGE:
-            answer = self._judge(head, body)
+            answer = handlers.judge(self, head, body)
         else:
-            # One at a time: while it is read it takes many times its bytes, and everybody waits.
+            # One at a time: while it is read it takes many times its bytes, and all requests wait.
             async with self._reading:
-                answer = self._judge(head, body)
+                answer = handlers.judge(self, head, body)
                 await asyncio.sleep(0)
         if not isinstance(answer, Answer):
-            target, read, route = answer
-            forward = Forward(
-                self.fleet, self.prober, self.config, self.keys, connection, entry, head, target, body, read
-            )
-            refused = await forward.run(route)
+            note = answer.route.note
+            refused = await Forward(self, self.prober, connection, entry, answer).run()
             if refused is None:
                 return
             answer = refused
-            if route.note is not None:
-                answer = answer._replace(headers=(*answer.headers, ("X-Llama-Task", route.note)))
+            if note is not None:
+                answer = answer._replace(headers=(*answer.headers, ("X-Llama-Task", note)))
         await connection.reply(answer, entry, head.method)
 
     def _refused(self, connection: Connection, head: request.Head, entry: Entry) -> Answer | None:
-        """By the head alone, so that a stranger's body takes neither memory nor time."""
-        path = answers.shown(head.target.partition("?")[0])
-        entry.set(method=head.method, path=path, client=head.get("x-real-ip"))
-        target = paths.normalise(head.target)
-        if target is None:
-            return answers.error(400, "bad_path", "path: only plain ASCII, encoded once, is understood")
-        key = head.key
-        name = self.keys.name(key)
-        entry.set(key=name, key_seen="known" if name else "dummy" if key else "none")
-        found = doors.refused(self, head, target, name is not None)
+        """By the head only, so that a body without a key takes neither memory nor time."""
+        name = self.keys.name(head.key)
+        entry.set(method=head.method, path=head.shown, client=head.get("x-real-ip"))
+        entry.set(key=name, key_seen="known" if name else "dummy" if head.key else "none")
+        found = handlers.refused(self, head, name is not None)
         if found is None and head.length and sum(one.held for one in self._connections) + head.length > HELD:
             words = "the bodies of all requests: %d MB are held, as much as is allowed: ask again later" % (HELD >> 20)
             return answers.error(503, "busy", words, retry_after=5)
         connection.held = head.length
         return found
-
-    def _judge(self, head: request.Head, body: bytes) -> Answer | doors.Passed:
-        target = paths.normalise(head.target)
-        if target is None:
-            return answers.error(400, "bad_path", "path: only plain ASCII, encoded once, is understood")
-        return doors.judge(self, head, target, body)
 
 
 def _loads(path: str | None) -> dict[str, float]:

@@ -1,39 +1,35 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One request on its way: a slot, a server, its answer, and another server where that one ends. Private to the
+"""One request on its way: a slot, a server, its answer, and another server if that one ends. Private to the
 collection."""
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 from collections import Counter
 
+from .._llama.http_body import LAST, chunk
 from .._text import duration
 from . import answers, paths, replicas, routing, upstream
-from .affinity import Conversation
-from .answers import Answer, Unanswered
-from .body import Read
+from .answers import Answer, Answered, Unanswered
 from .client import Connection
-from .config import Config, Keys
 from .events import Cost, Events, only_comments
+from .handlers import Passed, State
 from .log import Entry
-from .paths import Target
 from .probes import Prober
-from .replicas import Endpoint, Fleet, Pool, Waiter
-from .request import Head
+from .replicas import Endpoint, Pool, Waiter
 from .routing import Route
 from .upstream import Broken, Exhausted, Unreachable
 
-# An answer whose length is told is read whole before any of it is passed on, up to so many bytes.
+# An answer with a length is read completely before any of it is passed on, up to so many bytes.
 WHOLE = 64 << 20
 # Servers that may end under one request, in a service: it may be the request that ends them, or a bad moment.
 LOST = 3
 # Connections that are tried at all.
 TRIES = 8
-# Seconds after which to ask again, where nothing better is known.
+# Seconds after which to ask again, if nothing better is known.
 SOON, FULL, GONE = 10, 5, 5
 WORDS_LOADING = b"Loading model"
 # The type of the error of a prompt that is longer than a slot.
@@ -46,20 +42,12 @@ class Cut(Unanswered):
     """The answer ended in the middle, and the client has seen its beginning."""
 
 
-class Silent(Unanswered):
-    """Nothing came, or of a stream no event, for as long as the service may be silent."""
-
-
-class Stranger(Unanswered):
-    """The server does not know the gateway's key; the client's own is a good one."""
-
-
 class Loading(Unanswered):
-    """The server is there again, but not yet its model."""
+    """The server is there again, but its model is not yet."""
 
 
 class Silence:
-    """Ends a connection where nothing has come for so many seconds."""
+    """Ends a connection if nothing has come for so many seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, server: upstream.Upstream) -> None:
         self._loop, self._seconds, self._server = loop, seconds, server
@@ -83,34 +71,19 @@ class Silence:
 
 
 class Forward:
-    """body: as it came; read: what was read of it."""
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        prober: Prober,
-        config: Config,
-        keys: Keys,
-        connection: Connection,
-        entry: Entry,
-        head: Head,
-        target: Target,
-        body: bytes,
-        read: Read,
-    ) -> None:
+    def __init__(self, state: State, prober: Prober, connection: Connection, entry: Entry, passed: Passed) -> None:
         self._loop = asyncio.get_event_loop()
-        self._fleet, self._prober, self._config, self._keys = fleet, prober, config, keys
-        self._connection, self._entry = connection, entry
-        self._head, self._target, self._body, self._read = head, target, body, read
-        self._slot = paths.takes_slot(head.method, target.path)
+        self._fleet, self._config, self._keys, self._prober = state.fleet, state.config, state.keys, prober
+        self._connection, self._entry, self._passed = connection, entry, passed
+        self._slot = paths.takes_slot(passed.head.method, passed.target.path)
         self._instead: str | None = None  # the service that should have answered
 
-    async def run(self, route: Route) -> Answer | None:
-        """None where a server's answer was passed on. Errors: Cut."""
-        first = self._route(route)
+    async def run(self) -> Answer | None:
+        """None if a server's answer was passed on. Errors: Cut."""
+        route = first = self._named(self._passed.route)
         # By service.
-        lost: Counter[str] = collections.Counter()
-        tries: Counter[str] = collections.Counter()
+        lost: Counter[str] = Counter()
+        tries: Counter[str] = Counter()
         patient = False
         while True:
             name = route.service.name
@@ -120,47 +93,36 @@ class Forward:
                 fallback = routing.to_fallback(self._config, route) if granted != replicas.FULL else None
                 if fallback is not None and self._instead is None:
                     self._instead = name
-                    route = self._route(fallback)
+                    route = self._named(fallback)
                 elif patient or granted == replicas.FULL:
                     return self._refused(granted, route if granted == replicas.FULL else first)
                 else:
-                    # Nobody else answers: once more, and now it waits for who is expected back.
+                    # No other service answers: once more, and now it waits for one that is expected back.
                     patient, self._instead = True, None
-                    route = self._route(first)
+                    route = self._named(first)
                 continue
             tries[name] += 1
             try:
                 await self._ask(granted, route)
                 return None
-            except Silent:
-                words = "%s: nothing came in %s: ask for less at once" % (
-                    route.service.name,
-                    duration(route.service.timeout),
-                )
-                return answers.error(503, "timeout", words, retry_after=SOON)
+            except Answered as answered:
+                return answered.answer
             except Exhausted:
                 words = "the gateway has no descriptor left: ask again later"
                 return answers.error(503, "busy", words, retry_after=FULL)
-            except Stranger:
-                words = f"{name}: its server does not know the gateway's key: run site.yml, which exchanges both"
-                return answers.error(503, "service_key", words, retry_after=SOON)
-            except Unreachable:
-                self._failed(granted, replicas.DOWN)
-            except Loading:
-                self._failed(granted, replicas.LOADING)
-            except Broken:
-                lost[name] += 1
-                self._failed(granted, replicas.DOWN)
+            except (Unreachable, Loading, Broken) as error:
+                lost[name] += isinstance(error, Broken)
+                self._prober.saw(granted, replicas.LOADING if isinstance(error, Loading) else replicas.DOWN)
+                self._prober.now(granted)
             finally:
-                self._give_back(granted, route)
+                if self._slot:
+                    # If its service is gone from the configuration, no request waits.
+                    pool = self._fleet.pools.get(name) or Pool(route.service)
+                    pool.release(granted, route.model)
 
-    def _route(self, route: Route) -> Route:
+    def _named(self, route: Route) -> Route:
         self._entry.set(service=route.service.name, model=route.model, fallback=self._instead)
         return route
-
-    def _failed(self, endpoint: Endpoint, seen: str) -> None:
-        self._prober.saw(endpoint, seen)
-        self._prober.now(endpoint)
 
     # -- a slot
 
@@ -170,11 +132,10 @@ class Forward:
             return replicas.DOWN
         if not self._slot:
             return pool.visit()
-        talk = self._read.talk.of(route.model)
+        talk = self._passed.read.talk.of(route.model)
         granted = pool.take(route.model, talk, self._loop.time() if patient else None)
-        return await self._wait(pool, route, talk, patient) if granted == replicas.WAIT else granted
-
-    async def _wait(self, pool: Pool, route: Route, talk: Conversation, patient: bool) -> Endpoint | str:
+        if granted != replicas.WAIT:
+            return granted
         turn: asyncio.Future[Endpoint | str] = self._loop.create_future()
         waiter = Waiter(route.model, talk, turn.set_result, patient)
         pool.wait(waiter)
@@ -194,82 +155,71 @@ class Forward:
         pool.leave(waiter)
         return replicas.FULL
 
-    def _give_back(self, endpoint: Endpoint, route: Route) -> None:
-        pool = self._fleet.pools.get(route.service.name)
-        if self._slot:
-            # Where its service is gone from the configuration, nobody waits.
-            (pool or Pool(route.service)).release(endpoint, route.model)
-
     def _refused(self, why: str, route: Route) -> Answer:
-        pool = self._fleet.pools.get(route.service.name)
         name = route.service.name
+        pool = self._fleet.pools.get(name) or Pool(route.service)
         if why == replicas.FULL:
-            waiting = len(pool.queue) if pool else 0
-            words = "%s: all slots are busy and %d requests wait: ask again later" % (name, waiting)
+            words = f"{name}: all slots are busy and {len(pool.queue)} requests wait: ask again later"
             return answers.error(429, "queue_full", words, retry_after=FULL)
         if why == replicas.LOADING:
-            left = pool.seconds_left(self._loop.time()) if pool else None
+            left = pool.seconds_left(self._loop.time())
             about = f"about {duration(round(left))} left" if left else "longer than last time"
-            if left is None and not (pool and any(one.load for one in pool.endpoints)):
+            if left is None and not any(one.load for one in pool.endpoints):
                 about = "how long is not known"
             words = f"{name}: loading its model, {about}: ask again then"
             return answers.error(503, "loading", words, retry_after=left or SOON)
-        if why == replicas.STOPPED:
-            words = f"{name}: the operator has stopped it: ask there"
-            return answers.error(503, "no_endpoint", words, retry_after=60)
-        words = f"{name}: none of its servers answers: ask again later"
-        return answers.error(503, "no_endpoint", words, retry_after=GONE)
+        stopped = why == replicas.STOPPED
+        words = "the operator has stopped it: ask there" if stopped else "none of its servers answers: ask again later"
+        return answers.error(503, "no_endpoint", f"{name}: {words}", retry_after=60 if stopped else GONE)
 
     # -- a server
 
     def _sent(self, endpoint: Endpoint, route: Route) -> tuple[bytes, bytes]:
-        body = self._body
-        if route.rewrite is not None and route.rewrite != self._read.asked:
-            body = self._read.named(body, route.rewrite)
+        head, target, body, read, _route = self._passed
+        if route.rewrite is not None and route.rewrite != read.asked:
+            body = read.named(body, route.rewrite)
         key = self._keys.services.get(route.service.name)
-        method, target = self._head.method, self._target.sent
-        return upstream.head_of(method, target, endpoint.where, self._head.passed(), key, len(body)), body
+        return upstream.head_of(head.method, target.sent, endpoint.where, head.passed(), key, len(body)), body
 
     def _headers(self, endpoint: Endpoint, route: Route) -> list[tuple[str, str]]:
-        told = [("X-Llama-Service", route.service.name), ("X-Llama-Node", endpoint.where.node)]
-        if self._instead is not None:
-            told.append(("X-Llama-Fallback", self._instead))
-        if route.note is not None:
-            told.append(("X-Llama-Task", route.note))
-        return told
+        named = {"Service": route.service.name, "Node": endpoint.where.node, "Fallback": self._instead}
+        named["Task"] = route.note
+        return [("X-Llama-" + name, value) for name, value in named.items() if value is not None]
 
     async def _ask(self, endpoint: Endpoint, route: Route) -> None:
-        """Errors: Unreachable, Exhausted, Loading, Silent, Broken before the client has seen anything, Cut after."""
+        """Errors: Unreachable, Exhausted, Loading, Answered, Broken before the client has seen anything, Cut after."""
         self._entry.tried(endpoint.where.node)
         endpoint.in_flight += 1
         server: upstream.Upstream | None = None
         silence: Silence | None = None
         self._cost = Cost()
+        name, timeout = route.service.name, route.service.timeout
         try:
             server = await upstream.connect(endpoint.where)
             if self._connection.left:
                 # A cancellation that comes together with the connection is lost before Python 3.12.
                 raise asyncio.CancelledError()
-            silence = Silence(self._loop, route.service.timeout, server)
+            silence = Silence(self._loop, timeout, server)
             # One that answers before it has read all may have closed: then its answer is there.
             with contextlib.suppress(Broken):
                 await server.send(*self._sent(endpoint, route))
-            head = await server.head(self._head.method)
+            head = await server.head(self._passed.head.method)
             silence.heard()
             if head.status == 401:
-                raise Stranger()
-            told = head.sent(self._headers(endpoint, route))
+                # The client's own key is a good one.
+                words = f"{name}: its server does not know the gateway's key: run site.yml, which exchanges both"
+                raise Answered(answers.error(503, "service_key", words, retry_after=SOON))
+            begin = head.sent(self._headers(endpoint, route))
             if head.length is not None and head.length <= WHOLE:
-                await self._whole(server, silence, head, told)
-            elif head.length is None and "event-stream" in head.type:
-                await self._stream(server, silence, head, told)
+                await self._complete(server, silence, head, begin)
             else:
-                await self._relay(server, silence, head, told)
+                await self._relay(server, silence, head, begin)
         except Broken as error:
             if self._connection.started:
                 raise Cut(str(error)) from None
             if silence and silence.over:
-                raise Silent() from None
+                words = f"{name}: nothing came in {duration(timeout)}: ask for less at once"
+                raise Answered(answers.error(503, "timeout", words, retry_after=SOON)) from None
             raise
         finally:
             endpoint.in_flight -= 1
@@ -280,78 +230,50 @@ class Forward:
             if server is not None:
                 server.abort()
 
-    async def _whole(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
-        framing, pieces = head.framing, []
-        while not framing.done:
-            data = await server.piece()
-            if not data:
-                raise Broken("half an answer")
+    async def _complete(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, begin: bytes) -> None:
+        reader, pieces, ends = head.body, [], head.length == 0
+        while not ends:
+            piece, ends = await server.piece(head, reader)
             silence.heard()
-            pieces.append(data[: framing.feed(data)])
+            pieces.append(piece)
         body = b"".join(pieces)
-        if head.status == 503 and WORDS_LOADING in body and self._target.path != "/health":
+        if head.status == 503 and WORDS_LOADING in body and self._passed.target.path != "/health":
             raise Loading()
         self._judge(head, body)
         self._cost.feed(body)
-        await self._connection.answer(told, body, self._entry, head.status)
+        await self._connection.answer(begin, body, self._entry, head.status)
 
     def _judge(self, head: upstream.Head, beginning: bytes) -> None:
         """Why a server has refused the request, by the first bytes of its answer."""
         if head.status == 400 and WORDS_CONTEXT in beginning[:BEGINNING]:
             self._entry.set(refused="context")
 
-    async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
-        """The head goes with the first byte of the body: until then another server may answer."""
-        if self._connection.pinged:
+    async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, begin: bytes) -> None:
+        """The head goes with the first byte of the body, of a stream with its first event: until then another server
+        may answer. Comments of a stream, which only say that the server is there, are passed on before."""
+        events = Events() if head.length is None and "event-stream" in head.type else None
+        connection, reader, held, ends = self._connection, head.body, b"", False
+        if connection.pinged and events is None:
             raise Cut("another server answers in another form")
-        framing = head.framing
-        bare = not head.chunked and head.length is None
-        while not framing.done:
-            data = await server.piece()
-            if not data and not bare:
-                raise Broken("half an answer")
-            silence.heard()
-            count = framing.feed(data)
-            self._cost.feed(framing.content)
-            if bare:
-                # Its end is the end of the connection; to the client it is told in chunks.
-                data, ends = upstream.chunk(data) or upstream.LAST, not data
-            else:
-                data, ends = data[:count], framing.done
-            if not self._connection.started:
-                self._judge(head, data)
-                await self._connection.write(told + data, self._entry, head.status)
-            else:
-                await self._connection.write(data, self._entry)
-            if ends:
-                return
-
-    async def _stream(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
-        """Events, in chunks of our own. Until the first one another server may answer; comments, which only say that
-        the server is there, are passed on before."""
-        framing, events, held = head.framing, Events(), b""
-        ends = False
         while not ends:
-            data = await server.piece()
-            if not data and head.chunked:
-                raise Broken("half an answer")
-            framing.feed(data)
-            ends = framing.done or not data
-            held += framing.content
-            self._cost.feed(framing.content)
-            alive = events.feed(framing.content)
+            content, ends = await server.piece(head, reader)
+            held += content
+            self._cost.feed(content)
+            alive = bool(content) if events is None else events.feed(content)
             if alive:
                 silence.heard()
-            begin = b"" if self._connection.started or self._connection.pinged else told
-            sent = begin + upstream.chunk(held)
-            if alive or ends or self._connection.started:
+            sent = chunk(held) if head.length is None else held
+            if not connection.started and not connection.pinged:
+                sent = begin + sent
+            if alive or ends or connection.started:
                 status = None
-                if not self._connection.started:
+                if not connection.started:
                     self._judge(head, held)
                     status = head.status
-                await self._connection.write(sent + (upstream.LAST if ends else b""), self._entry, status)
+                last = LAST if ends and head.length is None else b""
+                await connection.write(sent + last, self._entry, status)
             elif only_comments(held):
-                await self._connection.ping(sent, self._entry)
+                await connection.ping(sent, self._entry)
             elif len(held) > BEGINNING:
                 raise Broken("a stream without an event")
             else:

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asking the replicas how they are, as rarely as is enough: each question but a mere connection is a line in a head's
-journal. Private to the collection."""
+"""Probes of the replicas, as rare as is enough: each but a mere connection is a line in a head's journal. Private to
+the collection."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ANSWER, SOON = 10.0, 2.0
 
 
 class Prober:
-    """A task for each endpoint. key: gives the key of a service."""
+    """A task for each endpoint. key: gives the key of a service; changed: called with an endpoint of another state."""
 
-    def __init__(self, fleet: Fleet, key: Callable[[str], str | None], told: Callable[[Endpoint], None]) -> None:
-        self._fleet, self._key, self._told = fleet, key, told
+    def __init__(self, fleet: Fleet, key: Callable[[str], str | None], changed: Callable[[Endpoint], None]) -> None:
+        self._fleet, self._key, self._changed = fleet, key, changed
         self._tasks: dict[Place, tuple[asyncio.Future[None], asyncio.Event]] = {}
         self._looked: dict[Place, float] = {}
 
     def follow(self) -> None:
         """Every endpoint of the fleet, and no other."""
-        # Whoever took the port of a service that is stopped would be told its key.
+        # Another program at the port of a stopped service would get its key.
         started = [pool for pool in self._fleet.pools.values() if pool.service.started]
         there = {endpoint.place: endpoint for pool in started for endpoint in pool.endpoints}
         for place in [place for place in self._tasks if place not in there]:
@@ -52,7 +52,7 @@ class Prober:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def now(self, endpoint: Endpoint) -> None:
-        """A request, or an operator, has just told something: look now, and closely."""
+        """After news of a request or an operator: look now, and closely."""
         self._looked.pop(endpoint.place, None)
         if endpoint.place in self._tasks:
             self._tasks[endpoint.place][1].set()
@@ -64,7 +64,7 @@ class Prober:
             try:
                 await self.look(endpoint)
             except Exception as error:
-                # Nobody else looks at this endpoint.
+                # No other task looks at this endpoint.
                 say(f"gateway: a mistake of its own in a look at {endpoint.service}: {error!r}")
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(event.wait(), ROUND)
@@ -98,7 +98,7 @@ class Prober:
 
     def saw(self, endpoint: Endpoint, seen: str) -> None:
         if self._fleet.observe(endpoint, seen, time.monotonic(), time.time()):
-            self._told(endpoint)
+            self._changed(endpoint)
 
     async def _health(self, endpoint: Endpoint) -> str:
         seconds = ANSWER if endpoint.seen == replicas.READY else SOON

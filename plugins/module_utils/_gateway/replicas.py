@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The replicas of the services: their states, whose slot a request gets, and who waits. Nothing here asks anybody.
-Private to the collection.
+"""The replicas of the services: their states, which slot a request gets, and which requests wait. Without I/O. Private
+to the collection.
 
 Moments are given: `now` on a clock that never goes back, `wall` as others read it.
 """
@@ -17,7 +17,7 @@ from .affinity import Conversation, Memory
 from .config import Address, Config, Service
 
 DOWN, LOADING, READY, DRAINING, STOPPED = "down", "loading", "ready", "draining", "stopped"
-# Of a request that nobody can take: FULL, or why it cannot wait.
+# Of a request that no endpoint can take: FULL, or why it cannot wait.
 WAIT, FULL = "wait", "full"
 # Why an endpoint takes nothing new: it is restarted now, so requests wait; or it is held for hours.
 CHANGE, MAINTENANCE = "change", "maintenance"
@@ -28,7 +28,7 @@ Place = tuple[str, str, int]
 
 
 class Endpoint:
-    """One replica. seen: what its last probe or request told; drain: CHANGE, MAINTENANCE or None."""
+    """One replica. seen: by its last probe or request; drain: CHANGE, MAINTENANCE or None."""
 
     def __init__(self, service: str, where: Address, now: float, wall: float) -> None:
         self.service, self.where = service, where
@@ -61,14 +61,14 @@ class Endpoint:
 
     @property
     def waits(self) -> bool:
-        """Whether it will be back soon without anybody's help, or the first look at it is on its way."""
+        """Whether it will be back soon by itself, or the first look at it is on its way."""
         return self.drain == CHANGE or (not self.drain and (self._released or not self._known))
 
     def free(self, model: str) -> int:
         return max(0, self.slots - self.taken.get(model, 0))
 
     def drained(self, reason: str | None) -> None:
-        """What the operator's playbooks say. Where they say nothing any more, the next probe decides."""
+        """reason: of the operator's playbooks. When it is gone, the next probe decides."""
         if self.drain and not reason:
             self._released = True
         elif reason:
@@ -80,7 +80,7 @@ class Endpoint:
         before, first = self.state, not self._known
         if seen != LOADING:
             self._released = False
-        if seen != self.seen or not self._known:
+        if seen != self.seen or first:
             if seen == READY and self.seen == LOADING and self._watched:
                 self.load = now - self.moment
             if seen != READY:
@@ -107,8 +107,7 @@ class Endpoint:
         """Until it is loaded, by its last load; None where that is not known, or has passed."""
         if self.seen != LOADING or self.load is None:
             return None
-        left = self.load - (now - self.moment)
-        return left if left > 0 else None
+        return max(0.0, self.load - (now - self.moment)) or None
 
 
 class Waiter:
@@ -152,7 +151,7 @@ class Pool:
         return any(endpoint.expected(now, self.service.patience) for endpoint in self.endpoints)
 
     def choose(self, model: str, talk: Conversation) -> Endpoint | None:
-        """The replica that has read most of the conversation; where none has read more than what its program's
+        """The replica that has read most of the conversation; if none has read more than what its program's
         conversations share, the one with most free slots."""
         best: Endpoint | None = None
         most = (-1, -1, -1)
@@ -173,7 +172,7 @@ class Pool:
             judged = WAIT
         if judged not in (READY, WAIT):
             return judged
-        # Nobody overtakes.
+        # No request overtakes another.
         if judged == READY and not any(waiter.model == model for waiter in self.queue):
             chosen = self.choose(model, talk)
             if chosen:
@@ -202,15 +201,11 @@ class Pool:
             self.queue.remove(waiter)
 
     def release(self, endpoint: Endpoint, model: str) -> None:
-        left = endpoint.taken.get(model, 0) - 1
-        if left > 0:
-            endpoint.taken[model] = left
-        else:
-            endpoint.taken.pop(model, None)
+        endpoint.taken[model] = max(0, endpoint.taken.get(model, 0) - 1)
         self.pump()
 
     def pump(self, now: float | None = None) -> None:
-        """Has those who wait take what is free, first come first served; sends them away where nothing will come. now:
+        """Gives free slots to waiting requests, first come first served; ends their wait if nothing will come. now:
         needed to see that nothing is expected any more."""
         if not self.queue:
             return
@@ -219,7 +214,7 @@ class Pool:
             waiting, self.queue = self.queue, collections.deque()
             over = judged == STOPPED or (now is not None and not self.expected(now))
             for waiter in waiting:
-                # Who has waited for a slot waits on while its server is loaded again.
+                # A request that has waited for a slot waits on while its server is loaded again.
                 if over if waiter.patient else judged != LOADING:
                     waiter.granted(judged)
                 else:
@@ -236,16 +231,12 @@ class Pool:
                     nothing_for.add(waiter.model)
 
     def seconds_left(self, now: float) -> float | None:
-        left = [one.seconds_left(now) for one in self.endpoints if one.seen == LOADING]
-        known = [seconds for seconds in left if seconds is not None]
-        return min(known) if known else None
+        return min(filter(None, (one.seconds_left(now) for one in self.endpoints)), default=None)
 
-    def told(self) -> dict[str, Any]:
-        """What its servers told of themselves."""
-        for one in self.endpoints:
-            if one.slot_ctx_size or one.build:
-                return {"slot_ctx_size": one.slot_ctx_size, "build": one.build}
-        return {}
+    def reported(self) -> dict[str, Any]:
+        """The context of a slot and the build of its servers, as they reported it."""
+        known = [one for one in self.endpoints if one.slot_ctx_size or one.build]
+        return {"slot_ctx_size": known[0].slot_ctx_size, "build": known[0].build} if known else {}
 
 
 class Drained(NamedTuple):
@@ -328,7 +319,7 @@ def label(endpoint: Endpoint) -> str:
 
 
 def _status(pool: Pool, now: float) -> dict[str, Any]:
-    seen = pool.told()
+    seen = pool.reported()
     return {
         "state": pool.state,
         "kind": pool.service.kind,
@@ -336,7 +327,7 @@ def _status(pool: Pool, now: float) -> dict[str, Any]:
         "fallback": pool.service.fallback,
         "queue": len(pool.queue),
         "models": [
-            dict(model.told, slot_ctx_size=seen.get("slot_ctx_size") or model.told.get("slot_ctx_size"))
+            dict(model.entry, slot_ctx_size=seen.get("slot_ctx_size") or model.entry.get("slot_ctx_size"))
             for model in pool.service.models
         ],
         "endpoints": [

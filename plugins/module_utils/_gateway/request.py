@@ -8,42 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from typing import Callable, NamedTuple
 
-from . import answers
-from .answers import Answer, Unanswered
+from . import answers, paths
+from .answers import Answer, Answered
+from .paths import Target
 
 # Bytes of a head, and of a body: nginx allows far less (gateway_max_body).
 HEAD, BODY = 64 << 10, 256 << 20
 LINE = re.compile(r"^([A-Z]{1,20}) (\S+) HTTP/1\.1\Z")
 NAME = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+LENGTH = re.compile(r"^[0-9]{1,15}\Z")
 # Two of one of these would say two things.
 ONCE = {
     *("content-length", "content-type", "content-encoding", "host", "authorization", "x-api-key", "expect"),
     *("x-task", "x-llama-tier", "x-real-ip"),
 }
-# What a server is told; others it may act on: by X-Conversation-Id llama-server gives a client's answer to anybody.
+# Headers that a server gets. It may act on others: by X-Conversation-Id it gives a client's answer to any client.
 PASSED = {"accept", "accept-language", "content-type", "traceparent", "tracestate", "user-agent"}
 PASSED_PREFIXES = ("anthropic-", "openai-")
 
 Headers = list[tuple[str, str]]
 
 
-class Malformed(Unanswered):
-    """No request that is understood; it has an answer all the same."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
-
-
-def malformed(words: str, status: int = 400) -> Malformed:
-    return Malformed(answers.error(status, "bad_request", f"{words}: send one HTTP/1.1 request with a length"))
+def malformed(words: str, status: int = 400) -> Answered:
+    return Answered(answers.error(status, "bad_request", f"{words}: send one HTTP/1.1 request with a length"))
 
 
 class Head(NamedTuple):
+    """target: None for a path that has no one meaning; shown: the path as a log has it."""
+
     method: str
-    target: str
+    target: Target | None
+    shown: str
     headers: Headers
     length: int
 
@@ -59,38 +57,39 @@ class Head(NamedTuple):
             return key.strip() if kind.lower() == "bearer" else value
         return self.get("x-api-key")
 
+    @property
+    def reads(self) -> bool:
+        return self.method in ("GET", "HEAD")
+
     def passed(self) -> Headers:
-        """What a server is told of them."""
+        """The headers that a server gets."""
         return [(name, value) for name, value in self.headers if name in PASSED or name.startswith(PASSED_PREFIXES)]
 
 
 def parse(data: bytes) -> Head:
-    """A head with its empty line. Errors: Malformed."""
+    """A head with its empty line. Errors: Answered."""
     lines = data[:-4].decode("latin-1").split("\r\n")
     line = LINE.match(lines[0])
     if not line:
         raise malformed("request line")
     headers = parse_headers(lines[1:])
-    seen: dict[str, int] = {}
-    for name, _value in headers:
-        seen[name] = seen.get(name, 0) + 1
-    twice = sorted(name for name in ONCE if seen.get(name, 0) > 1)
+    seen = Counter(name for name, _value in headers)
+    twice = sorted(name for name in ONCE if seen[name] > 1)
     if twice:
         raise malformed(f"{twice[0]} twice")
-    if "transfer-encoding" in seen:
-        raise malformed("transfer-encoding")
-    if "host" not in seen:
-        raise malformed("no host")
+    if "transfer-encoding" in seen or "host" not in seen:
+        raise malformed("transfer-encoding" if "transfer-encoding" in seen else "no host")
     length = dict(headers).get("content-length", "0")
-    if not re.match(r"^[0-9]{1,15}\Z", length):
+    if not LENGTH.match(length):
         raise malformed(f"content-length {answers.shown(length)}")
     if int(length) > BODY:
         raise malformed(f"a body of {length} bytes", 413)
-    return Head(line.group(1), line.group(2), headers, int(length))
+    shown = answers.shown(line.group(2).partition("?")[0])
+    return Head(line.group(1), paths.normalise(line.group(2)), shown, headers, int(length))
 
 
 def parse_headers(lines: list[str]) -> Headers:
-    """Errors: Malformed."""
+    """Errors: Answered."""
     found = []
     for line in lines:
         name, colon, value = line.partition(":")
@@ -103,7 +102,7 @@ def parse_headers(lines: list[str]) -> Headers:
 async def read(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: Callable[[Head], Answer | None]
 ) -> tuple[Head, bytes]:
-    """refused: what a head is answered whose body nobody needs to read. Errors: Malformed, EOFError from a client that
+    """refused: the answer to a head whose body does not need to be read. Errors: Answered, EOFError from a client that
     has left."""
     try:
         head = parse(await reader.readuntil(b"\r\n\r\n"))
@@ -114,7 +113,7 @@ async def read(
         raise malformed(f"expect: {answers.shown(expected)}", 417)
     answer = refused(head)
     if answer is not None:
-        raise Malformed(answer)
+        raise Answered(answer)
     if expected is not None and head.length:
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     return head, await reader.readexactly(head.length) if head.length else b""

@@ -13,8 +13,9 @@ import re
 import socket
 from collections.abc import Iterable
 
+from .._llama.http_body import Chunks, Plain
 from . import request
-from .answers import CORS, Unanswered
+from .answers import CORS, Answered, Unanswered
 from .config import Address
 from .request import Headers
 
@@ -23,15 +24,12 @@ HEAD, PIECE = 64 << 10, 64 << 10
 # Seconds for a connection.
 CONNECT = 1.5
 STATUS = re.compile(r"^HTTP/1\.[01] ([1-5][0-9][0-9])(?: ([^\r\n]*))?\Z")
-SIZE = re.compile(rb"^([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n\Z")
-# Of the connection to the server alone.
+# Headers of the connection to the server.
 OF_CONNECTION = (
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
     *("transfer-encoding", "upgrade"),
 )
-# Bytes of a chunk's line.
-LINE = 4096
-# Who ends without a word is found by the kernel: seconds idle, between two questions, and their number.
+# The kernel finds a peer that vanished: seconds idle, between two probes, and their number.
 KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 
@@ -40,129 +38,49 @@ class Unreachable(Unanswered):
 
 
 class Exhausted(Unanswered):
-    """No descriptor is left here: it says nothing of the server."""
+    """No descriptor is left here: it says nothing about the server."""
 
 
 class Broken(Unanswered):
-    """The server ended, or spoke no HTTP, before its answer was whole."""
-
-
-# The end of an answer in chunks.
-LAST = b"0\r\n\r\n"
-
-
-def chunk(content: bytes) -> bytes:
-    """Nothing for nothing, which would be the last one."""
-    return b"%x\r\n%s\r\n" % (len(content), content) if content else b""
-
-
-class Framing:
-    """How far the body of an answer has come. feed(data) -> how many bytes of it belong to the body; content: what they
-    say, without the lines of chunks."""
-
-    done = False
-    content = b""
-
-    def feed(self, data: bytes) -> int:
-        self.content = data
-        return len(data)
-
-
-class Length(Framing):
-    def __init__(self, length: int) -> None:
-        self.left = length
-        self.done = not length
-
-    def feed(self, data: bytes) -> int:
-        count = min(self.left, len(data))
-        self.left -= count
-        self.done = not self.left
-        self.content = data[:count]
-        return count
-
-
-class Chunks(Framing):
-    """Chunks are passed on as they are; only where they end is looked for. Errors: Broken."""
-
-    def __init__(self) -> None:
-        self._left = 0  # of a chunk, with the line feed behind it
-        self._line = b""
-        self._trailer = False
-
-    def feed(self, data: bytes) -> int:
-        at, end, said = 0, len(data), []
-        while at < end and not self.done:
-            if self._left:
-                step = min(self._left, end - at)
-                said.append(data[at : at + max(0, min(step, self._left - 2))])
-                self._left -= step
-                at += step
-                continue
-            found = data.find(b"\n", at) + 1
-            self._line += data[at : found or end]
-            if len(self._line) > LINE:
-                raise Broken("the line of a chunk is too long")
-            at = found or end
-            if found:
-                self._read_line(self._line)
-                self._line = b""
-        self.content = b"".join(said)
-        return at
-
-    def _read_line(self, line: bytes) -> None:
-        if self._trailer:
-            self.done = line == b"\r\n"
-            return
-        size = SIZE.match(line)
-        if not size:
-            raise Broken("no size of a chunk")
-        length = int(size.group(1), 16)
-        self._trailer = not length
-        self._left = length + 2 if length else 0
+    """The server ended, or spoke no HTTP, before its answer was complete."""
 
 
 class Head:
-    """The head of an answer. length: of the body, None where it is not told."""
+    """The head of an answer. length: of the body, None if it has none. Errors: Broken."""
 
     def __init__(self, data: bytes, method: str) -> None:
         lines = data[:-4].decode("latin-1").split("\r\n")
         status = STATUS.match(lines[0])
+        try:
+            self.headers: Headers = request.parse_headers(lines[1:])
+        except Answered:
+            status = None
         if not status:
             raise Broken("no HTTP")
         self.status, self.reason = int(status.group(1)), status.group(2) or ""
-        try:
-            self.headers: Headers = request.parse_headers(lines[1:])
-        except request.Malformed:
-            raise Broken("a head that is no HTTP") from None
-        values = dict(self.headers)
-        framing = [name for name, _value in self.headers if name in ("content-length", "transfer-encoding")]
-        if len(framing) > 1:
-            raise Broken("two lengths")
-        self.type = values.get("content-type", "")
-        self.chunked = values.get("transfer-encoding", "").lower() == "chunked"
-        self.length: int | None = None
+        framing = [(name, value) for name, value in self.headers if name in ("content-length", "transfer-encoding")]
+        length = dict(framing).get("content-length", "0")
+        if len(framing) > 1 or not request.LENGTH.match(length):
+            raise Broken("not one length")
+        self.type = dict(self.headers).get("content-type", "")
+        self.chunked = ("transfer-encoding", "chunked") in [(name, value.lower()) for name, value in framing]
+        self.length = int(length) if framing and not self.chunked and framing[0][0] == "content-length" else None
         if method == "HEAD" or self.status in (204, 304):
             self.chunked, self.length = False, 0
-        elif not self.chunked and "content-length" in values:
-            if not re.match(r"^[0-9]{1,15}\Z", values["content-length"]):
-                raise Broken("a length that is no number")
-            self.length = int(values["content-length"])
 
     @property
-    def framing(self) -> Framing:
-        if self.chunked:
-            return Chunks()
-        return Length(self.length) if self.length is not None else Framing()
+    def body(self) -> Plain | Chunks:
+        return Chunks() if self.chunked else Plain(self.length)
 
     def sent(self, also: Iterable[tuple[str, str]]) -> bytes:
-        """As the client gets it: with the framing of the server, and without what is of its connection."""
+        """As the client gets it: without headers of the server's connection; in chunks if it has no length."""
+        dropped = (*OF_CONNECTION, "content-length") if self.length is None else OF_CONNECTION
         passed = [
             (name, value)
             for name, value in self.headers
-            if name not in OF_CONNECTION and not name.startswith(("x-llama-", "access-control-"))
+            if name not in dropped and not name.startswith(("x-llama-", "access-control-"))
         ]
-        if self.chunked or self.length is None:
-            passed = [(name, value) for name, value in passed if name != "content-length"]
+        if self.length is None:
             passed.append(("Transfer-Encoding", "chunked"))
         lines = ["HTTP/1.1 %d %s" % (self.status, self.reason)]
         lines += ["%s: %s" % header for header in (*passed, *CORS, *also)]
@@ -194,22 +112,25 @@ class Upstream:
         """Errors: Broken."""
         while True:
             try:
-                data = await self.reader.readuntil(b"\r\n\r\n")
+                head = Head(await self.reader.readuntil(b"\r\n\r\n"), method)
             except (OSError, EOFError, asyncio.LimitOverrunError) as error:
                 raise Broken(type(error).__name__) from None
-            head = Head(data, method)
             if head.status == 101:
                 raise Broken("it speaks another protocol")
             # 1xx only says that an answer will come.
             if head.status >= 200:
                 return head
 
-    async def piece(self) -> bytes:
-        """Errors: Broken."""
+    async def piece(self, head: Head, body: Plain | Chunks) -> tuple[bytes, bool]:
+        """-> content, whether it is the last. Errors: Broken."""
         try:
-            return await self.reader.read(PIECE)
-        except OSError as error:
+            data = await self.reader.read(PIECE)
+            content = body.feed(data)
+        except (OSError, ValueError) as error:
             raise Broken(str(error)) from None
+        if not data and (head.chunked or head.length is not None):
+            raise Broken("half an answer")
+        return content, body.done or not data
 
 
 async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
@@ -225,16 +146,15 @@ async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
             raise Exhausted() from None
         raise Unreachable(error.strerror or str(error)) from None
     sock = writer.get_extra_info("socket")
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in KEEPALIVE:
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return Upstream(reader, writer)
 
 
 def head_of(method: str, target: str, where: Address, headers: Headers, key: str | None, length: int) -> bytes:
-    """The head of a request as a server gets it. A body has a length even where it is empty."""
+    """The head of a request as a server gets it. A body has a length even if it is empty."""
     lines = [f"{method} {target} HTTP/1.1", "Host: %s:%d" % (where.address, where.port)]
     lines += ["%s: %s" % header for header in headers]
     if key:
@@ -253,16 +173,11 @@ async def get(where: Address, path: str, key: str | None, seconds: float, most: 
         try:
             await upstream.send(head_of("GET", path, where, [], key, 0), b"")
             head = await upstream.head("GET")
-            framing, body = head.framing, b""
-            while not framing.done and len(body) <= most:
-                data = await upstream.piece()
-                if not data:
-                    break
-                framing.feed(data)
-                body += framing.content
-            if not framing.done and head.length is not None:
-                raise Broken("half an answer")
-            return head.status, body
+            body, found, ends = head.body, b"", head.length == 0
+            while not ends and len(found) <= most:
+                content, ends = await upstream.piece(head, body)
+                found += content
+            return head.status, found
         finally:
             upstream.abort()
 

@@ -161,13 +161,12 @@ def engine(tmp_path):
 
 def test_the_engine_is_asked_at_its_socket(engine):
     told = status(("node1", "ready", 0))
-    assert draining.engine_status(engine(200, json.dumps(told).encode())) == told
+    assert json.loads(draining.ask("/status.json", engine(200, json.dumps(told).encode()))) == told
 
 
-@pytest.mark.parametrize("code, text, said", [(503, b"{}", "it answers 503"), (200, b"{}", "it names no services")])
-def test_an_answer_without_services_is_none(engine, code, text, said):
-    with pytest.raises(ValueError, match=said):
-        draining.engine_status(engine(code, text))
+def test_engine_answers_other_status(engine):
+    with pytest.raises(ValueError, match="it answers 503"):
+        draining.ask("/status.json", engine(503, b"{}"))
 
 
 @pytest.fixture

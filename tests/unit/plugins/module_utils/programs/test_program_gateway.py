@@ -223,7 +223,7 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence(unit):
     made.start(ready=False)
     # The unit's RestartPreventExitStatus.
     assert made.main.wait(10) == 78
-    assert "gateway.json: version: 3 seen, 1 is needed: run site.yml with --tags gateway again" in made.said
+    assert "gateway.json cannot be used (ValueError: version or auth): run site.yml" in made.said
     assert "Traceback" not in made.said
 
 
