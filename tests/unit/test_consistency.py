@@ -396,9 +396,10 @@ def test_public_filters_are_documented():
         assert "thefermisea.llama_cluster." + one in page["EXAMPLES"]
 
 
-def test_internal_modules_say_so():
+def test_public_modules_are_the_action_group():
     short = {path.stem: re.search(r"^short_description: (.*)", path.read_text(), re.MULTILINE) for path in MODULES}
     assert {module for module, found in short.items() if not found.group(1).startswith('"Internal: ')} == PUBLIC
+    assert set(load(ROOT / "meta/runtime.yml")["action_groups"]["all"]) == PUBLIC
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=name)
