@@ -65,7 +65,7 @@ options:
     default: [0]
   concurrency:
     description:
-      - How many requests are under way at a time.
+      - How many requests are under way at a time, at most 64.
     type: list
     elements: int
     default: [1]
@@ -210,6 +210,7 @@ disturbed:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._bench.exchange import MOST
 from ..module_utils._bench.run import Asked, Cell, measure
 from ..module_utils._llama.api import read_api_key
 from ..module_utils._node.units import main_pid
@@ -263,6 +264,9 @@ def wanted(params):
         for value in values:
             if value < least:
                 raise Refusal("%s %d seen, at least %d is needed" % (name, value, least))
+    for value in params["concurrency"]:
+        if value > MOST:
+            raise Refusal("concurrency %d seen, at most %d is allowed" % (value, MOST))
     if params["rate"] is not None and params["rate"] <= 0:
         raise Refusal(f"rate {params['rate']:g} seen, more than 0 requests a second are needed")
     many = [1] if params["rate"] is not None else params["concurrency"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .._llama.api import count, error_text, plain, rows, table
-from .exchange import Exchange, response
+from .exchange import Exchange
 
 
 class Answer(NamedTuple):
@@ -41,23 +41,34 @@ class Answer(NamedTuple):
 
 def answer(exchange: Exchange) -> Answer:
     """What has come of it."""
-    ended = exchange.ended or exchange.began
-    empty = Answer(exchange.began, ended)
-    came = response(exchange.pieces)
-    if came is None:
-        return empty._replace(error=exchange.failed or "the connection ended without an answer")
-    if came.status != 200:
-        body = b"\n".join(line for _moment, line in came.lines)[:4096].decode("utf-8", "replace")
-        return empty._replace(error="it answers %d (%s)" % (came.status, error_text(_json(body))))
+    if not exchange.status:
+        return Answer(exchange.began, exchange.ended, exchange.failed)
+    if exchange.status != 200:
+        body = b"".join(data for _moment, data in exchange.pieces)[:4096].decode("utf-8", "replace")
+        said = "it answers %d (%s)" % (exchange.status, error_text(_json(body)))
+        return Answer(exchange.began, exchange.ended, said)
     read = _Reader()
-    for moment, line in came.lines:
+    for moment, line in _lines(exchange.pieces):
         if line.startswith(b"data:"):
             read.event(moment, line[5:].strip().decode("utf-8", "replace"))
     # What was given up ends in the middle of a piece.
     error = exchange.failed or read.error
     if not error and not read.finished:
         error = "the stream ended without its last piece" if read.stamps else "it answered without a stream"
-    return read.answer(exchange.began, ended, error)
+    return read.answer(exchange.began, exchange.ended, error)
+
+
+def _lines(pieces: Sequence[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
+    """Each line with the moment at which its end was there; the last one may be unfinished."""
+    unfinished: list[bytes] = []
+    for moment, data in pieces:
+        *ends, rest = data.split(b"\n")
+        for part in ends:
+            yield moment, b"".join([*unfinished, part])
+            unfinished = []
+        unfinished.append(rest)
+    if pieces:
+        yield pieces[-1][0], b"".join(unfinished)
 
 
 class _Reader:

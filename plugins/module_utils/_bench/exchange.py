@@ -1,19 +1,23 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One request on a socket that never waits, and every piece of its answer with the moment at which it was there.
-Private to the collection.
+"""Requests on threads, in a closed loop or at a fixed rate, and every piece of each answer with the moment at which it
+was there. Private to the collection.
 
-Nothing is parsed while requests run: what one answer costs to read would be late in the stamps of the others.
+No answer is parsed while requests run: that would delay the stamps of the others.
 """
 
 from __future__ import annotations
 
-import errno
-import os
+import contextlib
+import gc
+import http.client
 import socket
 import ssl
+import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,19 +28,17 @@ from .._text import Refusal
 # Bytes of one answer, many times those of the longest.
 LARGEST = 32 << 20
 PIECE = 1 << 16
-# How a body of unknown length ends.
-LAST_CHUNK = b"0\r\n\r\n"
+# The most requests at a time, also of a fixed rate that the server does not keep up with.
+MOST = 64
 
 # No socket has this inode.
 NOBODY = Listener(-1, 0)
-READ, WRITE = 1, 2  # as selectors has them
 
 
 class Target(NamedTuple):
-    """Who is asked. family and address: of the socket; host: as its certificate and the Host header name it. own: who
-    has to listen there; whoever else does is sent nothing."""
+    """A server. address: of the socket; host: as its certificate and the Host header name it. own: the listener that
+    the key is for; another one is sent nothing."""
 
-    family: int
     address: tuple[Any, ...]
     host: str
     path: str
@@ -44,18 +46,24 @@ class Target(NamedTuple):
     key: str | None
     own: Listener | None = None
 
-    def post(self, path: str, body: bytes) -> bytes:
-        """The bytes of a request, whose connection ends with its answer."""
-        lines = [f"POST {self.path}{path} HTTP/1.1", "Host: " + self.host, "Content-Type: application/json"]
-        lines += ["Accept: text/event-stream", "Connection: close", f"Content-Length: {len(body)}"]
-        if self.key:
-            lines.append("Authorization: Bearer " + self.key)
-        return "\r\n".join(lines + ["", ""]).encode() + body
+
+class Exchange(NamedTuple):
+    """A request and its answer. All moments are of time.monotonic().
+
+    began: before the connection. pieces: (moment, bytes) of the body. ended: when nothing more came; failed: why it was
+    given up, None after an orderly end. status: of HTTP, 0 without an answer.
+    """
+
+    began: float
+    pieces: list[tuple[float, bytes]]
+    ended: float
+    failed: str | None = None
+    status: int = 0
 
 
 def target(url: str, key: str | None = None, pid: int | None = None) -> Target:
     """Of http://HOST:PORT[/PATH]. pid: of a unit of this node, the process that a key is for. Errors: Refusal for
-    another URL, for a name that is unknown, and where somebody else listens."""
+    another URL, for an unknown name, and if another process listens."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
@@ -64,16 +72,16 @@ def target(url: str, key: str | None = None, pid: int | None = None) -> Target:
     if not host or parts.scheme not in ("http", "https"):
         raise Refusal(f"url {url!r} is not an address: http://HOST:PORT is needed")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4]
     except OSError as error:
         raise Refusal(f"url {url}: {host} is not known here ({error.strerror}): give its address") from None
     tls = ssl.create_default_context() if parts.scheme == "https" else None
-    own = _owner((str(found[4][0]), port), url, pid) if key and pid is not None else None
-    return Target(found[0], found[4], parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), tls, key, own)
+    own = _owner((str(address[0]), port), url, pid) if key and pid is not None else None
+    return Target(address, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), tls, key, own)
 
 
 def _owner(end: tuple[str, int], url: str, pid: int) -> Listener:
-    """The listener of a process; where nobody listens, one that nobody is."""
+    """The listener of a process; NOBODY if nothing listens."""
     try:
         seen = listener(end)
     except OSError:
@@ -84,198 +92,84 @@ def _owner(end: tuple[str, int], url: str, pid: int) -> Listener:
     return seen or NOBODY
 
 
-class Exchange:
-    """A request and what came back. All moments are of time.monotonic().
-
-    began: before the connection was asked for. pieces: (moment, bytes) for each time that the socket had something.
-    ended: when nothing more came; failed: why it was given up, None after an orderly end.
-    """
-
-    def __init__(self, to: Target, request: bytes, timeout: float) -> None:
-        self.pieces: list[tuple[float, bytes]] = []
-        self.began = time.monotonic()
-        self.deadline = self.began + timeout
-        self.ended: float | None = None
-        self.failed: str | None = None
-        self.interest = WRITE
-        self._timeout = timeout
-        self._left = memoryview(request)
-        self._size = 0
-        self._tail = b""
-        self._connected = self._shaken = False
-        self._to = to
-        self.socket = socket.socket(to.family, socket.SOCK_STREAM)
-        self.socket.setblocking(False)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = self.socket.connect_ex(to.address)
-        if code not in (0, errno.EINPROGRESS):
-            self.give_up(f"no connection ({os.strerror(code)})")
-
-    def fileno(self) -> int:
-        return self.socket.fileno()
-
-    def give_up(self, why: str | None = None) -> None:
-        """Ends it, as failed where a reason is given."""
-        self.ended = time.monotonic()
-        self.failed = why
-        self.socket.close()
-
-    def expire(self, now: float) -> None:
-        if now >= self.deadline:
-            self.give_up(f"no whole answer in {self._timeout:g} s")
-
-    def go_on(self) -> None:
-        """What the socket is ready for."""
-        try:
-            if not self._connected:
-                self._connect()
-            elif not self._shaken:
-                self._shake()
-            elif self._left:
-                self._send()
-            else:
-                self._receive()
-        except ssl.SSLWantReadError:
-            self.interest = READ
-        except ssl.SSLWantWriteError:
-            self.interest = WRITE
-        except BlockingIOError:
-            pass
-        except ssl.SSLError as error:
-            self.give_up("TLS fails (%s)" % (error.reason or error))
-        except OSError as error:
-            self.give_up("the connection broke (%s)" % (error.strerror or error))
-
-    def _connect(self) -> None:
-        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self.give_up(f"no connection ({os.strerror(code)})")
-            return
-        # The same one before and after has got the connection, too.
-        if self._to.own and listener(self.socket.getpeername()[:2]) != self._to.own:
-            self.give_up("somebody else listens there now: it gets no key")
-            return
-        self._connected = True
-        if self._to.tls:
-            self.socket = self._to.tls.wrap_socket(
-                self.socket, server_hostname=urlsplit("//" + self._to.host).hostname, do_handshake_on_connect=False
-            )
-        self._shaken = not self._to.tls
-        self.go_on()
-
-    def _shake(self) -> None:
-        stream: Any = self.socket
-        stream.do_handshake()
-        self._shaken = True
-        self.interest = WRITE
-        self._send()
-
-    def _send(self) -> None:
-        self._left = self._left[self.socket.send(self._left) :]
-        if not self._left:
-            self.interest = READ
-
-    def _receive(self) -> None:
-        while True:
-            data = self.socket.recv(PIECE)
-            now = time.monotonic()
-            if not data:
-                self.give_up()
-                return
-            self.pieces.append((now, data))
-            self._size += len(data)
-            self._tail = (self._tail + data[-8:])[-8:]
-            if self._size > LARGEST:
-                self.give_up("an answer of more than %d MiB" % (LARGEST >> 20))
-                return
-            if self._tail.endswith(LAST_CHUNK):
-                self.give_up()
-                return
-            # What TLS has decrypted already is not seen by a selector.
-            pending = getattr(self.socket, "pending", None)
-            if not pending or not pending():
-                return
+def closed_loop(to: Target, bodies: Sequence[bytes], concurrency: int, timeout: float) -> list[Exchange]:
+    """Sends all of them, `concurrency` at a time: the next one when one has ended. timeout: seconds for each."""
+    # A collection of what is loaded takes milliseconds, which would count as the server's.
+    gc.freeze()
+    with ThreadPoolExecutor(concurrency) as pool:
+        return list(pool.map(lambda body: exchange(to, body, timeout), bodies))
 
 
-class Response(NamedTuple):
-    """What was received, apart. lines: of the body, each with the moment at which its end was there, at most 1 MiB of
-    an unfinished one. whole: whether the body ended as its head promised."""
-
-    status: int
-    headers: dict[str, str]
-    lines: list[tuple[float, bytes]]
-    whole: bool
-
-
-def response(pieces: list[tuple[float, bytes]]) -> Response | None:
-    """None where no HTTP head came."""
-    buffered, used, found, head, body = b"", 0, b"", b"", b""
-    while not found and used < len(pieces) and len(buffered) <= PIECE:
-        buffered += pieces[used][1]
-        used += 1
-        head, found, body = buffered.partition(b"\r\n\r\n")
-    if not found:
-        return None
-    lines = head.decode("latin-1").split("\r\n")
-    words = lines[0].split(" ")
-    if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
-        return None
-    pairs = (line.partition(":") for line in lines[1:])
-    headers = {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
-    length = headers.get("content-length", "")
-    reader: Any = _Chunks() if headers.get("transfer-encoding", "").lower() == "chunked" else _Plain(length)
-    found_lines: list[tuple[float, bytes]] = []
-    unfinished: list[bytes] = []
-    for moment, data in [(pieces[used - 1][0], body)] + pieces[used:]:
-        parts = reader.read(data).split(b"\n")
-        for part in parts[:-1]:
-            found_lines.append((moment, b"".join(unfinished + [part]).rstrip(b"\r")))
-            unfinished = []
-        if parts[-1]:
-            unfinished.append(parts[-1])
-    if unfinished:
-        found_lines.append((pieces[-1][0], b"".join(unfinished)))
-    return Response(int(words[1][:3]), headers, found_lines, reader.whole)
+def fixed_rate(to: Target, bodies: Sequence[bytes], rate: float, timeout: float) -> list[Exchange]:
+    """Sends `rate` requests a second, whether others have been answered or not."""
+    gc.freeze()
+    started, sent = time.monotonic(), []
+    with ThreadPoolExecutor(MOST) as pool:
+        for number, body in enumerate(bodies):
+            time.sleep(max(0.0, started + number / rate - time.monotonic()))
+            sent.append(pool.submit(exchange, to, body, timeout))
+        return [one.result() for one in sent]
 
 
-class _Plain:
-    """A body as it is; without a length it is whole when the connection ends."""
+def exchange(to: Target, body: bytes, timeout: float) -> Exchange:
+    """One request. timeout: seconds for all of it, however slowly the answer trickles."""
+    began, pieces, status, failed = time.monotonic(), [], 0, None
+    try:
+        sock: Any = socket.create_connection(to.address[:2], timeout)
+    except OSError as error:
+        return Exchange(began, [], time.monotonic(), f"no connection ({error.strerror or error})")
+    if to.tls:
+        host = urlsplit("//" + to.host).hostname
+        sock = to.tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+    late = threading.Event()
+    timer = threading.Timer(timeout, _expire, (sock, late))
+    timer.daemon = True
+    timer.start()
+    try:
+        response = _answer(to, sock, body)
+        status, size = response.status, 0
+        while data := response.read1(PIECE):
+            pieces.append((time.monotonic(), data))
+            size += len(data)
+            if size > LARGEST:
+                raise Refusal("an answer of more than %d MiB" % (LARGEST >> 20))
+    except Refusal as refusal:
+        failed = str(refusal)
+    except ssl.SSLError as error:
+        failed = "TLS fails (%s)" % (error.reason or error)
+    except http.client.IncompleteRead:
+        failed = "the stream ended without its last piece"
+    except (http.client.HTTPException, ValueError):
+        failed = "the connection ended without an answer"
+    except OSError as error:
+        failed = "the connection broke (%s)" % (error.strerror or error)
+    finally:
+        timer.cancel()
+        sock.close()
+    failed = f"no whole answer in {timeout:g} s" if late.is_set() else failed
+    return Exchange(began, pieces, time.monotonic(), failed, status)
 
-    def __init__(self, length: str) -> None:
-        self._left = int(length[:12]) if length.isdigit() else 0
-        self.whole = self._left <= 0
 
-    def read(self, data: bytes) -> bytes:
-        self._left -= len(data)
-        self.whole = self._left <= 0
-        return data
+def _expire(sock: socket.socket, late: threading.Event) -> None:
+    late.set()
+    with contextlib.suppress(OSError):
+        # Not that of a TLS socket, which another thread is using.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-class _Chunks:
-    """A chunked body."""
-
-    def __init__(self) -> None:
-        self._buffer = b""
-        self._left = 0  # bytes of the chunk that is being read, with the line end after it
-        self.whole = False
-
-    def read(self, data: bytes) -> bytes:
-        out = []
-        self._buffer += data
-        while self._buffer and not self.whole:
-            if not self._left:
-                line, found, rest = self._buffer.partition(b"\r\n")
-                if not found:
-                    break
-                size = line.partition(b";")[0].strip()
-                self._left = int(size, 16) + 2 if size and len(size) < 9 and not size.strip(HEX) else 2
-                self._buffer = rest
-                self.whole = self._left == 2
-            else:
-                part, self._buffer = self._buffer[: self._left], self._buffer[self._left :]
-                out.append(part[: max(0, self._left - 2)])
-                self._left -= len(part)
-        return b"".join(out)
-
-
-HEX = b"0123456789abcdefABCDEF"
+def _answer(to: Target, sock: Any, body: bytes) -> http.client.HTTPResponse:
+    """The head of the answer to a request, whose connection ends with it. Refusal if another process listens."""
+    # The same one before and after has got the connection, too.
+    if to.own and listener(sock.getpeername()[:2]) != to.own:
+        raise Refusal("somebody else listens there now: it gets no key")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if to.tls:
+        sock.do_handshake()
+    connection = http.client.HTTPConnection(to.host)
+    connection.sock = sock
+    headers = {"Host": to.host, "Content-Type": "application/json", "Accept": "text/event-stream"}
+    headers["Connection"] = "close"
+    if to.key:
+        headers["Authorization"] = "Bearer " + to.key
+    connection.request("POST", to.path + "/v1/chat/completions", body, headers)
+    return connection.getresponse()

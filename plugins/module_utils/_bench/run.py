@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from .._llama.api import LlamaApi, NoAnswer, parse_metrics, table
 from .._text import Refusal
 from .answer import answer
-from .exchange import Target, target
+from .exchange import Target, closed_loop, fixed_rate, target
 from .figures import figures, tokens
-from .load import closed_loop, fixed_rate
 
 # Seconds for what a server answers from memory.
 LOOK = 5
@@ -60,11 +59,10 @@ def measure(url: str, key: str | None, cell: Cell, asked: Asked, pid: int | None
         _first(to, [request_body(asked, before + cell.text) for _number in range(cell.warmup)], asked)
     bodies = [request_body(asked, before + cell.text) for _number in range(cell.requests)]
     told, began = _counters(api), time.time()
-    send = [to.post("/v1/chat/completions", body) for body in bodies]
     if cell.rate is None:
-        done = closed_loop(to, send, cell.concurrency, asked.timeout)
+        done = closed_loop(to, bodies, cell.concurrency, asked.timeout)
     else:
-        done = fixed_rate(to, send, cell.rate, asked.timeout)
+        done = fixed_rate(to, bodies, cell.rate, asked.timeout)
     ended = time.time()
     answers = [answer(one) for one in done]
     return {
@@ -82,8 +80,7 @@ def measure(url: str, key: str | None, cell: Cell, asked: Asked, pid: int | None
 
 def _first(to: Target, bodies: list[bytes], asked: Asked) -> None:
     """Requests that are not counted: a server that answers none of them is not measured."""
-    send = [to.post("/v1/chat/completions", body) for body in bodies]
-    errors = [one.error for one in map(answer, closed_loop(to, send, 1, asked.timeout)) if one.error]
+    errors = [one.error for one in map(answer, closed_loop(to, bodies, 1, asked.timeout)) if one.error]
     if len(errors) == len(bodies):
         raise Refusal(
             f"a request is not answered: {errors[0]}; a stream of text is needed: look at the service with status.yml"

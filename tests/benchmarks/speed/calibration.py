@@ -24,12 +24,11 @@ sys.path.insert(0, str(REPOSITORY / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench import run  # noqa: E402
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.answer import answer  # noqa: E402
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.exchange import target  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.exchange import fixed_rate, target  # noqa: E402
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.figures import (  # noqa: E402
     figures,
     percentile,
 )
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.load import fixed_rate  # noqa: E402
 
 TOKENS = 128
 # Requests that begin in a second.
@@ -69,7 +68,7 @@ def compare(port, streams):
     to = target("http://127.0.0.1:%d" % port)
     bodies = [run.request_body(ASKED, "calibrate") for _number in range(streams)]
     # All of them are under way when the last one has begun.
-    done = fixed_rate(to, [to.post("/v1/chat/completions", body) for body in bodies], BEGIN, 120)
+    done = fixed_rate(to, bodies, BEGIN, 120)
     answers = sorted((answer(one) for one in done), key=lambda one: one.began)
     failed = [one.error for one in answers if one.error]
     if failed:

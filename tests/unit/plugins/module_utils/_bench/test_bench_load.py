@@ -8,9 +8,10 @@ import json
 import os
 import socket
 import threading
+import time
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench import exchange, load, run
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench import exchange, run
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.answer import answer
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server
@@ -78,10 +79,6 @@ def fixture_streams():
         one.listener.close()
 
 
-def send(to, count=1):
-    return [to.post("/v1/chat/completions", b"{}") for _number in range(count)]
-
-
 def test_so_many_at_a_time(streams):
     together = threading.Barrier(3, timeout=20)
 
@@ -91,7 +88,7 @@ def test_so_many_at_a_time(streams):
 
     server = streams(act)
     to = exchange.target(server.url)
-    done = load.closed_loop(to, send(to, 6), 3, 30)
+    done = exchange.closed_loop(to, [b"{}"] * 6, 3, 30)
     assert [answer(one).error for one in done] == [None] * 6
     assert server.most == 3
 
@@ -105,7 +102,7 @@ def test_a_fixed_rate_waits_for_nobody(streams):
 
     server = streams(act)
     to = exchange.target(server.url)
-    done = load.fixed_rate(to, send(to, 4), 50, 30)
+    done = exchange.fixed_rate(to, [b"{}"] * 4, 50, 30)
     assert [answer(one).error for one in done] == [None] * 4
 
 
@@ -114,7 +111,7 @@ def test_a_server_that_says_nothing_is_given_up(streams):
     server = streams(lambda client: over.wait(20))
     to = exchange.target(server.url)
     try:
-        assert answer(load.closed_loop(to, send(to), 1, 0.2)[0]).error == "no whole answer in 0.2 s"
+        assert answer(exchange.closed_loop(to, [b"{}"], 1, 0.2)[0]).error == "no whole answer in 0.2 s"
     finally:
         over.set()
 
@@ -128,7 +125,7 @@ def test_an_endless_answer_is_bounded(streams, monkeypatch):
             client.sendall(PIECE * 100)
 
     to = exchange.target(streams(act).url)
-    done = load.closed_loop(to, send(to), 1, 30)[0]
+    done = exchange.closed_loop(to, [b"{}"], 1, 30)[0]
     assert answer(done).error == "an answer of more than 1 MiB"
     assert sum(len(data) for _moment, data in done.pieces) < 2 << 20
 
@@ -137,7 +134,7 @@ def test_nobody_listens():
     with socket.create_server(("127.0.0.1", 0)) as one:
         port = one.getsockname()[1]
     to = exchange.target("http://127.0.0.1:%d" % port)
-    assert answer(load.closed_loop(to, send(to), 1, 5)[0]).error == "no connection (Connection refused)"
+    assert answer(exchange.closed_loop(to, [b"{}"], 1, 5)[0]).error == "no connection (Connection refused)"
 
 
 @pytest.mark.parametrize("url", ["10.0.0.31:8000", "ftp://a", "http://", "http://a:99999"])
@@ -195,10 +192,10 @@ def test_who_listens_instead_meanwhile_gets_no_key():
     with contextlib.closing(Streams().listener) as listener:
         url = "http://127.0.0.1:%d" % listener.getsockname()[1]
         to = exchange.target(url, "k3y", os.getpid())
-        (good,) = load.closed_loop(to, [to.post("/", b"{}")], 1, 5)
+        (good,) = exchange.closed_loop(to, [b"{}"], 1, 5)
         was_another = to._replace(own=to.own._replace(inode=to.own.inode + 1))
         was_nobody = to._replace(own=exchange.NOBODY)
-        bad = [load.closed_loop(one, [one.post("/", b"{}")], 1, 5)[0] for one in (was_another, was_nobody)]
+        bad = [exchange.closed_loop(one, [b"{}"], 1, 5)[0] for one in (was_another, was_nobody)]
     assert answer(good).error is None
     assert {one.failed for one in bad} == {"somebody else listens there now: it gets no key"}
     assert [one.pieces for one in bad] == [[], []]
@@ -207,8 +204,20 @@ def test_who_listens_instead_meanwhile_gets_no_key():
 def test_a_key_for_a_process_goes_to_no_address_that_nobody_can_look_at():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
         to = exchange.target("http://[::1]:%d" % listener.getsockname()[1], "k3y", os.getpid())
-        (bad,) = load.closed_loop(to, [to.post("/", b"{}")], 1, 5)
+        (bad,) = exchange.closed_loop(to, [b"{}"], 1, 5)
         listener.settimeout(5)
         with listener.accept()[0] as peer:
             assert peer.recv(100) == b""
     assert bad.failed and not bad.pieces
+
+
+def test_trickling_answer_is_given_up(streams):
+    def act(client):
+        client.sendall(HEAD)
+        while True:
+            client.sendall(b"a")
+            time.sleep(0.02)
+
+    to = exchange.target(streams(act).url)
+    (done,) = exchange.closed_loop(to, [b"{}"], 1, 0.3)
+    assert done.failed == "no whole answer in 0.3 s" and done.ended - done.began < 5
