@@ -12,18 +12,16 @@ from typing import Any, NamedTuple
 
 from .._exporter.exposition import Sample
 from .._llama.api import table
+from .._llama.server import ANSWERING
 from .._text import printable
-from .read import PATIENCE, Follower, Seen
+from .read import Follower, Reading
 
 # Seconds after which samples are old: a sampler writes each two.
 OLD = 15.0
-# Seconds for which what was read last holds without an answer.
-GRACE = 3.0
-# Seconds over which a rate is taken, and that it needs. Heads are asked each 15 s, the fabric each two.
-TOKENS, FABRIC = (60.0, 30.0), (10.0, 1.5)
-# Of one host, or one page: whoever says more has gone mad, or wants this program to.
+# Seconds that a rate of the fabric needs.
+SHORTEST = 1.5
+# Of one host or page.
 MOST_ALERTS, MOST_SERVICES, MOST_SAMPLES = 200, 64, 1000
-READY = ("ready", "sleeping")
 # Of a service with replicas the best of them counts.
 ORDER = ("ready", "sleeping", "loading", "starting", "unknown", "down")
 PAGE = "page"
@@ -42,7 +40,6 @@ class Endpoint(NamedTuple):
     used: int | None
     limit: int | None
     speed: float | None  # tokens/s of an answer, as the server counts
-    made: float | None  # tokens/s of all answers together, over the last minute
     links: int
     links_up: int
     model: str
@@ -122,13 +119,13 @@ class Cluster(NamedTuple):
 class Samples:
     """Of one page, by name."""
 
-    def __init__(self, seen: Seen) -> None:
-        self._counts = seen.counts
+    def __init__(self, one: Follower) -> None:
+        self._kept = one.kept
         self._by_name: dict[str, list[Sample]] = {}
-        for one in seen.last.samples if seen.last else ():
-            family = self._by_name.setdefault(one.name, [])
-            if len(family) < MOST_SAMPLES and math.isfinite(one.value):
-                family.append(one)
+        for sample in one.last.samples if one.last else ():
+            family = self._by_name.setdefault(sample.name, [])
+            if len(family) < MOST_SAMPLES and math.isfinite(sample.value):
+                family.append(sample)
 
     def of(self, name: str, **labels: str) -> list[Sample]:
         """With these labels."""
@@ -147,18 +144,13 @@ class Samples:
         found = self.of(name)
         return int(sum(one.value for one in found)) if found else None
 
-    def rate(self, name: str, over: tuple[float, float], **labels: str) -> float | None:
-        """Per second, of all counters with these labels. None where it is not known."""
-        longest, needed = over
-        if not self._counts:
-            return None
-        until, now = self._counts[-1]
-        since, then = next(one for one in self._counts if until - one[0] <= longest)
-        keys = [key for key in now if key[0] == name and all(pair in key[1] for pair in labels.items())]
-        if until - since < needed or not keys or any(key not in then for key in keys):
-            return None
-        rate = sum(now[key] - then[key] for key in keys) / (until - since)
-        return rate if math.isfinite(rate) else None
+    def rate(self, name: str) -> float | None:
+        """Per second, of a counter over all its labels; None where it is not known, or began anew."""
+        first, last = self._kept[0], self._kept[-1]
+        before, now = (sum(one.value for one in seen.samples if one.name == name) for seen in (first, last))
+        seconds = last.at - first.at
+        known = self.of(name) and seconds >= SHORTEST and now >= before
+        return (now - before) / seconds if known and math.isfinite(now) else None
 
 
 def put_together(followed: Sequence[Follower], now: float | None = None) -> Cluster:
@@ -166,48 +158,39 @@ def put_together(followed: Sequence[Follower], now: float | None = None) -> Clus
     moment = time.monotonic() if now is None else now
     found = Cluster([], [], [], [], [], [], [], None)
     for one in followed:
-        seen = one.seen
         if one.source.kind == "alerts":
-            told = [_alert(alert) for alert in (seen.last.alerts if seen.last else ())[:MOST_ALERTS]]
-            error = _silence(one, seen, moment)[0]
+            told = [_alert(alert) for alert in (one.last.alerts if one.last else ())[:MOST_ALERTS]]
             told.sort(key=lambda alert: (alert.severity != PAGE, alert.name, alert.where))
-            found = found._replace(alerts=[] if error else told, alerts_error=error)
+            found = found._replace(alerts=[] if one.error else told, alerts_error=one.error)
         elif one.source.kind == "gateway":
-            found.gateways.append(_gateway(one, seen, moment))
+            found.gateways.append(_gateway(one, moment))
         else:
-            _node(one, seen, moment, found)
+            _node(one, moment, found)
     found.endpoints.sort(key=lambda one: (one.service, one.node))
     found.repairs.sort(key=lambda one: -one.at)
     return found
 
 
-def _silence(one: Follower, seen: Seen, moment: float) -> tuple[str, float]:
-    """Why there is no new reading of a source, and for how many seconds there has been none."""
-    since = max(0.0, moment - (seen.last.at if seen.last else one.began))
-    if not seen.now:
-        return "no answer yet", since
-    # Looking up a name or a handshake may hang for longer than any patience.
-    late = moment - seen.now.at > one.interval + 3 * PATIENCE
-    error = seen.now.error or "no answer" * late
-    # One answer may come late on a node that is busy.
-    return error if not seen.last or since > GRACE else "", since
+def _since(one: Follower, moment: float) -> float:
+    """Seconds since the last reading."""
+    return max(0.0, moment - (one.last.at if one.last else one.began))
 
 
-def _age(seen: Seen, samples: Samples, moment: float) -> float | None:
+def _age(last: Reading, samples: Samples, moment: float) -> float | None:
     """Seconds since the sampler wrote, by the clock of its own host: those of two hosts may differ."""
     written = samples.value("llama_sampler_timestamp_seconds")
-    if written is None or not seen.last:
+    if written is None:
         return None
     # A page without a date is the sampler's own, which drops what is old.
-    age = abs(seen.last.clock - written) if seen.last.clock is not None else 0.0
-    return age + moment - seen.last.at
+    age = abs(last.clock - written) if last.clock is not None else 0.0
+    return age + moment - last.at
 
 
-def _node(one: Follower, seen: Seen, moment: float, cluster: Cluster) -> None:
+def _node(one: Follower, moment: float, cluster: Cluster) -> None:
     name = one.source.name
-    samples = Samples(seen)
-    error, since = _silence(one, seen, moment)
-    age = _age(seen, samples, moment)
+    samples = Samples(one)
+    error, since = one.error, _since(one, moment)
+    age = _age(one.last, samples, moment) if one.last else None
     if not error and age is None:
         error = "no samples of a sampler"
     elif not error and age is not None and age > OLD:
@@ -220,8 +203,8 @@ def _node(one: Follower, seen: Seen, moment: float, cluster: Cluster) -> None:
             error,
             since,
             held,
-            None if error else samples.rate("llama_fabric_received_bytes_total", FABRIC),
-            None if error else samples.rate("llama_fabric_sent_bytes_total", FABRIC),
+            None if error else samples.rate("llama_fabric_received_bytes_total"),
+            None if error else samples.rate("llama_fabric_sent_bytes_total"),
             "" if error or not interfaces else "up" if all(up.value for up in interfaces) else "down",
         )
     )
@@ -272,7 +255,6 @@ def _endpoint(node: str, service: str, seen: Samples, held: bool, lost: bool) ->
         None if lost else seen.whole("llama_context_used_tokens", **own),
         seen.whole("llama_context_slot_tokens", **own),
         None if lost else seen.value("llama_generation_tokens_per_second", **own),
-        None if lost else seen.rate("llama_generated_tokens_total", TOKENS, **own),
         len(links),
         0 if lost else sum(1 for one in links if one.value),
         printable(", ".join(models)),
@@ -296,9 +278,9 @@ def _card(node: str, info: Sample, seen: Samples) -> Card:
     )
 
 
-def _gateway(one: Follower, seen: Seen, moment: float) -> Gateway:
-    samples = Samples(seen)
-    error, since = _silence(one, seen, moment)
+def _gateway(one: Follower, moment: float) -> Gateway:
+    samples = Samples(one)
+    error, since = one.error, _since(one, moment)
     if not error and not samples.of("llama_gateway_endpoint_state"):
         error = "no samples of a gateway"
     states = [
@@ -353,10 +335,10 @@ def _verdict(service: str, endpoints: Sequence[Endpoint]) -> Verdict:
     parts = [f"{one.state} on {one.node}{'' if one.wanted else ', as it is to be'}" for one in endpoints]
     if not wanted:
         # What runs all the same was started by hand.
-        parts = [part.replace("as it is", "where it is not") if part.startswith(READY) else part for part in parts]
+        parts = [part.replace("as it is", "where it is not") if part.startswith(ANSWERING) else part for part in parts]
         return Verdict(service, endpoints[0].state, WELL, ", ".join(parts))
     best = min(wanted, key=lambda one: ORDER.index(one.state) if one.state in ORDER else len(ORDER))
-    ready = [one for one in wanted if one.state in READY]
+    ready = [one for one in wanted if one.state in ANSWERING]
     short = [one for one in ready if one.links_up < one.links]
     parts += ["%d of %d workers connected on %s" % (one.links_up, one.links, one.node) for one in short]
     code = NOT_READY if ready else CODES.get(best.state, NOT_READY)

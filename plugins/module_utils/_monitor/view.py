@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -59,15 +58,6 @@ def lines(cluster: Cluster, width: int, now: float) -> list[Line]:
     return found
 
 
-def fitting(shown: Sequence[Line], height: int, width: int) -> list[Line]:
-    """As many as a terminal has lines, the last of which stays empty."""
-    room = max(1, height - 1)
-    if len(shown) <= room:
-        return list(shown)
-    more = "and %d more lines: a taller window or --once shows them" % (len(shown) - room + 1)
-    return list(shown[: room - 1]) + [Line(_cut(more, width), "dim")]
-
-
 def painted(shown: Sequence[Line], colour: bool) -> str:
     """The text that a terminal gets."""
     texts = [COLOURS[one.mood] + one.text + RESET if colour and one.mood else one.text for one in shown]
@@ -111,13 +101,13 @@ Rows = list[tuple[Sequence[str], str]]
 
 def _services(endpoints: Sequence[Endpoint], wide: bool) -> tuple[Sequence[str], Rows]:
     heads = ["SERVICE", "NODE", "STATE", "SLOTS", "CONTEXT", "TOKENS/S", "WORKERS"]
-    heads += ["WAITING", "TOTAL/S", "MODEL"] * wide
+    heads += ["WAITING", "MODEL"] * wide
     found: Rows = []
     for one in endpoints:
         workers = "%d/%d" % (one.links_up, one.links) if one.links else "-"
         cells = [one.service, one.node, one.state, _of(one.busy, one.slots), _of(one.used, one.limit)]
         cells += [_tenths(one.speed), workers]
-        cells += [_number(one.waiting), _tenths(one.made), one.model] * wide
+        cells += [_number(one.waiting), one.model] * wide
         mood = "bad" if one.wanted and one.links_up < one.links else MOODS.get(one.state, "bad")
         found.append((cells, mood))
     return heads, found or [(["none"] + [""] * (len(heads) - 1), "soon")]
@@ -185,28 +175,14 @@ def _of(some: Any, all_of_them: Any) -> str:
 def _block(heads: Sequence[str], rows: Rows, width: int) -> list[Line]:
     """A table below an empty line. Columns that are too wide together share what is there."""
     cells = [list(heads)] + [list(row) for row, _mood in rows]
-    widths = [max(_columns(row[column]) for row in cells) for column in range(len(heads))]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     room = width - 2 * (len(heads) - 1)
     while sum(widths) > room and max(widths) > 4:
         widths[widths.index(max(widths))] -= 1
     moods = ["dim"] + [mood for _row, mood in rows]
-    shown = ["  ".join(_padded(cell, size) for cell, size in zip(row, widths)).rstrip() for row in cells]
+    shown = ["  ".join(_cut(cell, size).ljust(size) for cell, size in zip(row, widths)).rstrip() for row in cells]
     return [Line("")] + [Line(_cut(text, width), mood) for text, mood in zip(shown, moods)]
 
 
-def _columns(text: str) -> int:
-    """What a terminal takes for it: some letters are two columns wide."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def _padded(text: str, width: int) -> str:
-    cut = _cut(text, width)
-    return cut + " " * (width - _columns(cut))
-
-
 def _cut(text: str, width: int) -> str:
-    if _columns(text) <= width:
-        return text
-    while text and _columns(text) > width - 1:
-        text = text[:-1]
-    return (text + "~")[: max(0, width)]
+    return text if len(text) <= width else (text[: max(0, width - 1)] + "~")[: max(0, width)]

@@ -15,18 +15,14 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
 from typing import Any
 
-from .._monitor.read import Follower, once, sources
+from .._monitor.read import Follower, look, once, sources
 from .._monitor.state import Cluster, put_together, verdicts
-from .._monitor.view import fitting, lines, painted, show
+from .._monitor.view import lines, painted, show
 
 ENTER, LEAVE, HOME, REST = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l", "\033[H", "\033[J"
-# Seconds between two pictures: at most, and at least, as many nodes answer at about the same time.
-LONGEST, SHORTEST = 1.0, 0.5
-END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def as_json(cluster: Cluster) -> str:
@@ -36,29 +32,19 @@ def as_json(cluster: Cluster) -> str:
     return json.dumps(told, indent=2, sort_keys=True) + "\n"
 
 
-def live(sources_seen: list[Any], interval: float, colour: bool) -> None:
-    """Until somebody ends it. Lines are written over: a terminal that is cleared flickers."""
-    changed, over = threading.Event(), threading.Event()
-
-    def end(_number: int, _frame: Any) -> None:
-        over.set()
-        changed.set()
-
-    for number in END:
-        signal.signal(number, end)
-    signal.signal(signal.SIGWINCH, lambda _number, _frame: changed.set())
-    followed = [Follower(source, interval, changed.set) for source in sources_seen]
-    for one in followed:
-        one.start()
+def live(followed: list[Follower], interval: float, colour: bool) -> None:
+    """Until a signal ends it. Lines are written over: a terminal that is cleared flickers."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_given: sys.exit(0))
     show(ENTER)
     try:
-        while not over.is_set():
+        while True:
+            began = time.monotonic()
+            look(followed)
             size = os.get_terminal_size(sys.stdout.fileno())
-            shown = fitting(lines(put_together(followed), size.columns, time.time()), size.lines, size.columns)
+            shown = lines(put_together(followed), size.columns, time.time())[: max(1, size.lines - 1)]
             show(HOME + painted(shown, colour).replace("\n", "\033[K\r\n") + REST)
-            over.wait(SHORTEST)
-            changed.wait(LONGEST - SHORTEST)
-            changed.clear()
+            time.sleep(max(0.1, interval - (time.monotonic() - began)))
     finally:
         show(LEAVE)
 
@@ -74,15 +60,15 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--interval: {given.interval:g} seen, more than 0 and at most 3600 is needed")
     if given.width is not None and given.width < 1:
         parser.error("--width: %d seen, at least 1 is needed" % given.width)
+    followed = [Follower(source) for source in sources()]
     if given.once or given.json or not sys.stdout.isatty():
-        followed = [Follower(source, given.interval) for source in sources()]
         once(followed, looks=2)
         cluster = put_together(followed)
         width = given.width or shutil.get_terminal_size((80, 24)).columns
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         show(as_json(cluster) if given.json else painted(lines(cluster, width, time.time()), colour))
         return 0
-    live(sources(), given.interval, not os.environ.get("NO_COLOR"))
+    live(followed, given.interval, not os.environ.get("NO_COLOR"))
     return 0
 
 

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("service", nargs="?", help="one service (default: all)")
     parser.add_argument("--json", action="store_true", help="for programs")
     given = parser.parse_args(arguments)
-    followed = [Follower(source, 1.0) for source in sources() if source.kind == "node"]
+    followed = [Follower(source) for source in sources() if source.kind == "node"]
     once(followed)
     cluster = put_together(followed)
     found = [one for one in verdicts(cluster.endpoints) if given.service in (None, one.service)]

@@ -20,7 +20,6 @@ import sys
 import termios
 import threading
 import time
-import unicodedata
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -82,7 +81,7 @@ def reading(at, text="", error="", clock=None, told=()):
 
 def follower(name, *texts, error="", seconds=2.0, kind="node", place="http://x", clock=None):
     """One whose last readings are these texts."""
-    found = Follower(Source(kind, name, place), 2.0)
+    found = Follower(Source(kind, name, place))
     for number, text in enumerate(texts):
         found.take(reading(1000.0 + seconds * number, text, clock=clock))
     if error:
@@ -92,7 +91,7 @@ def follower(name, *texts, error="", seconds=2.0, kind="node", place="http://x",
 
 
 def alerts(*told, error=""):
-    found = Follower(Source("alerts", "alertmanager", "http://x"), 2.0)
+    found = Follower(Source("alerts", "alertmanager", "http://x"))
     found.take(reading(1000.0 if error else 1010.0, told=told))
     if error:
         found.take(reading(1011.0, error=error))
@@ -150,15 +149,12 @@ def test_a_cluster_of_three_nodes_of_which_one_is_gone():
     ]
 
 
-def test_rates_are_those_of_counters_over_a_while():
-    looks = [head(tokens=10 * number, received=1000000 * number) for number in range(50)]
-    found = state.put_together([follower("node1", *looks, seconds=1)], now=1050.0)
-    assert found.nodes[0].received == pytest.approx(1e6) and found.endpoints[0].made == pytest.approx(10)
-    # Heads are asked each 15 s: what grew between two near looks is no rate.
-    found = state.put_together([follower("node1", *looks[:20], seconds=1)], now=1020.0)
-    assert found.nodes[0].received == pytest.approx(1e6) and found.endpoints[0].made is None
-    anew = state.put_together([follower("node1", *looks[:40], head(), seconds=1)], now=1041.0)
-    assert anew.nodes[0].received is None and anew.endpoints[0].made is None
+def test_rates_are_those_of_the_fabric():
+    looks = [head(received=1000000 * number) for number in range(20)]
+    found = state.put_together([follower("node1", *looks, seconds=1)], now=1020.0)
+    assert found.nodes[0].received == pytest.approx(1e6)
+    anew = state.put_together([follower("node1", *looks, head(), seconds=1)], now=1021.0)
+    assert anew.nodes[0].received is None
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -181,20 +177,7 @@ def test_the_alert_of_the_page_reads_as_its_rule_says_it():
 
 @pytest.mark.parametrize("width", [1, 20, 40, 79, 80, 119, 120, 300])
 def test_no_line_is_wider_than_the_terminal(width):
-    wide = head().replace("or1-behemoth", "\u6f22\u5b57" * 80).replace('"chat"', '"\u6f22\u5b57\u6f22"')
-    for found in (cluster(), cluster(second=wide)):
-        texts = [line.text for line in view.lines(found, width, 0.0)]
-        columns = [sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text) for text in texts]
-        assert max(columns) <= width
-
-
-def test_a_window_of_few_lines_says_what_is_missing():
-    shown = view.lines(cluster(), 80, 0.0)
-    assert view.fitting(shown, 100, 80) == shown
-    few = view.fitting(shown, 10, 80)
-    assert len(few) == 9 and few[-1].text == "and %d more lines: a taller window or --once shows them" % (
-        len(shown) - 8
-    )
+    assert max(len(line.text) for line in view.lines(cluster(), width, 0.0)) <= width
 
 
 def test_what_others_wrote_is_text_alone():
@@ -292,25 +275,12 @@ def test_samples_of_a_node_that_is_gone_are_no_answer():
     assert (verdict.state, verdict.code) == ("unknown", 3)
 
 
-def test_one_answer_that_is_late_is_no_news():
-    late = follower("node1", head())
-    late.take(reading(1002.0, error="no answer in 1.5 s"))
-    for moment, error, seen in ((1002.9, "", "ready"), (1003.1, "no answer in 1.5 s", "unknown")):
-        found = state.put_together([late], now=moment)
-        assert (found.nodes[0].error, found.endpoints[0].state) == (error, seen)
-
-
 def test_who_was_too_busy_is_asked_again(monkeypatch):
     answers = iter([reading(1.0, error="no answer"), reading(2.0, head())])
     monkeypatch.setattr(read, "read", lambda source: next(answers))
     one = follower("node1")
     read.once([one])
-    assert one.seen.last.at == 2.0
-
-
-def test_a_reader_that_hangs_is_no_answer():
-    found = state.put_together([follower("node1", head())], now=1000.0 + 30)
-    assert found.nodes[0].error == "no answer" and found.nodes[0].since == 30
+    assert one.last.at == 2.0
 
 
 @pytest.mark.parametrize(
@@ -414,7 +384,6 @@ def test_service_status_says_what_it_cannot_know(hosts):
 
 
 HOSTILE = {
-    "drip": None,
     "endless": b"HTTP/1.0 200 OK\r\n\r\n" + b"llama_x 1\n" * 600000,
     "elsewhere": b"HTTP/1.0 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n",
     "no HTTP": b"\x00\xff\r\n\r\n",
@@ -427,7 +396,6 @@ HOSTILE = {
 @pytest.mark.parametrize(
     ("what", "error"),
     [
-        ("drip", "no answer in 1.5 s"),
         ("endless", "more than 4 MiB"),
         ("elsewhere", "status 302"),
         ("no HTTP", "no answer of HTTP"),
@@ -442,9 +410,6 @@ def test_a_host_that_answers_otherwise_is_named_in_time(what, error):
     def answer():
         with contextlib.suppress(OSError), server.accept()[0] as stream:
             stream.recv(1000)
-            for _time in range(100) if what == "drip" else ():
-                stream.sendall(b"H")
-                time.sleep(0.1)
             stream.sendall(HOSTILE[what] or b"")
             stream.shutdown(socket.SHUT_WR)
             stream.recv(1)
@@ -461,13 +426,13 @@ def test_alerts_are_asked_of_prometheus(tmp_path):
     page = Page(json.dumps({"status": "success", "data": {"alerts": alerts}}))
     (tmp_path / "monitor.json").write_text(json.dumps({"nodes": {}, "alerts": page.url[: -len("/metrics")]}))
     (source,) = read.sources(str(tmp_path / "monitor.json"))
-    found = Follower(source, 1.0)
-    found.look()
+    found = Follower(source)
+    read.look([found])
     assert [one.name for one in state.put_together([found]).alerts] == ["LlamaUnitRepaired"]
     assert page.asked == ["/api/v1/alerts"]
     page.text = "[" * 100000
-    found.look()
-    assert found.seen.now.error
+    read.look([found])
+    assert found.error
     page.stop()
 
 
@@ -482,8 +447,8 @@ def test_a_gateway_is_read_by_its_address_whatever_its_certificate_names(tmp_pat
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
     page.server.socket = context.wrap_socket(page.server.socket, server_side=True)
-    gateway = Follower(Source("gateway", "gw", page.url.replace("http:", "https:")), 1.0)
-    gateway.look()
+    gateway = Follower(Source("gateway", "gw", page.url.replace("http:", "https:")))
+    read.look([gateway])
     assert state.put_together([gateway]).gateways[0][1:5] == ("", pytest.approx(0, abs=2), 3, 2)
     page.stop()
 
