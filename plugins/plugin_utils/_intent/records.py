@@ -174,6 +174,8 @@ class Head(Record):
     asks_build: bool
     # Empty for none.
     api_key_file: str
+    # The record of its file in a registry of endpoints.
+    registry: dict[str, Any]
     # Of llama-server.
     args: list[str] = field(default_factory=list)
     # Of a router.

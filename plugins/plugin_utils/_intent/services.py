@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 from ...module_utils._family import is_template_file
 from ...module_utils._llama.args import head_args, model_args, router_args, rpc_args
 from ...module_utils._node import paths
-from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, resolved, value
+from ...module_utils._settings import LLAMA_NUMA, context, effective, is_stopped, resolved, value
 from . import gateway, monitoring
 from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Served, Service, Services, Share, Worker, url
-from .routers import served_alone
+from .routers import quants, served_alone
 
 # Where the ports of services begin that give none, and how many names have one of their own to begin with.
 FIRST_PORT, PORTS = 18080, 1000
@@ -237,6 +237,9 @@ def _server(service: Service, here: _Node) -> dict[str, Any]:
     """What heads and routers have alike."""
     settings, facts = service.settings, here.hostvars[here.name]
     keys = (facts.get("llama_api_keys") or {}).get(service.name)
+    router, total = service.kind == "router", context(settings)
+    names = [name for _model, name in gateway.names(settings, here.models)]
+    slots = None if router else value(settings, "parallel")
     return {
         "service": service.name,
         "node": here.name,
@@ -249,6 +252,20 @@ def _server(service: Service, here: _Node) -> dict[str, Any]:
         "memory_max": settings.get("memory_max", ""),
         "cards": _cards(service, here.name, here.plan),
         "api_key_file": f"{paths.KEYS}/{service.name}" if keys else "",
+        # A host is told by its name only: the gateway takes the address from the inventory.
+        "registry": {
+            "service": service.name,
+            "model": names[0],
+            "models": list(dict.fromkeys(names)),
+            "tier": settings.get("tier"),
+            **dict.fromkeys(("node", "host", "head_node"), here.name),
+            "port": service.port,
+            "endpoint": url(node_address(here.name, here.hostvars), service.port) + "/v1",
+            "llama_workers": service.workers,
+            "slots": slots,
+            "slot_ctx_size": total // slots if total and slots else None,
+            "quant": list(quants(settings).values())[0],
+        },
         **_runs(settings, here.name, here.groups, here.hostvars),
     }
 

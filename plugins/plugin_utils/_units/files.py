@@ -25,7 +25,7 @@ Entry = dict[str, Any]
 
 # Of an instance, what does not matter to what runs: whether it does, names for the operator, where the controller has a
 # template, and who was asked of flags.
-UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths")
+UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths", "registry")
 # What says nothing where it is so: all of a node's cards, its own NUMA policy, no draft, what routers alone have.
 NOTHING: Mapping[str, Any] = {"cards": None, "numa": "", "draft_path": "", "models": [], "models_max": 0}
 
