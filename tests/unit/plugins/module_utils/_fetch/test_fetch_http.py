@@ -6,7 +6,6 @@ import contextlib
 import email.message
 import http.client
 import http.server
-import io
 import re
 import socket
 import ssl
@@ -14,7 +13,6 @@ import subprocess
 import threading
 import time
 import types
-from urllib.parse import urlsplit
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
@@ -112,31 +110,6 @@ def test_a_body_that_breaks_off_is_continued(fake, client, monkeypatch, ranges):
 def test_a_server_that_says_nothing_is_transient():
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Transient, match="timed out"):
         resolved("http://127.0.0.1:%d/m.gguf" % silent.getsockname()[1], Client(0.2))
-
-
-def test_a_proxy_of_the_environment_is_used(fake, client, monkeypatch):
-    asked = []
-    port = urlsplit(fake.url).port
-
-    class Proxy(http.server.BaseHTTPRequestHandler):
-        def log_message(self, *arguments):
-            pass
-
-        def do_GET(self):
-            asked.append(self.path)
-            self.send_response(206)
-            self.send_header("Content-Range", "bytes 0-0/%d" % len(DATA))
-            self.send_header("Content-Length", "1")
-            self.end_headers()
-            self.wfile.write(DATA[:1])
-
-    with serving(Proxy) as proxy_port:
-        monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % proxy_port)
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        resolved(fake.add_plain("a", DATA), client)
-        assert asked == []
-        resolved("http://models.invalid:%d/m.gguf?x=1" % port, client)
-        assert asked == ["http://models.invalid:%d/m.gguf?x=1" % port]
 
 
 @pytest.fixture(scope="module")
@@ -396,18 +369,6 @@ def test_window_of_a_rate_limit_is_waited_for(pairs, seconds):
     assert fetch_http._retry_after(fields(*pairs)) == seconds
 
 
-@pytest.mark.parametrize(("status", "wait"), [(429, 120), (503, None), (500, None)])
-def test_window_of_a_rate_limit_is_for_its_own_status(status, wait):
-    """The hub tells it with each answer."""
-    headers = fields(("RateLimit", '"api";r=499;t=120'), POLICY)
-    answer = types.SimpleNamespace(status=status, reason="no", headers=headers)
-    assert fetch_http.status_failure("https://h/m", answer).wait == wait
-
-
-def test_end_of_a_rate_limit_may_be_a_time():
-    assert 50 < fetch_http._retry_after(fields(("X-RateLimit-Reset", str(int(time.time()) + 60)))) <= 60
-
-
 def test_refusal_says_until_when_a_server_asks_to_wait(client, monkeypatch):
     monkeypatch.setattr(fetch_http.time, "sleep", lambda seconds: None)
     answer = b'HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\nRateLimit: "api";r=0;t=200\r\n\r\n'
@@ -454,38 +415,6 @@ def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
         ) as caught:
             resolved("http://third.invalid/m.gguf", client)
         assert "hunter2" not in str(caught.value)
-
-
-class Raw(io.RawIOBase):
-    """Gives counts of bytes, each after so many seconds."""
-
-    def __init__(self, monkeypatch, *gives):
-        super().__init__()
-        self.gives, self.now = list(gives), 0.0
-        monkeypatch.setattr(fetch_http.time, "monotonic", lambda: self.now)
-
-    def readinto(self, _view):
-        seconds, count = self.gives.pop(0)
-        self.now += seconds
-        return count
-
-
-def received(monkeypatch, *gives, head=False):
-    """What each read of such a connection gives."""
-    pace = fetch_http._Pace(Raw(monkeypatch, *gives))
-    pace.head = pace.head if head else None
-    return [pace.readinto(bytearray(1)) for _read in gives]
-
-
-def test_a_connection_is_slow_that_gives_less_than_4096_bytes_per_second_for_half_a_minute(monkeypatch):
-    assert received(monkeypatch, (29, 1), (1, 30 * 4096 - 1)) == [1, 30 * 4096 - 1]
-    assert received(monkeypatch, (29.9, 0)) == [0]
-    with pytest.raises(socket.timeout, match="^slower than 4,096 bytes per second for 30 seconds$"):
-        received(monkeypatch, (29, 1), (1, 30 * 4096 - 2))
-    # Each half minute is judged by itself.
-    assert len(received(monkeypatch, (30, 10**9), (29, 0))) == 2
-    with pytest.raises(socket.timeout):
-        received(monkeypatch, (30, 10**9), (30, 1))
 
 
 @pytest.mark.parametrize(

@@ -252,20 +252,3 @@ def test_a_path_is_a_file_of_this_node(url):
 def test_other_places_are_refused(url):
     with pytest.raises(Refusal, match="an http, https or file URL is needed"):
         sources.make_source(url)
-
-
-@pytest.mark.parametrize(
-    ("size", "words"), [(None, None), (10, None), (11, "has 10 bytes, 11 bytes needed: another file is there")]
-)
-def test_a_file_of_this_node_has_the_size_that_is_known(tmp_path, size, words):
-    (tmp_path / "m.gguf").write_bytes(b"0123456789")
-    source = sources.FileSource(str(tmp_path / "m.gguf"), size)
-    if words:
-        with pytest.raises(Refusal, match=words):
-            source.resolve(None)
-    else:
-        source.resolve(None)
-        assert source.size == 10
-    for path, step in ((tmp_path, "not a regular file"), (tmp_path / "gone", "No such file or directory")):
-        with pytest.raises(Refusal, match="%s: check the path there" % step):
-            sources.FileSource(str(path)).resolve(None)

@@ -51,10 +51,6 @@ def test_bytes_that_the_file_does_not_have_are_not_there(make, size, known):
     assert list(target.ranges) == known == list(target.flushed)
 
 
-def test_a_file_is_as_long_as_its_pieces(make):
-    assert (make(7).size, make(7).digests) == (7, [None])
-
-
 def test_a_partial_file_is_its_makers_alone_until_it_has_its_name(make, tmp_path):
     before = os.umask(0o022)
     try:
@@ -103,20 +99,6 @@ def test_damaged_bytes_give_their_disk_back(make):
     target.ranges.remove(0, MIB)
     target.forget(0, MIB)
     assert not os.path.exists(target.partial), "nothing of it is of use"
-
-
-def test_the_disk_that_is_still_needed(make):
-    target = make(2 * MIB)
-    assert target.missing_disk() == 2 * MIB
-    with open(target.partial, "wb") as stream:
-        stream.write(b"x" * MIB)
-        os.fsync(stream.fileno())
-    assert 0 <= target.missing_disk() - MIB <= 64 << 10 or target.missing_disk() == MIB
-    os.truncate(target.partial, 0)
-    with open(target.partial, "wb") as stream:
-        stream.write(b"x" * 3 * MIB)
-        os.fsync(stream.fileno())
-    assert target.missing_disk() == 0
 
 
 @pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.ENOSYS])
