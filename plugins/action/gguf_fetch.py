@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        arguments = self._task.args
+        arguments = expanded(self._task.args)
         if arguments.get("bundle"):
             try:
                 arguments = dict(arguments, _bundled=bundled(arguments))
@@ -218,6 +218,14 @@ class ActionModule(ActionBase):
             """rm -f {0} {0}.lease {0}.jid {1}"""
         )
         self._shell(command.format(shlex.quote(state), shlex.quote(record)))
+
+
+def expanded(arguments):
+    """The arguments with those of ``model``."""
+    arguments = dict(arguments)
+    model = arguments.pop("model", {})
+    names = ("dest", "urls", "repo", "files", "revision", "sha256")
+    return dict({name: model[name] for name in names if model.get(name)}, **arguments)
 
 
 def sendable(arguments, asked):

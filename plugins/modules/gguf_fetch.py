@@ -35,7 +35,11 @@ options:
         keeps the source's name. Shards always keep their names and go to the directory of O(dest). The directory must
         exist.
     type: path
-    required: true
+  model:
+    description:
+      - O(dest), O(urls), O(repo), O(files), O(revision) and O(sha256) as one dictionary, such as an entry of
+        C(model_items) of role model; other keys and empty values are passed over. Options beside it take precedence.
+    type: dict
   urls:
     description:
       - The file, or its pieces or shards in order, as http, https or file URLs. A file URL is a path on the node.
@@ -334,7 +338,8 @@ from ..module_utils._job import Job, claim, is_live
 from ..module_utils._text import Refusal
 
 OPTIONS = {
-    "dest": {"type": "path", "required": True},
+    "dest": {"type": "path"},
+    "model": {"type": "dict"},
     "urls": {"type": "list", "elements": "str"},
     "repo": {"type": "str"},
     "files": {"type": "list", "elements": "str"},
@@ -437,7 +442,7 @@ def run(module):
 def main():
     module = AnsibleModule(
         argument_spec=OPTIONS,
-        required_one_of=[("urls", "repo")],
+        required_one_of=[("dest", "model"), ("urls", "repo", "model")],
         mutually_exclusive=[
             ("urls", "repo"),
             ("urls", "files"),

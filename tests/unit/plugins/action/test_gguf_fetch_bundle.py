@@ -159,3 +159,11 @@ def test_a_node_gets_no_other_file_of_the_controller(name):
     ):
         gguf_fetch.sendable(arguments, [dict(asked, name=name)])
     assert gguf_fetch.sendable({}, []) == []
+
+
+def test_model_fills_options_that_are_not_given():
+    model = {"model": "m", "dest": "/m/m.gguf", "urls": [], "repo": "o/m", "files": ["m.gguf"], "source": ""}
+    asked = {"dest": "/m/m.gguf", "repo": "o/m", "files": ["m.gguf"], "mode": "0644"}
+    assert gguf_fetch.expanded({"model": model, "mode": "0644"}) == asked
+    assert gguf_fetch.expanded({"model": model, "dest": "/b/m.gguf"})["dest"] == "/b/m.gguf"
+    assert gguf_fetch.expanded(asked) == asked
