@@ -13,7 +13,9 @@ description: >-
   Removes unit files that carry E(LLAMA_CLUSTER_DIGEST), builds and models by the record beside them, and the node's
   other files by what they say.
 options:
-  units: {description: Names of unit files., type: list, elements: str, default: []}
+  stopped: {description: Names or globs of units that are stopped and disabled., type: list, elements: str, default: []}
+  units: {description: Names or globs of units whose files are removed., type: list, elements: str, default: []}
+  units_kept: {description: Names of units that stay as they are., type: list, elements: str, default: []}
   builds: {description: Where llama.cpp builds are installed., type: path}
   builds_kept:
     description: Directories of releases that stay; with any of them the links to the builds stay too.
@@ -48,7 +50,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-removed: {description: "What was removed, or would be.", type: list, returned: success, elements: str}
+removed: {description: "What was removed, stopped or disabled, or would be.", type: list, returned: success,
+  elements: str}
+stopped:
+  description: The units of O(stopped) as they were, as M(thefermisea.llama_cluster.llama_unit_info) returns them.
+  type: list
+  returned: success
+  elements: dict
 recorded:
   description: What the record of O(retired) says of its files.
   type: list
@@ -65,7 +73,7 @@ from ..module_utils._text import Refusal
 def main():
     module = AnsibleModule(
         argument_spec={
-            "units": {"type": "list", "elements": "str", "default": []},
+            **{name: {"type": "list", "elements": "str", "default": []} for name in ("stopped", "units", "units_kept")},
             "builds": {"type": "path"},
             "builds_kept": {"type": "list", "elements": "path", "default": []},
             "model": {"type": "path"},
@@ -81,7 +89,8 @@ def main():
     removal = Removal(module.check_mode)
     recorded = []
     try:
-        removal.units(wanted["units"])
+        stopped = [unit._asdict() for unit in removal.stop(wanted["stopped"], wanted["units_kept"])]
+        removal.units(wanted["units"], wanted["units_kept"])
         if wanted["builds"]:
             removal.builds(wanted["builds"], wanted["builds_kept"])
         if wanted["model"]:
@@ -100,7 +109,7 @@ def main():
         module.fail_json(msg=str(refusal))
     except OSError as error:
         module.fail_json(msg=f"remove_ours: {error.filename}: cannot be removed ({error.strerror}): run with become")
-    module.exit_json(changed=bool(removal.removed), removed=removal.removed, recorded=recorded)
+    module.exit_json(changed=bool(removal.removed), removed=removal.removed, recorded=recorded, stopped=stopped)
 
 
 if __name__ == "__main__":

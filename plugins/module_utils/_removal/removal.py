@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import glob
 import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
 
 from .._fetch.manifest import SUFFIX, is_model_name, manifest_path
 from .._files import MOST_TEXT, is_ours, owners, read_ours
 from .._node import paths
 from .._node.ours import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_our_file, is_our_unit, record_of
+from .._node.units import Unit, systemctl, unit_info
 from .._text import Refusal
 
 SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
@@ -44,18 +46,47 @@ def _recorded_files(record: str) -> list[dict[str, Any]]:
 
 
 class Removal:
-    """Removes what is ours and keeps a list of it. check: only the list; root: where / is, other than in tests."""
+    """Removes what is ours and keeps a list of it. check: only the list; root: where / is, other than in tests; run,
+    look: systemctl."""
 
-    def __init__(self, check: bool = False, root: str = "/") -> None:
+    def __init__(
+        self,
+        check: bool = False,
+        root: str = "/",
+        run: Callable[..., None] = systemctl,
+        look: Callable[..., list[Unit]] = unit_info,
+    ) -> None:
         self.check = check
         self.root = root
+        self.run = run
+        self.look = look
         self.removed: list[str] = []
 
-    def units(self, names: Iterable[str], unit_dir: str = paths.UNITS) -> None:
-        """Unit files of these names."""
-        for path in [os.path.join(unit_dir, name) for name in names]:
-            if is_our_unit(path):
+    def stop(self, patterns: Sequence[str], kept: Sequence[str] = ()) -> list[Unit]:
+        """Stops and disables our units of these names or globs -> the units as they were. Errors: Refusal."""
+        found = [unit for unit in self.look(patterns) if unit.ours and unit.name not in kept] if patterns else []
+        for unit in found:
+            if unit.active_state not in ("inactive", "failed"):
+                self._act("stop", unit.name)
+            if unit.enabled:
+                self._act("disable", unit.name)
+        return found
+
+    def _act(self, *words: str) -> None:
+        self.removed.append(" ".join(words))
+        if not self.check:
+            self.run(*words)
+
+    def units(self, patterns: Sequence[str], kept: Sequence[str] = (), unit_dir: str = paths.UNITS) -> None:
+        """Unit files of these names or globs; systemd forgets them."""
+        before = len(self.removed)
+        for name in _names(unit_dir):
+            path = os.path.join(unit_dir, name)
+            wanted = name not in kept and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+            if wanted and is_our_unit(path):
                 self._file(path)
+        if len(self.removed) > before and not self.check:
+            self.run("daemon-reload")
 
     def builds(self, prefix: str, kept: Sequence[str] = ()) -> None:
         """What the build.json of each release below ``prefix`` lists, but for the directories in ``kept``; without any

@@ -20,6 +20,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.ou
     GATEWAY_FILES,
     NODE_FILES,
 )
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal import removal as removing
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
@@ -75,9 +76,9 @@ def fixture_units(tmp_path):
     return folder
 
 
-def remove_units(units, *names):
-    removal = Removal()
-    removal.units(names, str(units))
+def remove_units(units, *names, kept=()):
+    removal = Removal(run=lambda *words: removal.removed.append(" ".join(words)))
+    removal.units(names, kept, str(units))
     return [os.path.basename(path) for path in removal.removed]
 
 
@@ -86,8 +87,30 @@ def test_units_go_by_their_digest(units):
     write(units / "llama-rpc-chat.service", OUR_UNIT)
     write(units / "llama-head-chat.service", OUR_UNIT)
     names = sorted(os.listdir(str(units)))
-    assert sorted(remove_units(units, *names)) == ["llama-head-chat.service", "llama-rpc-chat.service"]
-    assert inventory(units) == before
+    assert remove_units(units, *names) == ["llama-head-chat.service", "llama-rpc-chat.service", "daemon-reload"]
+    assert inventory(units) == before and remove_units(units, *names) == []
+
+
+def test_units_go_by_globs(units):
+    for name in ("chat", "code", "kept"):
+        write(units / ("llama-rpc-%s.service" % name), OUR_UNIT)
+    write(units / "llama-head-chat.service", OUR_UNIT)
+    removed = remove_units(units, "llama-rpc-*.service", kept=["llama-rpc-kept.service"])
+    assert removed == ["llama-rpc-chat.service", "llama-rpc-code.service", "daemon-reload"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_our_units_are_stopped_and_disabled(check):
+    called = []
+    shown = [
+        Unit("a", ours=True, enabled=True, active_state="active"),
+        Unit("b", ours=True, active_state="inactive"),
+        Unit("c", active_state="active", enabled=True),
+        Unit("kept", ours=True, enabled=True, active_state="active"),
+    ]
+    removal = Removal(check, run=lambda *words: called.append(" ".join(words)), look=lambda _patterns: shown)
+    assert [unit.name for unit in removal.stop(["*"], ["kept"])] == ["a", "b"]
+    assert removal.removed == ["stop a", "disable a"] and called == ([] if check else removal.removed)
 
 
 def build(prefix, name, **more):
