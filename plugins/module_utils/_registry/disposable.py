@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Work that may hang, in a process that can be left behind. Private to the collection.
+"""Work that may hang, in a child process that can be left behind. Private to the collection.
 
 A call into a share whose server is gone returns when that server does, and until then not even SIGKILL ends its
 process. So the caller never makes such a call: a child does, and answers through a pipe.
@@ -10,38 +10,32 @@ process. So the caller never makes such a call: a child does, and answers throug
 from __future__ import annotations
 
 import contextlib
-import errno
+import json
 import os
 import select
 import signal
-import struct
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
-HEADER = struct.Struct(">cQ")
-GOOD, BAD = b"+", b"-"
 # Children that hang at a time: one that was left behind, and the one in its place.
 LEFT_BEHIND = 1
 
 
 class Outcome(NamedTuple):
-    """value: what the work returned; error: why there is none. late: whether it has not answered in time; its child is
-    left behind, or is the last one and still awaited."""
+    """value: what the work returned; error: why there is none; late: no answer in time, its child is left behind, or is
+    the last one and still awaited."""
 
-    value: bytes | None = None
+    value: Any = None
     error: str = ""
     late: bool = False
 
 
 class Disposable:
-    """Does one piece of work at a time. deadline: seconds after which its child is killed, and is late."""
+    """One piece of work at a time. deadline: seconds after which its child is killed, and is late."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
-        self._pid = 0
-        self._pipe = -1
-        self._until = 0.0
-        self._killed = False
-        self._read = b""
+        self._pid, self._pipe = 0, -1
+        self._until, self._killed, self._read = 0.0, False, b""
         self._left: list[int] = []
 
     @property
@@ -51,11 +45,11 @@ class Disposable:
     @property
     def left(self) -> int:
         """How many were left behind and have not ended yet."""
-        self._reap()
+        self._left = [pid for pid in self._left if os.waitpid(pid, os.WNOHANG)[0] != pid]
         return len(self._left)
 
-    def start(self, work: Callable[[], bytes], now: float) -> None:
-        """Only where it is not busy. work must not need anything that another thread could hold."""
+    def start(self, work: Callable[[], Any], now: float) -> None:
+        """Only if it is not busy. work: returns JSON, raises OSError."""
         reading, writing = os.pipe()
         pid = os.fork()
         if not pid:
@@ -65,83 +59,58 @@ class Disposable:
         self._pid, self._pipe, self._until, self._killed, self._read = pid, reading, now + self._deadline, False, b""
 
     def wait(self, seconds: float) -> None:
-        """Until the child says something, at most so long."""
+        """Until the child answers, at most so long."""
         select.select([self._pipe] if self._pid else [], [], [], max(0.0, seconds))
 
     def poll(self, now: float) -> Outcome | None:
         """How the work ended, once; None while it is at work or there is none. Never blocks."""
-        self._reap()
+        left = self.left
         if not self._pid:
             return None
-        if self._ended():
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._pipe, 1 << 16):
+                self._read += data
             return self._close()
         if now < self._until or self._killed:
             return None
         self._kill(self._pid)
         self._killed = True
-        if len(self._left) < LEFT_BEHIND:
+        if left < LEFT_BEHIND:
             self._close()
-        return Outcome(error="no answer for %d s" % self._deadline, late=True)
+        return Outcome(error=f"no answer for {self._deadline:.0f} s", late=True)
 
     def end(self) -> None:
-        """Waits for nobody: whoever hangs ends as soon as it can."""
-        for pid in self._left + ([self._pid] if self._pid else []):
+        """Does not wait: a child that hangs ends as soon as it can."""
+        for pid in self._left + [self._pid] * self.busy:
             self._kill(pid)
-        self._reap()
-
-    def _ended(self) -> bool:
-        while True:
-            try:
-                data = os.read(self._pipe, 1 << 16)
-            except OSError as error:
-                if error.errno == errno.EAGAIN:
-                    return False
-                raise
-            if not data:
-                return True
-            self._read += data
 
     def _close(self) -> Outcome:
-        """What the child has said. It is reaped later: its end may hang too."""
+        """The child's answer. The child is reaped later: its end may hang too."""
         os.close(self._pipe)
         self._left.append(self._pid)
-        self._pid, self._pipe = 0, -1
-        self._reap()
-        if len(self._read) >= HEADER.size:
-            kind, length = HEADER.unpack(self._read[: HEADER.size])
-            value = self._read[HEADER.size :]
-            if len(value) == length:
-                return Outcome(value) if kind == GOOD else Outcome(error=value.decode("utf-8", "replace"))
-        return Outcome(error="its process ended before it answered")
-
-    def _reap(self) -> None:
-        self._left = [pid for pid in self._left if not _gone(pid)]
+        self._pid = 0
+        try:
+            value, error = json.loads(self._read)
+        except ValueError:
+            value, error = None, "its process ended before it answered"
+        return Outcome(value, error)
 
     @staticmethod
     def _kill(pid: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        # Its number is its own until it is reaped.
+        os.kill(pid, signal.SIGKILL)
 
 
-def _gone(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True
-
-
-def _answer(work: Callable[[], bytes], pipe: int) -> None:
+def _answer(work: Callable[[], Any], pipe: int) -> None:
     """The child's whole life."""
-    code = 1
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         try:
-            kind, value = GOOD, work()
+            answer = [work(), ""]
         except OSError as error:
-            kind, value = BAD, (error.strerror or str(error)).encode("utf-8")
-        with os.fdopen(pipe, "wb") as stream:
-            stream.write(HEADER.pack(kind, len(value)) + value)
-        code = 0
+            answer = [None, error.strerror or str(error)]
+        with os.fdopen(pipe, "w") as stream:
+            json.dump(answer, stream)
     finally:
-        os._exit(code)
+        os._exit(0)

@@ -33,7 +33,7 @@ NEXT_STEP = "restart what writes the file, or remove it"
 
 
 class Endpoint(NamedTuple):
-    """A llama-server as its file tells of it. node: its name in the list of hosts; address: from that list alone."""
+    """A llama-server as its file describes it. node: its name in the list of hosts; address: from that list alone."""
 
     service: str
     node: str
@@ -52,6 +52,12 @@ class Endpoint(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """As registry.json has it."""
         return {name: value for name, value in self._asdict().items() if name != "heartbeat"}
+
+
+def unusable(error: Exception, tags: str) -> str:
+    """Of a program's configuration."""
+    why = f"{type(error).__name__}: {printable(error)}"
+    return f"the configuration cannot be used ({why}): run site.yml with --tags {tags} again"
 
 
 def _whole(lowest: int, highest: int) -> Callable[[Any], bool]:
@@ -111,7 +117,7 @@ def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
     try:
         record = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise Refusal(f"{name}: no JSON seen, a JSON object is needed: {NEXT_STEP}") from None
+        record = None
     if not isinstance(record, dict):
         raise Refusal(f"{name}: no JSON object seen, one is needed: {NEXT_STEP}")
     for field, check, needed in FIELDS:
@@ -128,19 +134,18 @@ def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
     node = _node(record["host"], hosts)
     if node is None:
         raise Refusal(
-            "%s.host: %s seen, a node of the inventory is needed: add the node to the inventory and run site.yml with "
-            "--tags gateway, or remove the file" % (name, printable(record["host"], 60))
+            f"{name}.host: {printable(record['host'], 60)} seen, a node of the inventory is needed: add the node to "
+            "the inventory and run site.yml with --tags gateway, or remove the file"
         )
-    told = {field: record[field] for field in Endpoint._fields if field not in ("node", "address")}
-    return Endpoint(node=node, address=hosts[node], **told)
+    fields = {field: record[field] for field in Endpoint._fields if field not in ("node", "address")}
+    return Endpoint(node=node, address=hosts[node], **fields)
 
 
 def _node(host: str, hosts: Mapping[str, str]) -> str | None:
-    """The node that a host is, by name or address, also with the domain that SLURM's nodes have; None where it is
-    none."""
+    """The node that a host is, by name or address, also with the domain that SLURM's nodes have; None for another."""
     if host in hosts:
         return host
-    for node, address in hosts.items():
-        if host == address or "." not in node and host.startswith(node + "."):
-            return node
-    return None
+    matching = (
+        node for node, address in hosts.items() if host == address or "." not in node and host.startswith(node + ".")
+    )
+    return next(matching, None)

@@ -20,7 +20,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
-from .._text import Refusal, duration, printable
+from .._text import Refusal, duration
 from . import files
 
 # Seconds between two looks, and after which a look hangs.
@@ -30,9 +30,9 @@ O_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 Sighting = dict[str, Any]
 
 
-def look(folder: str, uids: Sequence[int]) -> bytes:
-    """{device, folder: what is wrong with it, or nothing, files: {name: {mtime, text or refused}}} as JSON. It may
-    hang. Errors: OSError."""
+def look(folder: str, uids: Sequence[int]) -> dict[str, Any]:
+    """{device, folder: what is wrong with it, or nothing, files: {name: {mtime, text or refused}}}. It may hang.
+    Errors: OSError."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         found: dict[str, Sighting] = {}
@@ -43,26 +43,22 @@ def look(folder: str, uids: Sequence[int]) -> bytes:
             into = found if seen and "text" in seen else refused
             if seen and len(into) < MOST_FILES:
                 into[name] = seen
-        found.update(refused)
-        seen_folder = os.fstat(here)
-        told = {"device": seen_folder.st_dev, "folder": _of_folder(folder, seen_folder, uids), "files": found}
-        return json.dumps(told).encode("ascii")
+        own = os.fstat(here)
+        # Others could take endpoints away, though not add one. With the sticky bit they cannot.
+        sticky = own.st_mode & stat.S_ISVTX
+        return {"device": own.st_dev, "folder": _unsafe(folder, own, uids, not sticky), "files": {**found, **refused}}
     finally:
         os.close(here)
 
 
-def _of_folder(folder: str, seen: os.stat_result, uids: Sequence[int]) -> str:
-    """Who may write in it can take endpoints away, though not add one. With the sticky bit only those of his own."""
+def _unsafe(name: str, seen: os.stat_result, uids: Sequence[int], mode: object = True) -> str:
+    """Why a file or a directory is not trusted. mode: whether its mode counts."""
     if seen.st_uid and seen.st_uid not in uids:
-        return "%s: user id %d seen as its owner, 0 or one of gateway_registry_uids is needed: chown it" % (
-            folder,
-            seen.st_uid,
-        )
-    if seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX:
-        return (
-            "%s: mode %04o seen, a directory in which its owner alone may write is needed, or others can take "
-            "endpoints away: chmod go-w" % (folder, stat.S_IMODE(seen.st_mode))
-        )
+        words = "0 or one of gateway_registry_uids is needed: look at who made it, then remove it or add the user"
+        return f"{name}: user id {seen.st_uid} seen as its owner, {words}"
+    if mode and seen.st_mode & 0o022:
+        words = "one that only its owner may write is needed: chmod go-w"
+        return f"{name}: mode {stat.S_IMODE(seen.st_mode):04o} seen, {words}"
     return ""
 
 
@@ -70,11 +66,9 @@ def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
     """One file; None for one that is gone."""
     for again in (True, False):
         try:
-            descriptor = os.open(name, O_FILE, dir_fd=here)
-            with os.fdopen(descriptor, "rb") as stream:
+            with os.fdopen(os.open(name, O_FILE, dir_fd=here), "rb") as stream:
                 seen = os.fstat(stream.fileno())
                 text = stream.read(files.MOST_BYTES + 1)
-            return {"mtime": seen.st_mtime_ns, **_judged(name, seen, text, uids)}
         except OSError as error:
             # NFS: another one has just got its name.
             if again and error.errno in (errno.ENOENT, errno.ESTALE):
@@ -83,31 +77,14 @@ def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
                 return None
             reason = "a link" if error.errno == errno.ELOOP else error.strerror
             return {"mtime": 0, "refused": f"{name}: {reason} seen, a readable file is needed: remove it"}
+        refused = _unsafe(name, seen, uids)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
+            refused = f"{name}: no file with one name seen, one is needed: look at who made it, then remove it"
+        elif len(text) > files.MOST_BYTES:
+            refused = f"{name}: more than {files.MOST_BYTES} bytes seen, that is the limit: {files.NEXT_STEP}"
+        judged = {"refused": refused} if refused else {"text": text.decode("latin-1")}
+        return {"mtime": seen.st_mtime_ns, **judged}
     return None
-
-
-def _judged(name: str, seen: os.stat_result, text: bytes, uids: Sequence[int]) -> dict[str, str]:
-    refused = ""
-    if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
-        refused = f"{name}: no file with one name seen, one is needed: look at who made it, then remove it"
-    elif seen.st_uid and seen.st_uid not in uids:
-        refused = (
-            "%s: user id %d seen as its owner, 0 or one of gateway_registry_uids is needed: look at who made it, then "
-            "remove it or add the user" % (name, seen.st_uid)
-        )
-    elif seen.st_mode & 0o022:
-        refused = "%s: mode %04o seen, a file that its owner alone may write is needed: chmod go-w" % (
-            name,
-            stat.S_IMODE(seen.st_mode),
-        )
-    elif len(text) > files.MOST_BYTES:
-        refused = "%s: more than %d bytes seen, allowed are %d: %s" % (
-            name,
-            files.MOST_BYTES,
-            files.MOST_BYTES,
-            files.NEXT_STEP,
-        )
-    return {"refused": refused} if refused else {"text": text.decode("latin-1")}
 
 
 class Known(NamedTuple):
@@ -119,13 +96,13 @@ class Known(NamedTuple):
 
 
 class Registry:
-    """What is known of a share. say(sentence): told once of each thing that is wrong. device: that of the share when
-    the last run of this program found endpoints on it."""
+    """What is known of a share. report(sentence): called once for each thing that is wrong. device: that of the share
+    when the last run of this program found endpoints on it."""
 
-    def __init__(self, hosts: Mapping[str, str], say: Callable[[str], None], device: int | None = None) -> None:
-        self._hosts, self._say = hosts, say
+    def __init__(self, hosts: Mapping[str, str], report: Callable[[str], None], device: int | None = None) -> None:
+        self._hosts, self._report = hosts, report
         self._known: dict[str, Known] = {}
-        self._told: dict[str, str] = {}
+        self._complaints: dict[str, str] = {}
         self.device = device
         # Seconds for which the share has answered: while it hangs, no file can get younger and none gets older.
         self._answered = 0.0
@@ -146,9 +123,9 @@ class Registry:
                     raise Refusal(one["refused"])
                 good[name] = (files.parse(name, one["text"].encode("latin-1"), self._hosts), one["mtime"])
             except Refusal as refusal:
-                # What it said before counts until its time to live is over: it may be half-written.
+                # Its last good content counts until its time to live is over: it may be half-written.
                 complaints[name] = str(refusal)
-        newest = max([mtime for _endpoint, mtime in good.values()] or [0])
+        newest = max((mtime for _endpoint, mtime in good.values()), default=0)
         known = {name: before for name, before in self._known.items() if name in seen["files"]}
         for name, (endpoint, mtime) in good.items():
             before = known.get(name)
@@ -157,19 +134,16 @@ class Registry:
             elif (before.endpoint, before.mtime) != (endpoint, mtime):
                 known[name] = Known(endpoint, mtime, self._answered)
         self._known = known
-        # Of a share without any file nobody can tell whether it is mounted.
+        # A share without any file may be one that is not mounted.
         self.device = seen["device"] if known else None
         for name in sorted(name for name in known if not self._young(known[name])):
             beat = known[name].endpoint.heartbeat
-            complaints.setdefault(
-                name,
-                "%s: no new one for %s, one each %s is needed: start what writes it again, or remove it"
-                % (name, duration(files.BEATS * beat), duration(beat)),
-            )
+            words = f"no new one for {duration(files.BEATS * beat)}, one each {duration(beat)} is needed"
+            complaints.setdefault(name, f"{name}: {words}: start what writes it again, or remove it")
         for name, text in complaints.items():
-            if self._told.get(name) != text:
-                self._say(text)
-        self._told = complaints
+            if self._complaints.get(name) != text:
+                self._report(text)
+        self._complaints = complaints
         return True
 
     def _young(self, one: Known) -> bool:
@@ -190,26 +164,22 @@ class Registry:
 
 def as_json(endpoints: list[dict[str, Any]], age: float, device: int | None) -> bytes:
     """The text of registry.json. device: for the next run of the program."""
-    told = {"version": files.VERSION, "age": round(age, 1), "endpoints": endpoints, "device": device}
-    return (json.dumps(told, sort_keys=True) + "\n").encode("ascii")
+    content = {"version": files.VERSION, "age": round(age, 1), "endpoints": endpoints, "device": device}
+    return (json.dumps(content, sort_keys=True) + "\n").encode("ascii")
 
 
 def device_of(text: str) -> int | None:
-    """What the last run has noted in registry.json; None where it has not."""
+    """The device that the last run has recorded in registry.json; None if there is none."""
     try:
-        found = json.loads(text)["device"]
+        return int(json.loads(text)["device"])
     except (ValueError, KeyError, TypeError):
         return None
-    return found if isinstance(found, int) else None
 
 
 def settings_of(text: str) -> tuple[str, dict[str, str], list[int]]:
     """Directory, hosts and uids of the program's configuration. Errors: Refusal."""
     try:
-        told = json.loads(text)
-        return str(told["directory"]), dict(told["hosts"]), [int(uid) for uid in told["uids"]]
+        given = json.loads(text)
+        return str(given["directory"]), dict(given["hosts"]), [int(uid) for uid in given["uids"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise Refusal(
-            "the configuration cannot be used (%s: %s): run site.yml with --tags gateway again"
-            % (type(error).__name__, printable(error))
-        ) from None
+        raise Refusal(files.unusable(error, "gateway")) from None

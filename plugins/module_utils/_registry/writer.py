@@ -4,17 +4,16 @@
 """One endpoint's file in a registry, and the state of its llama-server. Private to the collection."""
 
 import contextlib
-import http.client
 import json
 import os
 import socket
 import time
-import urllib.request
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from .._text import Refusal, printable
+from .._llama.api import LlamaApi
+from .._text import Refusal
 from . import files
 
 # Seconds between two looks at the server, and for it to answer one.
@@ -24,7 +23,7 @@ DEADLINE = 5.0
 
 
 class Settings(NamedTuple):
-    """directory, suffix of the file's name, url of the llama-server, what its file says of it."""
+    """suffix: of the file's name; url: of the llama-server; record: what its file says about it."""
 
     directory: str
     suffix: str
@@ -35,15 +34,12 @@ class Settings(NamedTuple):
 def settings_of(text: str) -> Settings:
     """The program's configuration. Errors: Refusal."""
     try:
-        told = json.loads(text)
-        found = Settings(str(told["directory"]), str(told["suffix"]), str(told["url"]), dict(told["record"]))
+        given = json.loads(text)
+        found = Settings(str(given["directory"]), str(given["suffix"]), str(given["url"]), dict(given["record"]))
         host = found.record["host"]
         files.parse(files.file_name(0, found.suffix), files.encode(full(found.record, 0, files.LOADING)), {host: host})
     except (ValueError, KeyError, TypeError) as error:
-        raise Refusal(
-            "the configuration cannot be used (%s: %s): run site.yml with --tags head,router again"
-            % (type(error).__name__, printable(error))
-        ) from None
+        raise Refusal(files.unusable(error, "head,router")) from None
     return found
 
 
@@ -60,8 +56,8 @@ def full(record: Mapping[str, Any], job_id: int, state: str, started: float = 0.
     return dict(record, **changing)
 
 
-def write(folder: str, name: str, data: bytes) -> bytes:
-    """Has the file say this, or what it said before. It may hang. Errors: OSError.
+def write(folder: str, name: str, data: bytes) -> None:
+    """Replaces the file as a whole. It may hang. Errors: OSError.
 
     One that hung and goes on later finds its unfinished file gone, so that it replaces nothing newer.
     """
@@ -76,10 +72,9 @@ def write(folder: str, name: str, data: bytes) -> bytes:
         os.rename(partial, name, src_dir_fd=here, dst_dir_fd=here)
     finally:
         os.close(here)
-    return b""
 
 
-def remove(folder: str, name: str) -> bytes:
+def remove(folder: str, name: str) -> None:
     """It may hang. Errors: OSError."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -88,7 +83,6 @@ def remove(folder: str, name: str) -> bytes:
             os.unlink(name, dir_fd=here)
     finally:
         os.close(here)
-    return b""
 
 
 def _remove_partials(here: int, name: str) -> None:
@@ -103,28 +97,18 @@ class Server:
     show, until nothing listens any more."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._api = LlamaApi(url)
         place = urlsplit(url)
         self._place = (place.hostname or "", place.port or 80)
         self.state = files.LOADING
 
     def look(self) -> str:
-        good = self._listens() if self.state == files.READY else self._healthy()
-        self.state = files.READY if good else files.LOADING
+        try:
+            if self.state == files.READY:
+                socket.create_connection(self._place, timeout=ANSWER).close()
+            else:
+                good = self._api.get("/health", ANSWER)[0] == 200
+                self.state = files.READY if good else files.LOADING
+        except (OSError, Refusal):
+            self.state = files.LOADING
         return self.state
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(self._place, timeout=ANSWER).close()
-        except OSError:
-            return False
-        return True
-
-    def _healthy(self) -> bool:
-        # No proxy of the environment: the server is on this machine.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(self._url + "/health", timeout=ANSWER) as answer:
-                return bool(answer.status == 200)
-        except (OSError, ValueError, http.client.HTTPException):
-            return False

@@ -10,7 +10,6 @@ last endpoints stay, and the age grows.
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -33,12 +32,9 @@ class Program:
         self._output = output
         self._registry = reader.Registry(hosts, say, reader.device_of(text_of(output) or ""))
         self._child = Disposable(reader.DEADLINE)
-        self._next = 0.0
-        self._trouble = ""
-        self._began = 0.0
+        self._trouble, self._began, self._next = "", 0.0, 0.0
         self._written: list[dict[str, Any]] | None = None
-        self._written_at = 0.0
-        self._told_age = 0.0
+        self._written_at = self._written_age = 0.0
 
     def round(self, now: float) -> None:
         """Never blocks."""
@@ -46,8 +42,7 @@ class Program:
         if outcome:
             self._judge(outcome, now)
         if not self._child.busy and now >= self._next:
-            self._began = now
-            self._next = now + reader.LOOK
+            self._began, self._next = now, now + reader.LOOK
             self._child.start(lambda: reader.look(self._folder, self._uids), now)
         self._write(now)
 
@@ -62,29 +57,28 @@ class Program:
 
     def _judge(self, outcome: Outcome, now: float) -> None:
         trouble = outcome.error
-        # What one has seen that was awaited for long may be long ago: the next look is at once.
-        if outcome.value is not None and now - self._began <= reader.DEADLINE:
-            if not self._registry.looked(json.loads(outcome.value.decode("ascii")), now):
-                trouble = "the share is not mounted"
-        elif outcome.value is not None or outcome.late:
+        # The look of a child that was awaited for long may be old: the next look is at once.
+        if outcome.late or now - self._began > reader.DEADLINE:
             self._next = now
+        elif outcome.value is not None and not self._registry.looked(outcome.value, now):
+            trouble = "the share is not mounted"
         if trouble != self._trouble:
             self._trouble = trouble
             known = len(self._registry.endpoints())
-            say("%s: %s" % (self._folder, "%s, %d endpoints are kept" % (trouble, known) if trouble else "answers"))
-            notify("STATUS=%s" % (trouble or "%d endpoints" % known))
+            say(f"{self._folder}: " + (f"{trouble}, {known} endpoints are kept" if trouble else "answers"))
+            notify("STATUS=" + (trouble or f"{known} endpoints"))
 
     def _write(self, now: float) -> None:
-        """What is new, and every few seconds an age that grows."""
+        """New endpoints, and every few seconds an age that grows."""
         age = self._registry.age(now)
         if age is None:
             return
         age = 0.0 if age < reader.DEADLINE else age
         endpoints = self._registry.endpoints()
-        if endpoints == self._written and (age == self._told_age or now - self._written_at < AGAIN):
-            return
-        write_atomically(self._output, reader.as_json(endpoints, age, self._registry.device), mode=0o644, durable=False)
-        self._written, self._written_at, self._told_age = endpoints, now, age
+        if endpoints != self._written or age != self._written_age and now - self._written_at >= AGAIN:
+            data = reader.as_json(endpoints, age, self._registry.device)
+            write_atomically(self._output, data, mode=0o644, durable=False)
+            self._written, self._written_at, self._written_age = endpoints, now, age
 
 
 def main(arguments: list[str]) -> int | str:

@@ -25,43 +25,35 @@ END, AGAIN = 3.0, 2.0
 
 class Program:
     def __init__(self, settings: writer.Settings, job_id: int) -> None:
-        self._settings = settings
-        self._job_id = job_id
+        self._settings, self._job_id, self._started = settings, job_id, time.time()
         self._name = files.file_name(job_id, settings.suffix)
         self._server = writer.Server(settings.url)
         self._child = Disposable(writer.DEADLINE)
-        self._started = time.time()
-        self.draining = False
-        self._state = ""
-        self._written = ""  # the state that was written last
-        self._look_at = 0.0
-        self._write_at = 0.0
+        self._draining = False
+        self._state = self._written = ""  # now, and as it was written last
+        self._look_at = self._write_at = 0.0
         self._trouble = ""
 
     def round(self, now: float) -> None:
-        """Waits for the server alone, at most writer.ANSWER."""
+        """Waits only for the server, at most writer.ANSWER."""
         if now >= self._look_at:
             self._look_at = now + writer.LOOK
             seen = self._server.look()
-            self._state = files.DRAINING if self.draining and seen == files.READY else seen
+            self._state = files.DRAINING if self._draining and seen == files.READY else seen
         outcome = self._child.poll(now)
         if outcome:
             self._judge(outcome, now)
         if not self._child.busy and (now >= self._write_at or self._written != self._state):
-            self._begin(now)
-
-    def _begin(self, now: float) -> None:
-        data = files.encode(writer.full(self._settings.record, self._job_id, self._state, self._started))
-        self._written = self._state
-        self._write_at = now + files.HEARTBEAT
-        self._child.start(lambda: writer.write(self._settings.directory, self._name, data), now)
+            data = files.encode(writer.full(self._settings.record, self._job_id, self._state, self._started))
+            self._written, self._write_at = self._state, now + files.HEARTBEAT
+            self._child.start(lambda: writer.write(self._settings.directory, self._name, data), now)
 
     def _judge(self, outcome: Outcome, now: float) -> None:
         if outcome.error:
             # A late one has been waited for long enough.
             self._write_at = now if outcome.late else now + AGAIN
         elif self._trouble:
-            # What hung may have replaced what was written after it.
+            # A write that hung may have replaced a later one.
             self._write_at = now
         if outcome.error != self._trouble:
             self._trouble = outcome.error
@@ -69,7 +61,7 @@ class Program:
         notify("STATUS=%s" % (self._trouble or self._state))
 
     def drain(self, on: bool) -> None:
-        self.draining = on
+        self._draining = on
         self._look_at = 0.0
 
     def end(self) -> None:

@@ -26,7 +26,7 @@ def fixture_child():
 
 
 def read(path):
-    with open(path, "rb") as stream:
+    with open(path) as stream:
         return stream.read()
 
 
@@ -41,8 +41,8 @@ def result(child, within=30.0):
 
 
 def test_what_is_done_comes_back_whole(child):
-    child.start(lambda: b"x" * (1 << 20), time.monotonic())
-    assert result(child).value == b"x" * (1 << 20)
+    child.start(lambda: "x" * (1 << 20), time.monotonic())
+    assert result(child).value == "x" * (1 << 20)
     assert not child.busy
 
 

@@ -63,7 +63,7 @@ def test_a_broken_file_is_one_sentence(changed, told):
 
 @pytest.mark.parametrize("cut", [0, 1, 100, len(files.encode(RECORD)) - 2])
 def test_a_half_written_file_is_one_sentence(cut):
-    with pytest.raises(Refusal, match="^4711-72b.json: no JSON seen, a JSON object is needed: restart"):
+    with pytest.raises(Refusal, match="^4711-72b.json: no JSON object seen, one is needed: restart"):
         files.parse(NAME, files.encode(RECORD)[:cut], HOSTS)
 
 

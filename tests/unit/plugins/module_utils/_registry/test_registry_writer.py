@@ -138,7 +138,7 @@ def test_a_share_that_hangs_holds_up_nobody(program, folder, server, monkeypatch
     rounds(program, lambda: state(folder) == "loading")
     os.mkfifo(str(folder.parent / "hangs"))
     good = writer.write
-    monkeypatch.setattr(writer, "write", lambda *_: open(str(folder.parent / "hangs"), "wb").close() or b"")
+    monkeypatch.setattr(writer, "write", lambda *_: open(str(folder.parent / "hangs"), "wb").close())
     monkeypatch.setattr(program._child, "_deadline", 0.2)
     server.RequestHandlerClass.status = 200
     slowest = 0.0
@@ -214,7 +214,7 @@ def test_while_the_share_hangs_the_last_endpoints_stay(folder, gateway, monkeypa
     rounds(gateway.program, lambda: gateway.ports() == [8081])
     os.mkfifo(str(folder.parent / "hangs"))
     good = reader.look
-    monkeypatch.setattr(reader, "look", lambda *_: (folder.parent / "hangs").read_bytes())
+    monkeypatch.setattr(reader, "look", lambda *_: (folder.parent / "hangs").read_text())
     monkeypatch.setattr(gateway.program._child, "_deadline", 0.2)
     monkeypatch.setattr(reader, "DEADLINE", 0.2)
     monkeypatch.setattr(registry_reader, "AGAIN", 0.5)
