@@ -12,151 +12,121 @@ is needed, so its file holds none and every user may run it.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import signal
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 from typing import Any
+from urllib.parse import quote
 
+from .._llama.api import LlamaApi, NoAnswer, error_text
 from .._node import paths
 from .._text import Refusal, printable
 
-# Seconds without a byte, and of the whole program; bytes of an answer.
-PATIENCE, LONGEST, LARGEST = 5, 60, 8 << 20
+# Seconds for an answer, and of the whole program.
+PATIENCE, LONGEST = 5, 60
 
 
 class NoGateway(Refusal):
-    """It does not answer."""
+    """It does not respond, or not as a gateway does."""
 
 
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A gateway sends nobody elsewhere: that is an error as any other status."""
-
-    def redirect_request(self, *_words: Any) -> None:
-        return None
-
-
-def told_by(path: str) -> tuple[str, dict[str, str]]:
+def settings_of(path: str) -> tuple[LlamaApi, dict[str, str]]:
     """What the role has written: {"base_url": "http://10.0.0.5:8000", "paths": {model: file on its head}}."""
-    paths_of: Any = {}
+    next_step = "run site.yml with --tags gateway"
     try:
         with open(path, encoding="utf-8") as stream:
-            told = json.load(stream)
-        url, paths_of = told["base_url"], told.get("paths")
+            given = json.load(stream)
+        return LlamaApi(given["base_url"]), given.get("paths") or {}
     except OSError as error:
-        raise Refusal(
-            f"{path}: {error.strerror}, the gateway's address is needed: run site.yml with --tags gateway"
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        url = None
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise Refusal(f"{path}: no base_url seen, one is needed: run site.yml with --tags gateway")
-    return url.rstrip("/"), paths_of if isinstance(paths_of, dict) else {}
+        raise Refusal(f"{path}: {error.strerror}, the gateway's address is needed: {next_step}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, Refusal):
+        raise Refusal(f"{path}: no base_url seen, one is needed: {next_step}") from None
 
 
-def ask(url: str, what: str) -> str:
-    """What the gateway says at that path."""
-    # The gateway is on this host or beside it: no proxy of the user's lies between.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)
+def ask(gateway: LlamaApi, page: str) -> Any:
+    """JSON or text of a page. Errors: NoGateway, Refusal for a page that it does not have."""
     try:
-        with opener.open(url + what, timeout=PATIENCE) as answer:
-            return answer.read(LARGEST).decode("utf-8", "replace")
-    except urllib.error.HTTPError as error:
-        reason = sentence_of(error)
-        if error.code == 404:
-            raise Refusal(f"{url}{what}: {reason or '404 seen, a path of the gateway is needed'}") from None
-        told = f" ({reason})" if reason else ""
-        raise NoGateway("%s: status %d seen, 200 is needed%s: see %s/status" % (url, error.code, told, url)) from None
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = str(getattr(error, "reason", error))
-        raise NoGateway(
-            "%s: no answer (%s), a running gateway is needed: see systemctl status llama-gateway there"
-            % (url, printable(reason))
-        ) from None
+        status, answer = gateway.get(page, PATIENCE)
+    except NoAnswer as error:
+        words = f"no answer ({printable(error)}), a running gateway is needed"
+        raise NoGateway(f"{gateway.url}: {words}: see systemctl status llama-gateway there") from None
+    if status == 200:
+        return answer
+    reason = printable(error_text(answer), 500)
+    if status == 404:
+        raise Refusal(f"{gateway.url}{page}: {reason}")
+    raise NoGateway(f"{gateway.url}: status {status} seen, 200 is needed ({reason}): see {gateway.url}/status")
 
 
-def sentence_of(answer: urllib.error.HTTPError) -> str:
-    """The message of an error in OpenAI's shape."""
-    try:
-        return printable(json.loads(answer.read(LARGEST).decode("utf-8"))["error"]["message"], 500)
-    except (OSError, http.client.HTTPException, RecursionError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def status_of(url: str) -> dict[str, Any]:
-    try:
-        status = json.loads(ask(url, "/status.json"))
-    except (ValueError, RecursionError):
-        status = None
+def status_of(gateway: LlamaApi) -> dict[str, Any]:
+    status = ask(gateway, "/status.json")
     if not isinstance(status, dict) or not isinstance(status.get("services"), dict):
-        raise NoGateway(f"{url}/status.json: no services seen, a gateway's status is needed: correct base_url")
+        words = "no services seen, a gateway's status is needed: correct base_url"
+        raise NoGateway(f"{gateway.url}/status.json: {words}")
     return status
 
 
 def find(status: dict[str, Any], wanted: str) -> dict[str, Any] | None:
     """The model of that name or alias, with the service that has it: one that is ready before others."""
-    found = []
-    for service, told in sorted(status["services"].items()):
-        for model in told.get("models", ()):
-            if wanted == model["name"] or wanted in model.get("aliases", ()):
-                entry = {"model": model["name"], "service": service, "state": told.get("state")}
-                entry["context"] = model.get("slot_ctx_size")
-                found.append(entry)
-    found.sort(key=lambda entry: entry["state"] != "ready")
-    return found[0] if found else None
+    found = [
+        {
+            "model": model["name"],
+            "service": name,
+            "state": service.get("state"),
+            "context": model.get("slot_ctx_size"),
+        }
+        for name, service in sorted(status["services"].items())
+        for model in service.get("models", ())
+        if wanted == model["name"] or wanted in model.get("aliases", ())
+    ]
+    return min(found, key=lambda entry: entry["state"] != "ready", default=None)
 
 
 def select(status: dict[str, Any], task: str) -> dict[str, Any]:
-    """{task, known, model, service, state, context} of a task; the default answers an unknown one. Refusal where there
-    is no default, or no service has the model."""
+    """{task, known, model, service, state, context} of a task; the default answers an unknown one. Errors: Refusal, if
+    there is no default, or no service has the model."""
     routes = status.get("routes") or {}
     tasks = routes.get("tasks") or {}
-    known = task in tasks
-    wanted = tasks[task] if known else routes.get("default")
+    wanted = tasks[task] if task in tasks else routes.get("default")
     if not wanted:
-        raise Refusal(
-            "%s: unknown task and no default, one of %s is needed: give one of them, or set llama_routes.default"
-            % (printable(task), ", ".join(sorted(tasks)) or "llama_routes.tasks")
-        )
+        known = ", ".join(sorted(tasks)) or "llama_routes.tasks"
+        words = f"unknown task and no default, one of {known} is needed"
+        raise Refusal(f"{printable(task)}: {words}: give one of them, or set llama_routes.default")
     entry = find(status, wanted)
     if entry is None or entry["state"] == "stopped":
-        raise Refusal(
-            "%s: its model %s is served by no service, a started one is needed: see llama-model-selector --list"
-            % (printable(task), printable(wanted))
-        )
-    return dict(entry, task=task, known=known)
+        words = f"its model {printable(wanted)} is served by no service, a started one is needed"
+        raise Refusal(f"{printable(task)}: {words}: see llama-model-selector --list")
+    return dict(entry, task=task, known=task in tasks)
 
 
 def list_lines(status: dict[str, Any]) -> list[str]:
     """A line for each task, and one for any other."""
     routes = status.get("routes") or {}
     rows = sorted((routes.get("tasks") or {}).items())
-    if routes.get("default"):
-        rows.append(("(any other)", routes["default"]))
+    rows += [("(any other)", routes["default"])] if routes.get("default") else []
     lines = []
     for task, wanted in rows:
         entry = find(status, wanted) or {"model": wanted, "state": "served by no service"}
         lines.append(printable(f"{task:20} {entry['model']} ({entry['state']})", None))
-    return lines
+    return lines or ["no tasks: set llama_routes"]
 
 
-def run(options: argparse.Namespace) -> int:
-    url, paths_of = told_by(options.config)
+def run(options: argparse.Namespace) -> None:
+    gateway, paths_of = settings_of(options.config)
     if options.client:
-        show(ask(url, "/clients/" + urllib.parse.quote(options.client, safe="")).rstrip("\n"))
-        return 0
-    status = status_of(url)
+        text = ask(gateway, "/clients/" + quote(options.client, safe=""))
+        # A configuration in JSON comes back parsed.
+        show(text.rstrip("\n") if isinstance(text, str) else json.dumps(text, indent=2, ensure_ascii=False))
+        return
+    status = status_of(gateway)
+    if options.list and options.json:
+        show(json.dumps(status.get("routes") or {}, indent=2, sort_keys=True))
+        return
     if options.list:
-        if options.json:
-            show(json.dumps(status.get("routes") or {}, indent=2, sort_keys=True))
-        else:
-            show("\n".join(list_lines(status)) or "no tasks: set llama_routes")
-        return 0
+        show("\n".join(list_lines(status)))
+        return
     chosen = select(status, options.task)
-    chosen["base_url"] = url + "/v1"
+    chosen["base_url"] = gateway.url + "/v1"
     if not chosen["known"]:
         say(f"{printable(options.task)}: unknown task, the default answers")
     # One word each: a script reads them by `read -r MODEL URL`.
@@ -167,7 +137,6 @@ def run(options: argparse.Namespace) -> int:
         show(f"Using model: {model}\nModel path: {paths_of.get(chosen['model'], 'unknown')}")
     else:
         show(f"{model} {base_url}")
-    return 0
 
 
 def say(text: str) -> None:
@@ -175,7 +144,7 @@ def say(text: str) -> None:
 
 
 def show(text: str) -> None:
-    """Lines of what the gateway says: a terminal acts on none of it."""
+    """Lines of a gateway, without what a terminal would act on."""
     for line in text.split("\n"):
         sys.stdout.write(printable(line, None) + "\n")
 
@@ -192,19 +161,17 @@ def main(arguments: list[str]) -> int:
     if sum((options.task is not None, options.list, options.client is not None)) != 1:
         parser.error("one of TASK, --list and --client NAME is needed")
     try:
-        return run(options)
-    except NoGateway as error:
-        say(str(error))
-        return 3
+        run(options)
     except (AttributeError, KeyError, TypeError):
         say(f"the gateway's status has not the shape of one: correct base_url in {options.config}")
         return 3
     except Refusal as error:
         say(str(error))
-        return 1
+        return 3 if isinstance(error, NoGateway) else 1
+    return 0
 
 
 if __name__ == "__main__":
-    # A gateway that sends a byte now and then.
+    # A gateway that drips a byte at a time.
     signal.alarm(LONGEST)
     raise SystemExit(main(sys.argv[1:]))
