@@ -52,7 +52,7 @@ def site(lab, tags, bundle=None, *options, name=NAME):
     return lab.playbook("site", "--tags", tags, "--limit", "node1", "-e", json.dumps(intent), *options)
 
 
-def test_the_checksums_hold(bundle):
+def test_checksums_hold(bundle):
     checked = subprocess.run(
         ["sha256sum", "-c", "SHA256SUMS"], cwd=bundle, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
@@ -65,28 +65,28 @@ def test_the_checksums_hold(bundle):
         assert part in checked
 
 
-def test_a_model_that_is_not_in_it_stops_the_run_before_anything_changes(lab, bundle):
+def test_model_outside_bundle_stops_run(lab, bundle):
     status, output = site(lab, "preflight", bundle, name="other.gguf")
     assert status != 0
     assert "%s has no other.gguf, it has smollm2-135m-instruct Q4_1 (%s): make it again" % (bundle, NAME) in output
     assert lab.changed(output) == 0
 
 
-def test_a_directory_that_is_no_bundle_stops_the_run(lab, tmp_path):
+def test_directory_that_is_no_bundle_stops_run(lab, tmp_path):
     status, output = site(lab, "preflight", tmp_path)
     assert status != 0
     assert "llama_bundle: %s holds no bundle.json" % tmp_path in output
     assert lab.changed(output) == 0
 
 
-def test_a_flipped_byte_of_the_model_is_refused(lab, damaged):
+def test_flipped_byte_of_model_is_refused(lab, damaged):
     status, output = site(lab, "model", damaged("models/" + NAME), *APPLY)
     assert status != 0
     assert "gguf_fetch: bundle: %s arrived with sha256" % NAME in output
     assert lab.node1.check_output("ls -A /opt/models") == ""
 
 
-def test_a_flipped_byte_of_the_build_is_refused(lab, damaged, bundle):
+def test_flipped_byte_of_build_is_refused(lab, damaged, bundle):
     # A bundle has the builds of all distributions that the cache has; this is the node's.
     (archive,) = (bundle / "builds").glob("*-debian12.tar.gz")
     status, output = site(lab, "build", damaged("builds/" + archive.name), *APPLY)
@@ -95,7 +95,7 @@ def test_a_flipped_byte_of_the_build_is_refused(lab, damaged, bundle):
     assert not lab.node1.file("/opt/llama.cpp").exists
 
 
-def test_model_and_build_come_from_the_bundle(lab, bundle):
+def test_model_and_build_come_from_bundle(lab, bundle):
     # An earlier run was interrupted: what it sent is used, in place.
     lab.node1.check_output("head -c 60000000 /srv/llama-lab/%s > /opt/models/%s.sent", NAME, NAME)
     inode = lab.node1.check_output("stat -c %i /opt/models/" + NAME + ".sent")
@@ -108,7 +108,7 @@ def test_model_and_build_come_from_the_bundle(lab, bundle):
     assert lab.node1.run("ls /opt/llama.cpp/.build").rc != 0  # nothing was compiled
 
 
-def test_a_second_run_changes_nothing_with_or_without_the_bundle(lab, bundle):
+def test_second_run_changes_nothing_with_or_without_bundle(lab, bundle):
     for given in (bundle, None):
         status, output = site(lab, "build,model", given)
         assert status == 0, output

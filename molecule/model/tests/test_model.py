@@ -46,13 +46,13 @@ def published(lab):
     return sorted(lab.node1.check_output("ls -A /opt/models").split())
 
 
-def test_whole_and_pieces_are_the_same_model(lab):
+def test_whole_and_pieces_are_same_model(lab):
     for name in ("whole", "pieces"):
         assert lab.node1.check_output("sha256sum /opt/models/%s.gguf | cut -d' ' -f1", name) == SHA256
     assert not [name for name in published(lab) if "partial" in name or "part1" in name]
 
 
-def test_it_is_fetched_once_and_copied_over_the_fabric(lab):
+def test_it_is_fetched_once_and_copied_over_fabric(lab):
     for name in ("whole", "pieces"):
         assert lab.node3.check_output("sha256sum /opt/models/%s.gguf | cut -d' ' -f1", name) == SHA256
         manifests = [
@@ -68,7 +68,7 @@ def test_it_is_fetched_once_and_copied_over_the_fabric(lab):
     assert not sharing(lab)
 
 
-def test_a_node_that_lacks_it_copies_it_again_and_check_mode_says_so(lab):
+def test_missing_model_is_copied_again(lab):
     lab.node3.check_output("rm /opt/models/whole.gguf")
     before = asked(lab)
     arguments = ["whole.gguf"], "/opt/models/whole.gguf"
@@ -83,7 +83,7 @@ def test_a_node_that_lacks_it_copies_it_again_and_check_mode_says_so(lab):
 
 
 @pytest.mark.parametrize("node", ["node1", "node3"])
-def test_damaged_model_comes_from_a_node_that_has_it(lab, node):
+def test_damaged_model_comes_from_node_that_has_it(lab, node):
     """Even that of node1, which would fetch it from the hub if no node had it."""
     path, before = "/opt/models/whole.gguf", asked(lab)
     getattr(lab, node).check_output("truncate -s 50000000 %s", path)
@@ -94,7 +94,7 @@ def test_damaged_model_comes_from_a_node_that_has_it(lab, node):
     assert asked(lab) == before
 
 
-def test_a_damaged_original_is_not_copied(lab):
+def test_damaged_original_is_not_copied(lab):
     path = "/opt/models/pieces.gguf"
     lab.node3.check_output("rm -f %s", path)
     # A byte changes behind the back of size and time.
@@ -114,7 +114,7 @@ def test_services_can_read_it(lab):
     lab.node1.check_output("useradd probe && setpriv --reuid=probe --clear-groups head -c 4 /opt/models/whole.gguf")
 
 
-def test_a_second_run_reads_nothing(lab):
+def test_second_run_reads_nothing(lab):
     before = asked(lab)
     status, output = fetch(lab, ["whole.gguf"], "/opt/models/whole.gguf")
     assert status == 0, output
@@ -122,7 +122,7 @@ def test_a_second_run_reads_nothing(lab):
     assert asked(lab) == before
 
 
-def test_what_is_no_whole_model_is_refused_and_leaves_nothing(lab):
+def test_incomplete_model_is_refused(lab):
     before = published(lab)
     for urls, words in (
         (["truncated.gguf"], "60,000,000"),
@@ -137,14 +137,14 @@ def test_what_is_no_whole_model_is_refused_and_leaves_nothing(lab):
         assert published(lab) == before, urls
 
 
-def test_wrong_bytes_never_get_the_name(lab):
+def test_wrong_bytes_never_get_name(lab):
     status, output = fetch(lab, ["whole.gguf"], "/opt/models/probe.gguf", sha256=["0" * 64])
     assert status != 0
     assert "sha256" in output
     assert not lab.node1.file("/opt/models/probe.gguf").exists
 
 
-def test_a_file_that_was_put_there_is_adopted(lab):
+def test_file_that_was_put_there_is_adopted(lab):
     lab.node1.check_output(
         "rm -rf /opt/models/* && cp /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf /opt/models/probe.gguf"
     )
@@ -156,7 +156,7 @@ def test_a_file_that_was_put_there_is_adopted(lab):
     assert lab.changed(output) == 0
 
 
-def test_a_killed_transfer_goes_on_where_it_was(lab):
+def test_killed_transfer_goes_on_where_it_was(lab):
     lab.node2.check_output(
         "sed -i 's/server_name _;/server_name _; limit_rate 1m;/' /etc/nginx/sites-enabled/default && systemctl reload "
         "nginx"

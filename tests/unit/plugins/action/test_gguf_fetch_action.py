@@ -115,7 +115,7 @@ def test_check_mode_transfers_nothing(control, fake):
     assert (outcome["changed"], outcome["transferred"], left(control.folder / "models")) == (True, 0, []), output
 
 
-def test_a_refusal_is_the_modules_own_sentence(control, fake):
+def test_refusal_is_modules_own_sentence(control, fake):
     url = fake.add_plain("m.gguf", MODEL[:-1])
     output, (outcome,) = control.run(url)
     assert outcome["failed"] is True
@@ -123,7 +123,7 @@ def test_a_refusal_is_the_modules_own_sentence(control, fake):
     assert left(control.asynchronous) == []
 
 
-def test_an_interrupted_run_is_followed_by_the_next(control, fake):
+def test_interrupted_run_is_followed_by_next(control, fake):
     fake.rate = 400000
     url = fake.add_plain("m.gguf", MODEL)
     first = control.play(url)
@@ -141,7 +141,7 @@ def test_an_interrupted_run_is_followed_by_the_next(control, fake):
     assert left(control.asynchronous) == []
 
 
-def test_a_killed_job_is_reported_and_goes_on_next_time(control, fake):
+def test_killed_job_is_reported_and_resumed(control, fake):
     fake.rate = 400000
     url = fake.add_plain("m.gguf", MODEL)
     running = control.play(url)

@@ -71,7 +71,7 @@ def site(tmp_path):
     return Site(tmp_path)
 
 
-def test_a_model_comes_from_the_bundle_once(site):
+def test_model_comes_from_bundle_once(site):
     output, outcome = site.run("--check")
     assert (outcome["changed"], outcome["transferred"], site.left()) == (True, 0, []), output
     output, outcome = site.run()
@@ -84,7 +84,7 @@ def test_a_model_comes_from_the_bundle_once(site):
     assert outcome["changed"] is False, output
 
 
-def test_what_was_sent_before_is_where_it_goes_on(site):
+def test_sent_bytes_are_not_sent_again(site):
     (site.folder / "models/m.gguf.sent").write_bytes(MODEL[: 35 << 20])
     damaged = bytearray(MODEL)
     damaged[1000] ^= 1
@@ -95,7 +95,7 @@ def test_what_was_sent_before_is_where_it_goes_on(site):
     assert (site.folder / "models/m.gguf").read_bytes() == MODEL
 
 
-def test_a_flipped_byte_is_one_sentence_and_leaves_nothing(site):
+def test_flipped_byte_is_one_sentence_and_leaves_nothing(site):
     damaged = bytearray(MODEL)
     damaged[1000] ^= 1
     site.bundled.write_bytes(damaged)
@@ -105,7 +105,7 @@ def test_a_flipped_byte_is_one_sentence_and_leaves_nothing(site):
     assert site.left() == []
 
 
-def test_a_file_cut_short_is_not_even_sent(site):
+def test_file_cut_short_is_not_even_sent(site):
     site.bundled.write_bytes(MODEL[:-1])
     output, outcome = site.run()
     assert (
@@ -115,7 +115,7 @@ def test_a_file_cut_short_is_not_even_sent(site):
     assert site.left() == []
 
 
-def test_what_the_bundle_has_not_is_one_sentence(site):
+def test_what_bundle_has_not_is_one_sentence(site):
     for options in ((), ("--check",)):
         output, outcome = site.run(*options, name="n.gguf")
         assert (
@@ -128,7 +128,7 @@ def test_what_the_bundle_has_not_is_one_sentence(site):
     ), output
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(site):
+def test_place_that_cannot_be_written_is_one_sentence(site):
     (site.folder / "models").rmdir()
     output, outcome = site.run()
     assert (
@@ -137,7 +137,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(site):
     ), output
 
 
-def test_a_bundle_that_leaves_its_directory_is_refused_before_a_node_is_asked(site):
+def test_bundle_that_leaves_its_directory_is_refused(site):
     path = site.folder / "bundle/bundle.json"
     record = json.loads(path.read_text())
     record["models"][0]["files"].append(dict(record["models"][0]["files"][0], name="../../../victim.gguf"))
@@ -150,7 +150,7 @@ def test_a_bundle_that_leaves_its_directory_is_refused_before_a_node_is_asked(si
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "n.gguf", None])
-def test_a_node_gets_no_other_file_of_the_controller(name):
+def test_node_gets_no_other_file_of_controller(name):
     arguments = {"bundle": "/b", "_bundled": {"files": [{"name": "m.gguf", "size": 5}]}}
     asked = {"name": "m.gguf", "path": "/m/m.gguf.sent", "size": 99, "there": 0}
     assert gguf_fetch.sendable(arguments, [asked]) == [(dict(asked, size=5), "/b/models/m.gguf")]

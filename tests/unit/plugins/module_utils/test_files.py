@@ -23,7 +23,7 @@ def fixture_folder(tmp_path):
     return folder
 
 
-def test_a_file_is_written_whole_and_read_back(folder):
+def test_file_is_written_whole_and_read_back(folder):
     path = str(folder / "new")
     _files.write_atomically(path, b"text", 0o640)
     assert _files.read(path) == b"text"
@@ -34,7 +34,7 @@ def test_a_file_is_written_whole_and_read_back(folder):
     assert sorted(os.listdir(str(folder))) == ["new", "record"]
 
 
-def test_a_file_has_owner_mode_and_content_on_disk_before_its_name(folder, monkeypatch):
+def test_file_is_complete_before_its_name(folder, monkeypatch):
     calls = []
 
     def note(name):
@@ -50,7 +50,7 @@ def test_a_file_has_owner_mode_and_content_on_disk_before_its_name(folder, monke
     assert calls == ["rename"]
 
 
-def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
+def test_write_that_fails_leaves_what_was_there(folder, monkeypatch):
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 
@@ -62,7 +62,7 @@ def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
     assert os.listdir(str(folder)) == ["record"] and (folder / "record").read_text() == "ours"
 
 
-def test_in_a_directory_of_others_nothing_is_written_through(folder, monkeypatch):
+def test_in_directory_of_others_nothing_is_written_through(folder, monkeypatch):
     folder.chmod(0o777)
     path, partial = folder / "new", folder / ".new.partial"
     partial.symlink_to(folder / "record")
@@ -86,7 +86,7 @@ def test_in_a_directory_of_others_nothing_is_written_through(folder, monkeypatch
     assert path.read_text() == "text" and (folder / "record").read_text() == "ours"
 
 
-def test_a_directory_exchanged_while_a_file_is_written_gets_nothing(folder, tmp_path, monkeypatch):
+def test_directory_exchanged_while_file_is_written_gets_nothing(folder, tmp_path, monkeypatch):
     """The file is renamed where it was written, whatever the directory's name leads to by then."""
     other = tmp_path / "theirs"
     other.mkdir()
@@ -102,7 +102,7 @@ def test_a_directory_exchanged_while_a_file_is_written_gets_nothing(folder, tmp_
     assert os.listdir(str(other)) == [] and (tmp_path / "state/old/new").read_text() == "text"
 
 
-def test_a_link_replaces_what_was_there(folder):
+def test_link_replaces_what_was_there(folder):
     for target in ("record", "/somewhere else"):
         (folder / ".link.partial").symlink_to("half")
         _files.link_atomically(str(folder / "link"), target)
@@ -114,7 +114,7 @@ def test_a_link_replaces_what_was_there(folder):
     assert os.readlink(str(folder / "link")) == "/somewhere else"
 
 
-def test_a_record_takes_the_memory_of_what_is_in_it(folder):
+def test_record_takes_memory_of_what_is_in_it(folder):
     (folder / "record").chmod(0o644)
     tracemalloc.start()
     try:
@@ -128,7 +128,7 @@ def test_a_record_takes_the_memory_of_what_is_in_it(folder):
         _files.read_ours(str(folder / "record"), 3)
 
 
-def test_a_digest_is_of_the_whole_file_or_of_its_next_bytes(folder):
+def test_digest_of_file_or_next_bytes(folder):
     data = os.urandom((1 << 20) + 7)
     (folder / "record").write_bytes(data)
     assert _files.sha256_file(str(folder / "record")) == hashlib.sha256(data).hexdigest()
@@ -141,7 +141,7 @@ def test_a_digest_is_of_the_whole_file_or_of_its_next_bytes(folder):
         assert _files.sha256_stream(stream, 100) == hashlib.sha256(data[-2:]).hexdigest() and stream.tell() == len(data)
 
 
-def test_a_missing_file_or_directory_is_named_in_full(folder):
+def test_missing_file_or_directory_is_named_in_full(folder):
     for path in (folder / "absent", folder / "absent/file"):
         with pytest.raises(FileNotFoundError) as caught:
             _files.read(str(path))
@@ -155,7 +155,7 @@ def test_missing_directories_are_made_on_request(folder):
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
-def test_a_directory_that_others_may_write_is_refused(folder, mode):
+def test_directory_that_others_may_write_is_refused(folder, mode):
     folder.chmod(mode)
     with pytest.raises(
         Refusal,
@@ -166,7 +166,7 @@ def test_a_directory_that_others_may_write_is_refused(folder, mode):
         _files.write_atomically(str(folder / "new"), b"")
 
 
-def test_a_directory_above_that_others_may_write_is_refused(folder):
+def test_directory_above_that_others_may_write_is_refused(folder):
     folder.parent.chmod(0o777)
     with pytest.raises(Refusal, match="state: its mode 0777"):
         _files.read(str(folder / "record"))
@@ -182,7 +182,7 @@ def test_what_belongs_to_somebody_else_is_refused(folder, tmp_path, name):
         _files.read(str(folder / "record"))
 
 
-def test_a_link_or_a_fifo_at_the_end_is_refused_at_once(folder):
+def test_link_or_fifo_is_refused_at_once(folder):
     (folder / "link").symlink_to(folder / "record")
     os.mkfifo(str(folder / "fifo"))
     for name in ("link", "fifo", "."):
@@ -193,7 +193,7 @@ def test_a_link_or_a_fifo_at_the_end_is_refused_at_once(folder):
             os.close(_files.open_file(str(folder / name), os.O_WRONLY | os.O_APPEND | os.O_CREAT))
 
 
-def test_a_link_on_the_way_counts_only_where_nobody_else_could_make_it(folder, tmp_path):
+def test_only_roots_links_are_followed(folder, tmp_path):
     (tmp_path / "short").symlink_to("state/inner")
     (tmp_path / "absolute").symlink_to(folder)
     assert _files.read(str(tmp_path / "short/record")) == b"ours" == _files.read(str(tmp_path / "absolute/record"))
@@ -211,7 +211,7 @@ def test_a_link_on_the_way_counts_only_where_nobody_else_could_make_it(folder, t
         _files.read(str(tmp_path / "short/record"))
 
 
-def test_a_directory_exchanged_after_the_check_is_not_used(folder, tmp_path, monkeypatch):
+def test_directory_exchanged_after_check_is_not_used(folder, tmp_path, monkeypatch):
     other = tmp_path / "theirs"
     other.mkdir()
     (other / "record").write_text("theirs")
@@ -227,7 +227,7 @@ def test_a_directory_exchanged_after_the_check_is_not_used(folder, tmp_path, mon
     assert _files.read(str(folder / "record")) == b"ours"
 
 
-def test_a_directory_that_becomes_a_link_after_it_was_looked_at_is_not_followed(folder, tmp_path, monkeypatch):
+def test_directory_that_becomes_link_is_not_followed(folder, tmp_path, monkeypatch):
     other = tmp_path / "theirs"
     other.mkdir()
     (other / "record").write_text("theirs")
@@ -245,7 +245,7 @@ def test_a_directory_that_becomes_a_link_after_it_was_looked_at_is_not_followed(
     assert folder.is_symlink()
 
 
-def test_no_other_program_gets_a_descriptor(folder):
+def test_no_other_program_gets_descriptor(folder):
     """Python closes its own in what it starts."""
     for descriptor in (
         _files.open_directory(str(folder)),

@@ -22,7 +22,7 @@ def install(folder, sources, check=False):
     return [os.path.basename(change["after_header"].split()[0]) for change in changes], digest
 
 
-def test_a_program_runs_as_installed(tmp_path):
+def test_program_runs_as_installed(tmp_path):
     assert install(tmp_path, SOURCES)[0] == ["llama-program", "__init__.py", "__init__.py", "hello.py", "words.py"]
     (tmp_path / "os.py").write_text("raise SystemExit('taken from the working directory')")
     output = subprocess.check_output(
@@ -37,7 +37,7 @@ def test_a_program_runs_as_installed(tmp_path):
     )
 
 
-def test_what_differs_is_replaced_and_what_is_no_part_of_it_goes(tmp_path):
+def test_differing_and_stale_files_are_replaced(tmp_path):
     digest = install(tmp_path, SOURCES)[1]
     assert install(tmp_path, SOURCES) == ([], digest)
     folder = tmp_path / "lib/llama_cluster"
@@ -59,7 +59,7 @@ def test_what_differs_is_replaced_and_what_is_no_part_of_it_goes(tmp_path):
     assert install(tmp_path, SOURCES)[0] == ["llama-program"]
 
 
-def test_the_digest_stands_for_content_and_place(tmp_path):
+def test_digest_stands_for_content_and_place(tmp_path):
     digests = {
         install(tmp_path, SOURCES)[1],
         install(tmp_path, dict(SOURCES, **{"words.py": "1"}))[1],
@@ -77,7 +77,7 @@ def fixture_venv(tmp_path):
 
 
 @pytest.mark.parametrize("whose", [".", "bin"])
-def test_a_python_that_a_user_may_exchange_is_not_roots(venv, tmp_path, whose):
+def test_python_that_user_may_exchange_is_not_roots(venv, tmp_path, whose):
     system = tmp_path / "usr/bin/python3"
     system.parent.mkdir(parents=True)
     system.write_text("")
@@ -92,7 +92,7 @@ def test_a_python_that_a_user_may_exchange_is_not_roots(venv, tmp_path, whose):
         _install.choose_python(candidates)
 
 
-def test_a_link_to_a_python_is_followed_where_root_made_all_of_it(venv, tmp_path):
+def test_roots_link_to_python_is_followed(venv, tmp_path):
     (tmp_path / "real").write_text("")
     (tmp_path / "alternative").symlink_to(tmp_path / "real")
     (tmp_path / "usr").mkdir()
@@ -103,7 +103,7 @@ def test_a_link_to_a_python_is_followed_where_root_made_all_of_it(venv, tmp_path
         _install.choose_python([str(tmp_path / "usr/python3")])
 
 
-def test_programs_are_not_installed_where_others_may_exchange_them(tmp_path):
+def test_folder_of_others_gets_no_programs(tmp_path):
     (tmp_path / "lib").mkdir()
     give_away(tmp_path / "lib")
     with pytest.raises(Refusal, match="lib: it belongs to user id 4711"):
@@ -112,7 +112,7 @@ def test_programs_are_not_installed_where_others_may_exchange_them(tmp_path):
 
 
 @pytest.mark.parametrize("whose", [".", "bin", "lib", "lib/llama_cluster", "lib/llama_cluster/programs"])
-def test_a_directory_of_others_is_refused_where_nothing_differs_too(tmp_path, whose):
+def test_unchanged_directory_of_others_is_refused(tmp_path, whose):
     install(tmp_path, SOURCES)
     (tmp_path / whose).chmod(0o777)
     for check in (True, False):
@@ -126,7 +126,7 @@ def test_a_directory_of_others_is_refused_where_nothing_differs_too(tmp_path, wh
 
 
 @pytest.mark.parametrize("name", ["bin/llama-program", "lib/llama_cluster/words.py"])
-def test_a_program_of_others_is_written_anew_where_nothing_differs_too(tmp_path, name):
+def test_unchanged_program_of_others_is_replaced(tmp_path, name):
     digest = install(tmp_path, SOURCES)[1]
     path = tmp_path / name
     give_away(path)
@@ -137,7 +137,7 @@ def test_a_program_of_others_is_written_anew_where_nothing_differs_too(tmp_path,
     assert "theirs" not in path.read_text() and install(tmp_path, SOURCES) == ([], digest)
 
 
-def test_a_stale_program_in_a_directory_of_others_stays(tmp_path, monkeypatch):
+def test_stale_program_in_directory_of_others_stays(tmp_path, monkeypatch):
     install(tmp_path, SOURCES)
     folder = tmp_path / "lib/llama_cluster"
     (folder / "theirs/inner").mkdir(parents=True)
@@ -153,7 +153,7 @@ def test_a_stale_program_in_a_directory_of_others_stays(tmp_path, monkeypatch):
     assert names == [("old.py", str(folder))]
 
 
-def test_a_link_in_the_place_of_a_program_is_replaced(tmp_path):
+def test_link_in_place_of_program_is_replaced(tmp_path):
     install(tmp_path, SOURCES)
     (tmp_path / "passwd").write_text("root\n")
     for name in ("words.py", "words.py.new", ".words.py.partial"):
@@ -166,7 +166,7 @@ def test_a_link_in_the_place_of_a_program_is_replaced(tmp_path):
     assert (tmp_path / "lib/llama_cluster/words.py").read_text() == SOURCES["words.py"]
 
 
-def test_a_program_brings_what_it_imports():
+def test_program_brings_what_it_imports():
     sources = _install.loaded_sources()
     assert sources["programs/backoff.py"] == Path(backoff.__file__).read_text()
     assert {
@@ -180,7 +180,7 @@ def test_a_program_brings_what_it_imports():
     assert "_install.py" not in sources
 
 
-def test_a_diff_says_what_comes_and_what_goes(tmp_path):
+def test_diff_says_what_comes_and_what_goes(tmp_path):
     install(tmp_path, SOURCES)
     words, old = tmp_path / "lib/llama_cluster/words.py", tmp_path / "lib/llama_cluster/old.py"
     words.write_text("HELLO = 'bye'\n")

@@ -54,7 +54,7 @@ def test_there_is_one_job_per_state_file(path):
     assert is_live(path) is False
 
 
-def test_a_job_is_abandoned_a_minute_after_its_last_follower(path, clock):
+def test_job_is_abandoned_minute_after_its_last_follower(path, clock):
     is_live(path)
     job = Job(path)
     for passed, renew, abandoned in (
@@ -71,7 +71,7 @@ def test_a_job_is_abandoned_a_minute_after_its_last_follower(path, clock):
     assert job.abandoned() == "nobody has followed it for 60 seconds: run again, it goes on"
 
 
-def test_a_lease_that_was_removed_counts_as_not_renewed(path, clock):
+def test_lease_that_was_removed_counts_as_not_renewed(path, clock):
     is_live(path)
     job = Job(path)
     os.unlink(lease_path(path))
@@ -80,7 +80,7 @@ def test_a_lease_that_was_removed_counts_as_not_renewed(path, clock):
     assert job.abandoned()
 
 
-def test_the_result_of_an_unfollowed_job_is_claimed_once_and_nothing_stays(path, tmp_path):
+def test_unfollowed_result_is_claimed_once(path, tmp_path):
     is_live(path)
     job = Job(path)
     job.finish({"changed": True})
@@ -93,7 +93,7 @@ def test_the_result_of_an_unfollowed_job_is_claimed_once_and_nothing_stays(path,
     assert claim(path) is None
 
 
-def test_a_job_that_was_killed_leaves_no_result(path):
+def test_job_that_was_killed_leaves_no_result(path):
     is_live(path)
     Job(path).write({"phase": "fetch", "done": 1})
     assert claim(path) is None

@@ -40,7 +40,7 @@ def test_twice_and_check_mode(capsys, fake, tmp_path):
     assert os.stat(tmp_path / "m.gguf").st_mode & 0o777 == 0o640
 
 
-def test_a_changed_mode_is_a_change_and_no_new_transfer(capsys, fake, tmp_path):
+def test_changed_mode_is_change_and_no_new_transfer(capsys, fake, tmp_path):
     options = {"urls": [fake.add_plain("m.gguf", MODEL)], "dest": str(tmp_path / "m.gguf")}
     run(capsys, **options)
     code, result, _out = run(capsys, mode="0600", **options)
@@ -63,7 +63,7 @@ def test_owner_group_and_symbolic_mode(capsys, fake, tmp_path):
         assert run(capsys, **wrong, **options)[0] == 1
 
 
-def test_the_token_is_in_no_output(capsys, fake, tmp_path):
+def test_token_is_in_no_output(capsys, fake, tmp_path):
     fake.token = "hf_secret"
     fake.add_repo("owner/m", {"m.Q8_0.gguf": MODEL}, gated=True)
     (tmp_path / "token").write_text("hf_secret\n")
@@ -78,7 +78,7 @@ def test_the_token_is_in_no_output(capsys, fake, tmp_path):
     assert (code, "the token was refused" in result["msg"], "hf_wrong" in out) == (1, True, False)
 
 
-def test_an_error_is_one_sentence_that_names_the_module(capsys, fake, tmp_path):
+def test_error_is_one_sentence_that_names_module(capsys, fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL[:-5])
     code, result, _out = run(capsys, urls=[url], dest=str(tmp_path / "m.gguf"))
     assert (code, result["msg"]) == (
@@ -102,7 +102,7 @@ def test_options_that_exclude_each_other(capsys, tmp_path, options):
     assert run(capsys, dest=str(tmp_path / "m.gguf"), **options)[0] == 1
 
 
-def test_a_job_leaves_its_result_in_the_state_file(capsys, fake, tmp_path):
+def test_job_leaves_its_result_in_state_file(capsys, fake, tmp_path):
     options = {
         "urls": [fake.add_plain("m.gguf", MODEL)],
         "dest": str(tmp_path / "m.gguf"),
@@ -115,7 +115,7 @@ def test_a_job_leaves_its_result_in_the_state_file(capsys, fake, tmp_path):
     assert (code, state["phase"], state["result"]["changed"], state["result"]["msg"]) == (0, "end", True, result["msg"])
 
 
-def test_a_failed_job_leaves_its_sentence(capsys, fake, tmp_path):
+def test_failed_job_leaves_its_sentence(capsys, fake, tmp_path):
     options = {
         "urls": [fake.url + "/files/none"],
         "dest": str(tmp_path / "m.gguf"),

@@ -50,7 +50,7 @@ def test_lend_and_end_in_both_modes(capsys, port, present):
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_an_error_is_one_sentence_that_names_the_module(capsys, port, present, check):
+def test_error_is_one_sentence_that_names_module(capsys, port, present, check):
     code, done = run(capsys, _ansible_check_mode=check, **dict(present, files=["/no/m.gguf"]))
     assert (code, done["msg"]) == (1, "gguf_share: files: /no/m.gguf: No such file or directory: run gguf_fetch for it")
     assert not is_running(port)

@@ -29,7 +29,7 @@ def path(tmp_path):
     return str(tmp_path / "m.gguf")
 
 
-def test_every_model_has_an_entry_in_order(capsys, path, tmp_path):
+def test_every_model_has_entry_in_order(capsys, path, tmp_path):
     (tmp_path / "n.gguf").write_bytes(gguf_files.model(2))
     code, result = run(capsys, paths=[str(tmp_path / "n.gguf"), path])
     assert (code, result["changed"]) == (0, False)
@@ -93,7 +93,7 @@ def test_models_are_compared_with_their_records(capsys, published, tmp_path):
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_flipped_byte_is_named_by_its_piece_and_believed_no_more(capsys, published, check):
+def test_flipped_byte_is_named_by_its_piece(capsys, published, check):
     flip(published[0], 600000)
     flip(published[1].parent / "s-00002-of-00002.gguf", 500)
     times = [path.stat().st_mtime_ns for path in published]
@@ -106,13 +106,13 @@ def test_flipped_byte_is_named_by_its_piece_and_believed_no_more(capsys, publish
     assert (published[0].stat().st_mtime_ns == times[0]) is check
 
 
-def test_model_without_a_record_is_not_compared(capsys, path):
+def test_model_without_record_is_not_compared(capsys, path):
     code, result = run(capsys, path=[path], recorded=True)
     assert (code, result["models"][0]["hashed"]) == (1, False)
     assert result["msg"] == "gguf_verify: %s: no record is beside it: run site.yml --tags model" % path
 
 
-def test_found_model_without_digests_says_that_it_was_not_compared(capsys, tmp_path):
+def test_found_model_without_digests_is_not_compared(capsys, tmp_path):
     (tmp_path / "m.gguf").write_bytes(MODEL)
     with FakeHub() as fake:
         acquire(Request(str(tmp_path / "m.gguf"), urls=[fake.add_plain("m.gguf", MODEL)]))

@@ -56,7 +56,7 @@ def look(capsys, *items):
     return run(capsys, model_facts, models=list(items))["models"]
 
 
-def test_what_is_there_is_told_as_by_those_that_fetch_and_plan(capsys, item):
+def test_existing_model_has_facts_of_fetch_and_plan(capsys, item):
     other = dict(item, dest=item["dest"].replace("m.gguf", "other.gguf"))
     there, missing = look(capsys, item, other)
     assert missing == {"item": other, "there": False}
@@ -69,7 +69,7 @@ def test_what_is_there_is_told_as_by_those_that_fetch_and_plan(capsys, item):
 
 
 @pytest.mark.parametrize("change", ["touched", "mode", "removed", "another source", "another digest", "wrong digest"])
-def test_what_is_not_certainly_there_is_for_gguf_fetch(capsys, item, tmp_path, change):
+def test_uncertain_model_is_not_there(capsys, item, tmp_path, change):
     path = tmp_path / "m.gguf"
     if change == "touched":
         path.touch()
@@ -84,7 +84,7 @@ def test_what_is_not_certainly_there_is_for_gguf_fetch(capsys, item, tmp_path, c
     assert look(capsys, item) == [{"item": item, "there": False}]
 
 
-def test_a_header_that_no_plan_can_be_made_of(capsys, tmp_path):
+def test_header_that_no_plan_can_be_made_of(capsys, tmp_path):
     (tmp_path / "source.gguf").write_bytes(gguf_files.model(1))
     item = {"dest": str(tmp_path / "m.gguf"), "urls": ["file://%s/source.gguf" % tmp_path]}
     run(capsys, gguf_fetch, mode="0644", **item)

@@ -94,7 +94,7 @@ def refused(dest, fake=None, **options):
 # The straight way
 
 
-def test_raw_pieces_of_a_hub_become_one_file(fake, tmp_path):
+def test_raw_pieces_of_hub_become_one_file(fake, tmp_path):
     dest = tmp_path / "m.Q8_0.gguf"
     done = fetch(dest, fake, repo=REPO, quant="Q8_0")
     assert whole(dest)
@@ -109,7 +109,7 @@ def test_raw_pieces_of_a_hub_become_one_file(fake, tmp_path):
     assert (done["gguf"]["architecture"], done["gguf"]["expected_size"]) == ("llama", len(MODEL))
 
 
-def test_the_second_run_asks_nobody_and_reads_nothing(fake, tmp_path, monkeypatch):
+def test_second_run_asks_nobody_and_reads_nothing(fake, tmp_path, monkeypatch):
     dest = tmp_path / "m.Q8_0.gguf"
     fetch(dest, fake, repo=REPO, quant="Q8_0")
     fake.log.clear()
@@ -133,7 +133,7 @@ def test_every_byte_crosses_once_over_few_connections(fake, tmp_path):
     assert fake.servers["cdn"].connections <= 4 + 1  # keep-alive: one each, and the one that read the header
 
 
-def test_the_token_goes_to_the_hub_and_never_to_the_cdn(fake, tmp_path):
+def test_token_goes_to_hub_and_never_to_cdn(fake, tmp_path):
     fake.token = "hf_secret"
     fake.add_repo(REPO, PIECES, gated=True)
     fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
@@ -154,7 +154,7 @@ def test_one_plain_url(fake, tmp_path):
 
 
 @pytest.mark.parametrize("as_path", [True, False])
-def test_files_of_the_node(tmp_path, as_path):
+def test_files_of_node(tmp_path, as_path):
     sources = []
     for name, data in PIECES.items():
         (tmp_path / "from").mkdir(exist_ok=True)
@@ -166,7 +166,7 @@ def test_files_of_the_node(tmp_path, as_path):
     assert len(list((tmp_path / "from").iterdir())) == 2
 
 
-def test_shards_stay_shards_and_are_named_by_the_first(fake, tmp_path):
+def test_shards_stay_shards_and_are_named_by_first(fake, tmp_path):
     parts = dict(zip(["m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"], gguf_files.shards(3)))
     fake.add_repo("owner/split", {"Q8_0/" + name: data for name, data in parts.items()})
     done = fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])
@@ -183,13 +183,13 @@ def test_shards_stay_shards_and_are_named_by_the_first(fake, tmp_path):
     assert (tmp_path / "m-00002-of-00003.gguf").read_bytes() == parts["m-00002-of-00003.gguf"]
 
 
-def test_one_sha256_of_the_joined_file(fake, tmp_path):
+def test_one_sha256_of_joined_file(fake, tmp_path):
     urls = [fake.add_plain(name, data) for name, data in PIECES.items()]
     done = fetch(tmp_path / "m.gguf", urls=urls, sha256=[sha(MODEL).upper()])
     assert (whole(tmp_path / "m.gguf"), done["sha256"], done["verified"]) == (True, sha(MODEL), "sha256")
 
 
-def test_digests_that_somebody_gives_are_held_against_the_hubs(fake, tmp_path):
+def test_digests_that_somebody_gives_are_held_against_hubs(fake, tmp_path):
     asked = {"repo": REPO, "files": list(PIECES)}
     digests = [sha(data) for data in PIECES.values()]
     text = refused(tmp_path / "m.gguf", fake, sha256=digests[::-1], **asked)
@@ -204,7 +204,7 @@ def test_digests_that_somebody_gives_are_held_against_the_hubs(fake, tmp_path):
     ("size", "words"),
     [(10**10, "m.gguf needs 9.9 GB more of its 10.0 GB and 67.1 MB"), (None, "m.gguf needs 9.9 GB and")],
 )
-def test_a_disk_needs_room_for_others_too(tmp_path, monkeypatch, size, words):
+def test_disk_needs_room_for_others_too(tmp_path, monkeypatch, size, words):
     free = 10**10
     monkeypatch.setattr(fetch_target, "free_disk", lambda folder: free)
     most = free - 64 * 2**20
@@ -215,7 +215,7 @@ def test_a_disk_needs_room_for_others_too(tmp_path, monkeypatch, size, words):
     assert str(refusal.value).startswith("%s has 10.0 GB free, %s" % (tmp_path, words))
 
 
-def test_a_copy_is_proved_by_the_pieces_of_the_first_node(fake, tmp_path):
+def test_copy_is_proved_by_pieces_of_first_node(fake, tmp_path):
     first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     (tmp_path / "second").mkdir()
     done = fetch(
@@ -235,7 +235,7 @@ def copied(result, url):
     return {"url": url, "files": result["files"], "commit": result["commit"]}
 
 
-def test_a_copy_comes_from_the_other_node_and_is_known_by_its_origin(fake, tmp_path, monkeypatch):
+def test_copy_is_known_by_its_origin(fake, tmp_path, monkeypatch):
     first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     lender = fake.add_plain("m.gguf", MODEL).rpartition("/")[0]
     (tmp_path / "second").mkdir()
@@ -267,7 +267,7 @@ def test_shards_are_copied_each_by_its_own_digest(fake, tmp_path):
     assert all((tmp_path / "second" / name).read_bytes() == files[name] for name in names)
 
 
-def test_a_copy_of_what_nobody_has_hashed_is_refused_until_it_is(fake, tmp_path):
+def test_copy_without_digest_is_refused(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     (tmp_path / "m.gguf").write_bytes(MODEL)
     first = fetch(tmp_path / "m.gguf", urls=[url])
@@ -282,7 +282,7 @@ def test_a_copy_of_what_nobody_has_hashed_is_refused_until_it_is(fake, tmp_path)
     assert fetch(dest, urls=[url], copy_of=copied(hashed, url.rpartition("/")[0]))["verified"] == "sha256"
 
 
-def test_a_copy_of_another_model_is_refused(fake, tmp_path):
+def test_copy_of_another_model_is_refused(fake, tmp_path):
     first = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", OTHER)])
     (tmp_path / "second").mkdir()
     text = refused(
@@ -317,29 +317,24 @@ def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
 # Refused before the large transfer
 
 
-def test_a_missing_piece_is_refused_by_the_header(fake, tmp_path):
-    text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL[:CUT])])
-    assert text.endswith(
-        "/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: it is not whole at its source, name "
-        "all of its pieces or use another source".format(len(MODEL))
-    )
-    assert left(tmp_path) == []
-
-
-def test_a_foreign_piece_is_refused_by_the_header(fake, tmp_path):
-    urls = [fake.add_plain("a.part1of2", MODEL[:CUT]), fake.add_plain("b.part2of2", OTHER[CUT:-1])]
-    text = refused(tmp_path / "m.gguf", urls=urls)
-    assert (
-        text
-        == "m.gguf: 2 pieces have {:,} bytes together, {:,} bytes needed by its header: a piece is missing or belongs "
-        "to another model".format(len(MODEL) - 1, len(MODEL))
-    )
-    assert fake.sent <= (1 << 20) + 2
-
-
-def test_pieces_in_the_wrong_order_are_refused(fake, tmp_path):
-    urls = [fake.add_plain("b", MODEL[CUT:]), fake.add_plain("a", MODEL[:CUT])]
-    assert "not a model, or a later piece of one" in refused(tmp_path / "m.gguf", urls=urls)
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (
+            {"m.gguf": MODEL[:CUT]},
+            "/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: it is not whole at its source",
+        ),
+        (
+            {"a.part1of2": MODEL[:CUT], "b.part2of2": OTHER[CUT:-1]},
+            "{:,} bytes needed by its header: a piece is missing or belongs to another model",
+        ),
+        ({"b": MODEL[CUT:], "a": MODEL[:CUT]}, "not a model, or a later piece of one"),
+    ],
+)
+def test_header_refuses_wrong_pieces(fake, tmp_path, pieces, words):
+    text = refused(tmp_path / "m.gguf", urls=[fake.add_plain(name, data) for name, data in pieces.items()])
+    assert words.format(len(MODEL)) in text
+    assert fake.sent <= (1 << 20) + 2 and left(tmp_path) == []
 
 
 def test_shards_of_two_models_are_refused(fake, tmp_path):
@@ -350,7 +345,7 @@ def test_shards_of_two_models_are_refused(fake, tmp_path):
     )
 
 
-def test_a_full_disk_is_refused_before_the_first_byte(fake, tmp_path, monkeypatch):
+def test_full_disk_is_refused_before_first_byte(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch_target, "free_disk", lambda folder: 12300000)
     text = refused(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0")
     assert (
@@ -387,7 +382,7 @@ def test_requests_that_cannot_be_met(tmp_path, options, words):
     assert words in refused(tmp_path / "m.gguf", **options)
 
 
-def test_dest_must_be_a_gguf_name_in_a_directory_that_exists(fake, tmp_path):
+def test_dest_is_gguf_name_in_existing_directory(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     assert "does not end in .gguf" in refused(tmp_path / "model", urls=[url])
     assert "is not a directory: create it first" in refused(tmp_path / "none" / "m.gguf", urls=[url])
@@ -409,7 +404,7 @@ def test_expired_signed_urls_are_resolved_again(fake, tmp_path):
     assert fake.expired > 1
 
 
-def test_access_that_is_lost_for_good_ends_the_run_resumably(fake, tmp_path):
+def test_lost_access_ends_run_resumably(fake, tmp_path):
     def lose(name, start, end):
         if fake.sent > 4 << 20:
             fake.token, fake.signature = "hf_other", fake.signature + 1
@@ -438,7 +433,7 @@ def backoffs(monkeypatch):
     return waits
 
 
-def test_the_back_off_goes_from_half_a_second_to_one_minute_and_ends_after_ten_times(fake, tmp_path, backoffs):
+def test_failing_server_is_given_up_after_ten_times(fake, tmp_path, backoffs):
     url = fake.add_plain("m.gguf", MODEL)
 
     def fail(name, start, end):
@@ -476,7 +471,7 @@ class Dripping:
         monkeypatch.setattr(Handler, "send_body", drip)
 
 
-def test_a_connection_that_drips_is_given_up_and_the_piece_goes_on(fake, tmp_path, monkeypatch):
+def test_dripping_connection_is_continued(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.2)
     slow = Dripping(monkeypatch, fake, connections=2)
     done = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
@@ -484,7 +479,7 @@ def test_a_connection_that_drips_is_given_up_and_the_piece_goes_on(fake, tmp_pat
 
 
 @pytest.mark.parametrize("length", [True, False])
-def test_a_server_without_ranges_is_read_in_one_go_per_piece(fake, tmp_path, length):
+def test_without_ranges_each_piece_is_read_once(fake, tmp_path, length):
     fake.ranges = False
     fake.cuts = [1 << 20] * 2
     fake.length = length
@@ -493,7 +488,7 @@ def test_a_server_without_ranges_is_read_in_one_go_per_piece(fake, tmp_path, len
     assert (whole(tmp_path / "m.gguf"), done["verified"]) == (True, "sha256")
 
 
-def test_without_ranges_a_piece_that_is_whole_is_not_fetched_again(fake, tmp_path):
+def test_without_ranges_complete_piece_is_kept(fake, tmp_path):
     fake.ranges = False
     fake.add_repo("owner/plain", PIECES)
     begun = []
@@ -514,7 +509,7 @@ def test_without_ranges_a_piece_that_is_whole_is_not_fetched_again(fake, tmp_pat
     assert whole(tmp_path / "m.gguf")
 
 
-def test_a_server_that_lies_about_its_ranges_is_given_up(fake, tmp_path):
+def test_wrong_ranges_are_given_up(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     assert transfer._MAX_FAILURES == 10
 
@@ -536,7 +531,7 @@ def test_a_server_that_lies_about_its_ranges_is_given_up(fake, tmp_path):
     )
 
 
-def test_a_file_replaced_during_the_transfer_is_not_spliced(fake, tmp_path):
+def test_file_replaced_during_transfer_is_not_spliced(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
 
     def replace(name, start, end):
@@ -560,7 +555,7 @@ def interrupted(fake, dest, **options):
     return fake.sent
 
 
-def test_a_stopped_run_is_resumed_without_fetching_again(fake, tmp_path):
+def test_stopped_run_is_resumed_without_fetching_again(fake, tmp_path):
     sent = interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
     assert left(tmp_path) == ["m.gguf.partial", "m.gguf.partial.journal"]
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
@@ -569,7 +564,7 @@ def test_a_stopped_run_is_resumed_without_fetching_again(fake, tmp_path):
     assert done["resumed"] > sent - (5 << 20)
 
 
-def test_a_file_replaced_between_two_runs_starts_over(fake, tmp_path):
+def test_file_replaced_between_two_runs_starts_over(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     interrupted(fake, tmp_path / "m.gguf", urls=[url])
     fake.add_plain("m.gguf", OTHER)
@@ -585,14 +580,14 @@ def test_without_validator_and_digest_nothing_is_resumed(fake, tmp_path):
     assert whole(tmp_path / "m.gguf")
 
 
-def test_with_a_digest_another_mirror_may_go_on(fake, tmp_path):
+def test_with_digest_another_mirror_may_go_on(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     interrupted(fake, tmp_path / "m.gguf", urls=[url], sha256=[sha(MODEL)])
     assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("mirror.gguf", MODEL)], sha256=[sha(MODEL)])["resumed"] > 0
     assert whole(tmp_path / "m.gguf")
 
 
-def test_after_a_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeypatch):
+def test_after_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer.Transfer, "_keep", lambda self: None)  # the machine dies: nobody writes a last flush
     interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
     with open(tmp_path / "m.gguf.partial", "r+b") as partial:
@@ -618,7 +613,7 @@ def fail_once(monkeypatch, function, path, after):
     return failed
 
 
-def test_after_a_failed_flush_only_what_was_flushed_before_is_trusted(fake, tmp_path, monkeypatch):
+def test_failed_flush_keeps_only_flushed_bytes(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "_FLUSH_EVERY", 0.05)
     fake.rate = 4 << 20
     url = fake.add_plain("m.gguf", MODEL)
@@ -636,7 +631,7 @@ def test_after_a_failed_flush_only_what_was_flushed_before_is_trusted(fake, tmp_
     assert whole(tmp_path / "m.gguf")
 
 
-def test_a_last_flush_that_fails_publishes_nothing_and_is_not_believed_the_second_time(fake, tmp_path, monkeypatch):
+def test_failed_last_flush_publishes_nothing(fake, tmp_path, monkeypatch):
     url = fake.add_plain("m.gguf", MODEL)
     failed = fail_once(monkeypatch, "fdatasync", tmp_path / "m.gguf.partial", lambda: fake.sent >= len(MODEL))
     assert refused(tmp_path / "m.gguf", urls=[url]).endswith("cannot be written: Input/output error")
@@ -646,7 +641,7 @@ def test_a_last_flush_that_fails_publishes_nothing_and_is_not_believed_the_secon
 
 
 @pytest.mark.parametrize("name", [".gguf", "..gguf", "a\nb.gguf", "%s.gguf" % ("a" * 300)])
-def test_a_name_that_is_none_in_the_models_directory_is_refused(fake, tmp_path, name):
+def test_unusable_file_name_is_refused(fake, tmp_path, name):
     with pytest.raises(
         Refusal,
         match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest",
@@ -655,7 +650,7 @@ def test_a_name_that_is_none_in_the_models_directory_is_refused(fake, tmp_path, 
     assert left(tmp_path) == []
 
 
-def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
+def test_other_query_is_another_request(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=secret"])
     fake.log.clear()
@@ -674,7 +669,7 @@ def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
     assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
 
 
-def test_a_digest_that_is_no_longer_named_makes_no_other_source(fake, tmp_path):
+def test_dropped_digest_is_same_source(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     fetch(tmp_path / "m.gguf", urls=[url], sha256=[hashlib.sha256(MODEL).hexdigest()])
     done = fetch(tmp_path / "m.gguf", urls=[url])
@@ -682,7 +677,7 @@ def test_a_digest_that_is_no_longer_named_makes_no_other_source(fake, tmp_path):
     assert fetch(tmp_path / "m.gguf", urls=[url])["msg"].endswith("untouched since it was published")
 
 
-def test_the_token_goes_to_no_other_origin_than_the_endpoint(fake, tmp_path):
+def test_token_goes_to_no_other_origin_than_endpoint(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     fetch(tmp_path / "m.gguf", urls=[url], token="hf_secret")
     assert {headers.get("Authorization") for _server, _path, headers in fake.log} == {None}
@@ -691,7 +686,7 @@ def test_the_token_goes_to_no_other_origin_than_the_endpoint(fake, tmp_path):
     assert {headers.get("Authorization") for _server, _path, headers in fake.log} == {"Bearer hf_secret"}
 
 
-def test_a_wrong_digest_publishes_nothing_and_keeps_the_good_piece(fake, tmp_path):
+def test_wrong_digest_publishes_nothing_and_keeps_good_piece(fake, tmp_path):
     first, second = PIECES
     damaged = PIECES[second][:-9] + bytes([PIECES[second][-9] ^ 4]) + PIECES[second][-8:]
     urls = [fake.add_plain(first, PIECES[first]), fake.add_plain(second, damaged)]
@@ -708,7 +703,7 @@ def test_a_wrong_digest_publishes_nothing_and_keeps_the_good_piece(fake, tmp_pat
     assert whole(tmp_path / "m.gguf")
 
 
-def test_a_wrong_digest_of_the_only_piece_gives_the_disk_back(fake, tmp_path):
+def test_wrong_digest_of_only_piece_gives_disk_back(fake, tmp_path):
     refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=["0" * 64])
     assert left(tmp_path) == []
 
@@ -743,7 +738,7 @@ def process(options, setup="", prefix=()):
     )
 
 
-def test_kill_9_loses_at_most_what_was_in_flight(fake, tmp_path):
+def test_kill_loses_only_bytes_in_flight(fake, tmp_path):
     options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
     fake.rate = 2 << 20
     running = process(options)
@@ -777,7 +772,7 @@ def namespaces():
 
 
 @pytest.mark.skipif(not namespaces(), reason="no user namespaces")
-def test_a_disk_that_fills_up_meanwhile_ends_the_run_resumably(fake, tmp_path):
+def test_disk_that_fills_up_meanwhile_ends_run_resumably(fake, tmp_path):
     # As on a file system that cannot reserve blocks, another writer takes the space; afterwards it goes away again.
     setup = """
 import os
@@ -812,7 +807,7 @@ os.unlink(other)
 # What is there already
 
 
-def test_a_good_file_of_the_operator_gets_a_manifest(fake, tmp_path):
+def test_good_file_of_operator_gets_manifest(fake, tmp_path):
     (tmp_path / "m.gguf").write_bytes(MODEL)
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     assert (done["changed"], done["transferred"], done["verified"]) == (True, 0, "sha256")
@@ -826,7 +821,7 @@ def test_a_good_file_of_the_operator_gets_a_manifest(fake, tmp_path):
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_another_file_under_the_name_is_refused_and_left(fake, tmp_path, check):
+def test_another_file_under_name_is_refused_and_left(fake, tmp_path, check):
     url = fake.add_plain("m.gguf", MODEL)
     for data, words in (
         (MODEL[:-1], "is there with {:,} bytes".format(len(MODEL) - 1)),
@@ -839,7 +834,7 @@ def test_another_file_under_the_name_is_refused_and_left(fake, tmp_path, check):
         assert left(tmp_path) == ["m.gguf"]
 
 
-def test_without_a_digest_a_model_of_the_same_size_is_told_apart_by_its_header(fake, tmp_path):
+def test_without_digest_the_header_decides(fake, tmp_path):
     url = fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
     (tmp_path / "m.gguf").write_bytes(MODEL)
     with pytest.raises(Refusal, match="its header is not that of m.gguf"):
@@ -847,7 +842,7 @@ def test_without_a_digest_a_model_of_the_same_size_is_told_apart_by_its_header(f
     assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)])["verified"] == "size and header"
 
 
-def test_a_touched_file_is_hashed_again_and_trusted_again(fake, tmp_path):
+def test_touched_file_is_hashed_again_and_trusted_again(fake, tmp_path):
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     os.utime(tmp_path / "m.gguf", (1, 1))
     before = (tmp_path / "m.gguf.manifest.json").read_text()
@@ -887,7 +882,7 @@ def test_damaged_model_of_ours_is_fetched_again(fake, tmp_path, damage):
     assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
 
 
-def test_damage_under_an_unchanged_time_is_found_by_hashing(fake, tmp_path):
+def test_damage_under_unchanged_time_is_found_by_hashing(fake, tmp_path):
     dest = tmp_path / "m.gguf"
     fetch(dest, fake, repo=REPO, quant="Q8_0")
     status = dest.stat()
@@ -898,7 +893,7 @@ def test_damage_under_an_unchanged_time_is_found_by_hashing(fake, tmp_path):
     assert whole(dest)
 
 
-def test_damaged_model_serves_until_the_good_one_is_there(fake, tmp_path):
+def test_damaged_model_serves_until_good_one_is_there(fake, tmp_path):
     dest = tmp_path / "m.gguf"
     fetch(dest, fake, repo=REPO, quant="Q8_0")
     flip(dest)
@@ -909,7 +904,7 @@ def test_damaged_model_serves_until_the_good_one_is_there(fake, tmp_path):
     assert dest.read_bytes() == data
 
 
-def test_damaged_model_goes_first_where_the_disk_holds_one(fake, tmp_path, monkeypatch):
+def test_damaged_model_goes_first_where_disk_holds_one(fake, tmp_path, monkeypatch):
     dest = tmp_path / "m.gguf"
     fetch(dest, fake, repo=REPO, quant="Q8_0")
     flip(dest)
@@ -927,7 +922,7 @@ def test_damaged_model_goes_first_where_the_disk_holds_one(fake, tmp_path, monke
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_damaged_shard_leaves_the_whole_ones(fake, tmp_path, monkeypatch, number):
+def test_damaged_shard_leaves_whole_ones(fake, tmp_path, monkeypatch, number):
     names = ["m-0000%d-of-00003.gguf" % (place + 1) for place in range(3)]
     files = dict(zip(names, gguf_files.shards(3)))
     fake.add_repo("owner/s-GGUF", files)
@@ -946,7 +941,7 @@ def not_found(path):
     path.write_bytes(data)
 
 
-def test_file_that_is_not_ours_by_record_is_refused(fake, tmp_path):
+def test_file_with_other_inode_is_refused(fake, tmp_path):
     dest = tmp_path / "m.gguf"
     fetch(dest, fake, repo=REPO, quant="Q8_0")
     not_found(dest)
@@ -956,7 +951,7 @@ def test_file_that_is_not_ours_by_record_is_refused(fake, tmp_path):
     assert dest.stat().st_size == 1000
 
 
-def test_the_same_content_from_another_source_only_renews_the_manifest(fake, tmp_path, monkeypatch):
+def test_same_content_from_another_source_only_renews_manifest(fake, tmp_path, monkeypatch):
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     monkeypatch.setattr(existing, "hash_pieces", None)  # the digests are in the manifest
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=sorted(PIECES))
@@ -1007,7 +1002,7 @@ def test_link_in_place_of_model_is_refused(fake, tmp_path, make):
         fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
 
 
-def test_file_on_the_node_is_used_where_it_lies(tmp_path):
+def test_file_on_node_is_used_where_it_lies(tmp_path):
     (tmp_path / "m.gguf").write_bytes(MODEL)
     inode = (tmp_path / "m.gguf").stat().st_ino
     for changed in (True, False):
@@ -1028,7 +1023,7 @@ def loose(tmp_path, *names):
     return paths
 
 
-def test_loose_pieces_become_the_file(fake, tmp_path):
+def test_loose_pieces_become_file(fake, tmp_path):
     paths = loose(tmp_path)
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
     assert whole(tmp_path / "m.gguf")
@@ -1037,7 +1032,7 @@ def test_loose_pieces_become_the_file(fake, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(PIECES))
-def test_one_loose_piece_is_used_and_the_other_fetched(fake, tmp_path, name):
+def test_one_loose_piece_is_used_and_other_fetched(fake, tmp_path, name):
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path, name))
     assert whole(tmp_path / "m.gguf")
     assert (done["adopted"], done["transferred"]) == (len(PIECES[name]), len(MODEL) - len(PIECES[name]))
@@ -1057,7 +1052,7 @@ def test_adoption_needs_one_piece_of_extra_disk(fake, tmp_path, monkeypatch):
     assert max(peaks) <= len(MODEL) + len(MODEL) - CUT + (1 << 20)
 
 
-def test_a_damaged_loose_piece_is_refused_and_left(fake, tmp_path):
+def test_damaged_loose_piece_is_refused_and_left(fake, tmp_path):
     paths = loose(tmp_path)
     data = bytearray(PIECES["m.Q8_0.gguf.part2of2"])
     data[1000] ^= 1
@@ -1069,14 +1064,14 @@ def test_a_damaged_loose_piece_is_refused_and_left(fake, tmp_path):
     assert (done["resumed"], done["transferred"]) == (CUT, len(MODEL) - CUT)
 
 
-def test_a_file_that_is_no_piece_is_refused(fake, tmp_path):
+def test_file_that_is_no_piece_is_refused(fake, tmp_path):
     (tmp_path / "other").write_bytes(b"x")
     assert "adopt: %s has 1 bytes, the pieces have" % (tmp_path / "other") in refused(
         tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(tmp_path / "other")]
     )
 
 
-def test_pieces_without_a_digest_are_refused_and_left(fake, tmp_path):
+def test_pieces_without_digest_are_refused_and_left(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     (tmp_path / "by hand").write_bytes(OTHER)
     text = refused(tmp_path / "m.gguf", urls=[url], adopt=[str(tmp_path / "by hand")])
@@ -1096,7 +1091,7 @@ def test_pieces_without_a_digest_are_refused_and_left(fake, tmp_path):
     assert left(tmp_path) == ["by hand", *sorted(PIECES)]
 
 
-def test_what_a_refused_piece_held_is_not_left_behind(fake, tmp_path):
+def test_what_refused_piece_held_is_not_left_behind(fake, tmp_path):
     """It may have been anything; until the model is proved, nobody else reads the partial file."""
     paths = loose(tmp_path)
     (tmp_path / "m.Q8_0.gguf.part2of2").write_bytes(b"root:SECRET" + bytes(len(MODEL) - CUT - 11))
@@ -1134,7 +1129,7 @@ def test_piece_with_second_name_is_copied(fake, tmp_path):
     assert (tmp_path / "m.gguf").read_bytes() == MODEL and not os.path.exists(paths[0])
 
 
-def test_a_model_from_another_folder_moves(fake, tmp_path):
+def test_model_from_another_folder_moves(fake, tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     (tmp_path / "old" / "x.gguf").write_bytes(MODEL)
@@ -1152,7 +1147,7 @@ def test_a_model_from_another_folder_moves(fake, tmp_path):
 # Progress and stopping
 
 
-def test_progress_counts_up_to_the_total(fake, tmp_path):
+def test_progress_counts_up_to_total(fake, tmp_path):
     fake.rate = 4 << 20
     states = []
     acquire(

@@ -46,7 +46,7 @@ def seal(folder, *models, check=False):
     return bundle.seal(str(folder), list(models), ["b.tar.gz"], ["s.tar.gz"], check)
 
 
-def test_the_sums_are_those_that_sha256sum_takes(folder):
+def test_sums_are_those_that_sha256sum_takes(folder):
     _record, changed = seal(folder, model(folder, *JOINED))
     assert changed
     checked = subprocess.run(
@@ -59,7 +59,7 @@ def test_the_sums_are_those_that_sha256sum_takes(folder):
     assert subprocess.run(["sha256sum", "-c", "--status", "SHA256SUMS"], cwd=str(folder), check=False).returncode == 1
 
 
-def test_a_second_time_reads_no_model_and_changes_nothing(folder):
+def test_second_time_reads_no_model_and_changes_nothing(folder):
     seal(folder, model(folder, *JOINED))
     before = [(folder / name).stat().st_mtime_ns for name in ("bundle.json", "SHA256SUMS")]
     (folder / "models/m.gguf").unlink()
@@ -73,12 +73,12 @@ def test_unknown_pieces_are_hashed(folder):
     assert record["models"][0]["files"][0]["pieces"] == [{"size": len(A + B), "sha256": sha(A + B)}]
 
 
-def test_a_model_of_two_nodes_is_one(folder):
+def test_model_of_two_nodes_is_one(folder):
     record, _changed = seal(folder, model(folder, *JOINED), model(folder, *JOINED))
     assert len(record["models"]) == 1
 
 
-def test_check_mode_tells_the_truth_and_writes_nothing(tmp_path, folder):
+def test_check_mode_tells_truth_and_writes_nothing(tmp_path, folder):
     empty = tmp_path / "empty"
     empty.mkdir()
     assert seal(empty, model(empty, *JOINED), check=True)[1] is True
@@ -87,7 +87,7 @@ def test_check_mode_tells_the_truth_and_writes_nothing(tmp_path, folder):
     assert seal(folder, model(folder, *JOINED), check=True)[1] is False
 
 
-def test_lines_name_every_file_and_say_where_a_build_is_missing(folder):
+def test_lines_name_every_file_and_a_missing_build(folder):
     record, _changed = seal(folder, model(folder, *JOINED))
     assert bundle.lines(str(folder), record)[1:4] == [
         "  models/m.gguf (23 bytes)",
@@ -116,7 +116,7 @@ def test_find(folder, wanted):
     assert found["files"][0]["pieces"] == list(JOINED)
 
 
-def test_a_url_is_compared_without_its_secrets(folder):
+def test_url_is_compared_without_its_secrets(folder):
     seal(folder, model(folder, *JOINED, repo="", files=[], urls=["https://mirror.example/m.gguf?signature=1"]))
     bundle.find(
         bundle.read(str(folder)), {"name": "m.gguf", "urls": ["https://user:secret@mirror.example/m.gguf"]}, "x"
@@ -209,7 +209,7 @@ FILE = ("models", 0, "files", 0)
     + [((), {key: value}) for key in ("models", "builds", "source") for value in (None, 5, "text", [5], [{}])]
     + [((kind, 0), {"name": name}) for kind in ("builds", "source") for name in ("../x", "/x", "..", None)],
 )
-def test_a_record_that_no_bundle_has_is_refused(folder, path, values):
+def test_record_that_no_bundle_has_is_refused(folder, path, values):
     record, _changed = seal(folder, model(folder, *JOINED))
     assert bundle.read(str(folder)) == record
     (folder / "bundle.json").write_text(json.dumps(changed(record, *path, **values)))
@@ -221,13 +221,13 @@ def test_a_record_that_no_bundle_has_is_refused(folder, path, values):
     assert text.isprintable() and len(text) < 500
 
 
-def test_a_deep_record_is_damaged(folder):
+def test_deep_record_is_damaged(folder):
     (folder / "bundle.json").write_text("[" * 100000)
     with pytest.raises(Refusal, match="is damaged: copy the bundle again"):
         bundle.read(str(folder))
 
 
-def test_urls_that_differ_in_their_query_are_two_sources(folder):
+def test_other_query_is_another_source(folder):
     seal(
         folder, model(folder, *JOINED, repo="", files=[], urls=["https://mirror.example/m.gguf?version=1&token=secret"])
     )

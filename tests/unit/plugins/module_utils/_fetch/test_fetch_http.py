@@ -60,7 +60,7 @@ def serving(handler, context=None):
 
 @pytest.mark.parametrize("offset", [0, 1, 4095])
 @pytest.mark.parametrize("ranges", [True, False])
-def test_ranges_are_the_bytes_asked_for(fake, client, ranges, offset):
+def test_ranges_are_bytes_asked_for(fake, client, ranges, offset):
     fake.ranges = ranges
     source = resolved(fake.add_plain("a", DATA), client)
     assert (source.ranges, source.size) == (ranges, len(DATA))
@@ -68,7 +68,7 @@ def test_ranges_are_the_bytes_asked_for(fake, client, ranges, offset):
     assert read_range(source, client, len(DATA) - 5, 1000) == DATA[-5:]
 
 
-def test_a_connection_the_server_closed_meanwhile_is_opened_again(fake, client):
+def test_connection_server_closed_meanwhile_is_opened_again(fake, client):
     source = resolved(fake.add_plain("a", DATA), client)
     for connection in fake.servers["hub"].sockets:
         connection.shutdown(2)
@@ -82,14 +82,14 @@ def test_redirects_end(fake, client):
         resolved(fake.url + "/o/r/resolve/main/a", client)
 
 
-def test_a_redirect_to_another_scheme_is_refused(fake, client):
+def test_redirect_to_another_scheme_is_refused(fake, client):
     fake.add_repo("o/r", {"a": DATA})
     fake.redirect_to = "file:///etc/passwd"
     with pytest.raises(Refusal, match="redirects to file:///etc/passwd, http or https is needed"):
         resolved(fake.url + "/o/r/resolve/main/a", client)
 
 
-def test_a_shorter_range_than_asked_for_is_continued(fake, client):
+def test_shorter_range_than_asked_for_is_continued(fake, client):
     source = resolved(fake.add_plain("a", DATA), client)
     fake.answers = [(206, {"Content-Range": "bytes 0-9/%d" % len(DATA)}, DATA[:10])]
     assert read_range(source, client, 0, 100) == DATA[:100]
@@ -98,7 +98,7 @@ def test_a_shorter_range_than_asked_for_is_continued(fake, client):
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_body_that_breaks_off_is_continued(fake, client, monkeypatch, ranges):
+def test_body_that_breaks_off_is_continued(fake, client, monkeypatch, ranges):
     monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
     monkeypatch.setattr(sources, "FIRST_WAIT", 0)
     fake.ranges = ranges
@@ -107,7 +107,7 @@ def test_a_body_that_breaks_off_is_continued(fake, client, monkeypatch, ranges):
     assert read_range(source, client, 0, 5000) == DATA[:5000]
 
 
-def test_a_server_that_says_nothing_is_transient():
+def test_server_that_says_nothing_is_transient():
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Transient, match="timed out"):
         resolved("http://127.0.0.1:%d/m.gguf" % silent.getsockname()[1], Client(0.2))
 
@@ -213,7 +213,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(sources, "FIRST_WAIT", 0.001)
 
 
-def test_a_header_that_drips_is_given_up(client, impatient):
+def test_header_that_drips_is_given_up(client, impatient):
     with (
         speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url,
         pytest.raises(Transient, match="slower than 4,096 bytes per second for [0-9]+ sec"),
@@ -221,7 +221,7 @@ def test_a_header_that_drips_is_given_up(client, impatient):
         resolved(url, client)
 
 
-def test_header_fields_without_an_end_are_given_up(client):
+def test_header_fields_without_end_are_given_up(client):
     with (
         speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url,
         pytest.raises((Transient, Refusal)),
@@ -237,7 +237,7 @@ def test_header_fields_without_an_end_are_given_up(client):
 HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nContent-Length: %d\r\n\r\n"
 
 
-def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
+def test_dripping_body_is_given_up(client, impatient):
     with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
         source = resolved(url, client)
         with pytest.raises(
@@ -265,14 +265,14 @@ def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
         ("http://user@h/m.gguf", "has a user or password in it"),
     ],
 )
-def test_a_url_that_cannot_be_asked_is_one_sentence_without_secrets(url, words):
+def test_unusable_url_is_refused_without_secrets(url, words):
     with pytest.raises(Refusal) as caught:
         make_source(url)
     assert words in str(caught.value)
     assert "hunter2" not in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
+def test_urls_and_redirects_are_quoted(fake, client):
     assert (
         urls.clean_url("http://B\u00fccher.example:80/\u00fc a?n=\u00fc&s=%2F+#f")
         == "http://xn--bcher-kva.example:80/%C3%BC%20a?n=%C3%BC&s=%2F+"
@@ -302,7 +302,7 @@ def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
         (b"javascript:\x1b[2J", "redirects to javascript:"),
     ],
 )
-def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
+def test_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
     with (
         speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url,
         pytest.raises(Refusal) as caught,
@@ -325,7 +325,7 @@ def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, wo
         b"HTTP/9 nonsense\r\n\r\n",
     ],
 )
-def test_a_server_that_talks_nonsense_is_one_short_sentence(client, answer):
+def test_server_that_talks_nonsense_is_one_short_sentence(client, answer):
     with speaking(answer) as url, pytest.raises((Refusal, Transient)) as caught:
         resolved(url, client)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 400
@@ -365,11 +365,11 @@ POLICY = ("RateLimit-Policy", '"fixed window";"api";q=500;w=300')
         ([("X-RateLimit-Reset", "soon")], None),
     ],
 )
-def test_window_of_a_rate_limit_is_waited_for(pairs, seconds):
+def test_window_of_rate_limit_is_waited_for(pairs, seconds):
     assert fetch_http._retry_after(fields(*pairs)) == seconds
 
 
-def test_refusal_says_until_when_a_server_asks_to_wait(client, monkeypatch):
+def test_refusal_says_until_when_server_asks_to_wait(client, monkeypatch):
     monkeypatch.setattr(fetch_http.time, "sleep", lambda seconds: None)
     answer = b'HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\nRateLimit: "api";r=0;t=200\r\n\r\n'
     with speaking(answer) as url, pytest.raises(Refusal) as caught:
@@ -378,13 +378,13 @@ def test_refusal_says_until_when_a_server_asks_to_wait(client, monkeypatch):
     assert re.search(words, str(caught.value))
 
 
-def test_file_that_the_hub_gives_through_xet_only_is_named():
+def test_file_behind_xet_is_named():
     answer = types.SimpleNamespace(status=400, headers={})
     assert "through Xet only: run hf download on the node" in fetch_http.hint(answer, 432 * 10**9)
     assert fetch_http.hint(answer, 399 * 10**9) == fetch_http.hint(answer) == "check the address"
 
 
-def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
+def test_user_and_password_of_proxy_are_used(client, monkeypatch):
     seen = []
 
     class Proxy(http.server.BaseHTTPRequestHandler):
@@ -422,7 +422,7 @@ def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
     [(400, False), (401, False), (403, False), (404, False), (408, True), (416, False), (425, True), (429, True)]
     + [(499, False), (501, False), (505, False), (500, True), (503, True), (599, True)],
 )
-def test_which_failures_a_later_attempt_may_not_meet(status, again):
+def test_which_failures_later_attempt_may_not_meet(status, again):
     headers = email.message.Message()
     headers["Retry-After"] = "7"
     response = types.SimpleNamespace(status=status, reason="x" * 61, headers=headers)
@@ -445,7 +445,7 @@ def test_which_failures_a_later_attempt_may_not_meet(status, again):
         (403, "Other", "a token with access is needed, see model_token_file"),
     ],
 )
-def test_the_next_step_after_a_status(status, code, words):
+def test_next_step_after_status(status, code, words):
     headers = {"X-Error-Code": code} if code else {}
     assert fetch_http.hint(types.SimpleNamespace(status=status, headers=headers)) == words
 
@@ -459,7 +459,7 @@ def test_the_next_step_after_a_status(status, code, words):
         ("http://u@proxy.example", ("proxy.example", 3128, {"Proxy-Authorization": "Basic dTo="})),
     ],
 )
-def test_a_proxy_as_the_environment_names_it(setting, via):
+def test_proxy_as_environment_names_it(setting, via):
     assert fetch_http._proxy("http", setting) == via
 
 
@@ -474,7 +474,7 @@ def test_a_proxy_as_the_environment_names_it(setting, via):
         (ssl.CertificateError("of another host"), Refusal, "or set SSL_CERT_FILE"),
     ],
 )
-def test_an_error_of_the_network_is_one_sentence(error, kind, end):
+def test_error_of_network_is_one_sentence(error, kind, end):
     found = fetch_http.network_failure("https://h/m", error)
     assert found.__class__ is kind and str(found).startswith("https://h/m: ") and str(found).endswith(end)
 

@@ -51,7 +51,7 @@ def listed(*names):
     return [HubFile(name, 1, "0" * 64) for name in names]
 
 
-def test_listing_gives_size_and_sha256_pinned_to_a_commit(fake):
+def test_listing_gives_size_and_sha256_pinned_to_commit(fake):
     assert hub(fake).commit("main") == COMMIT
     found = {entry.path: entry for entry in hub(fake).files(COMMIT)}
     assert sorted(found) == sorted(FILES)
@@ -68,7 +68,7 @@ def test_all_pages_are_read(fake):
     assert len(fake.log) == 3
 
 
-def test_an_unknown_repo_names_its_neighbours(fake):
+def test_unknown_repo_names_its_neighbours(fake):
     fake.add_repo("owner/other", {})
     with pytest.raises(
         Refusal, match=r"owner/m-GUF: unknown or private .*, owner has owner/m-GGUF, owner/other: check the name$"
@@ -76,7 +76,7 @@ def test_an_unknown_repo_names_its_neighbours(fake):
         hub(fake, "owner/m-GUF").commit("main")
 
 
-def test_an_unknown_revision_names_the_known_ones(fake):
+def test_unknown_revision_names_known_ones(fake):
     with pytest.raises(Refusal, match="has no revision v2, it has main, v1"):
         hub(fake).commit("v2")
 
@@ -116,7 +116,7 @@ def test_incomplete_sets_are_refused(names, words):
         order_files(names)
 
 
-def test_the_first_shard_stands_for_all():
+def test_first_shard_stands_for_all():
     files = listed("q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf")
     assert [entry.path for entry in select(files, "r", ["q/m-00001-of-00002.gguf"])] == [
         "q/m-00001-of-00002.gguf",
@@ -135,7 +135,7 @@ def test_the_first_shard_stands_for_all():
         ("Q6_K", ["Q6_K/m-00001-of-00002.gguf", "Q6_K/m-00002-of-00002.gguf"]),
     ],
 )
-def test_a_quant_is_found_by_name_or_folder(quant, found):
+def test_quant_is_found_by_name_or_folder(quant, found):
     files = listed(
         *FILES,
         "m.Q4_K_S.gguf",
@@ -148,7 +148,7 @@ def test_a_quant_is_found_by_name_or_folder(quant, found):
     assert [entry.path for entry in select(files, "r", quant=quant)] == found
 
 
-def test_a_missing_quant_names_the_ones_there():
+def test_missing_quant_names_ones_there():
     files = listed(*FILES, "m.i1-IQ2_XXS.gguf", "m-UD-Q4_K_XL.gguf", "m-BF16.gguf")
     with pytest.raises(Refusal, match="r: has no quant Q5_K_S, it has BF16, IQ2_XXS, Q4_K_M, Q8_0, UD-Q4_K_XL"):
         select(files, "r", quant="Q5_K_S")
@@ -158,7 +158,7 @@ def test_a_missing_quant_names_the_ones_there():
         select(listed("README.md"), "r", quant="Q8_0")
 
 
-def test_an_ambiguous_quant_lists_the_candidates():
+def test_ambiguous_quant_lists_candidates():
     with pytest.raises(Refusal, match="Q8_0 fits a.Q8_0.gguf, b.Q8_0.gguf: name the one wanted with files"):
         select(listed("a.Q8_0.gguf", "b.Q8_0.gguf"), "r", quant="Q8_0")
 
@@ -177,7 +177,7 @@ def test_an_ambiguous_quant_lists_the_candidates():
         (["m-Q4_K_M.gguf", "sub/m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf"], "Q4_K_M", None),
     ],
 )
-def test_exact_quant_comes_before_a_part_of_one(names, quant, found):
+def test_exact_quant_comes_before_part_of_one(names, quant, found):
     if found:
         assert [entry.path for entry in select(listed(*names), "r", quant=quant)] == [found]
     else:
@@ -191,7 +191,7 @@ def test_exact_quant_comes_before_a_part_of_one(names, quant, found):
     + ["m-DFlash-Q8_0.gguf", "draft/m-Q8_0.gguf", "m-eagle3-Q8_0.gguf", "m-lora-Q8_0.gguf", "m.imatrix-Q8_0.gguf"]
     + ["m-NextN-Q8_0.gguf", "m-control-vector-Q8_0.gguf", "m-adapter-Q8_0.gguf.part1of1"],
 )
-def test_what_goes_with_a_model_is_not_chosen(companion):
+def test_what_goes_with_model_is_not_chosen(companion):
     files = listed("m-Q4_K_M.gguf", companion)
     with pytest.raises(Refusal, match="has no quant Q8_0, it has Q4_K_M"):
         select(files, "owner/m-GGUF", quant="Q8_0")
@@ -211,7 +211,7 @@ SIBLING = {"rfilename": "m.Q8_0.gguf", "size": 5, "lfs": {"sha256": "a" * 64, "s
 
 
 @pytest.mark.parametrize("status", [404, 405, 410, 501])
-def test_mirror_without_tree_lists_by_the_revision(fake, monkeypatch, status):
+def test_mirror_without_tree_lists_by_revision(fake, monkeypatch, status):
     fake.siblings = [SIBLING, {"rfilename": "m.Q4_K_M.gguf"}, {"rfilename": "README.md", "size": 3}]
     monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(status, {}, b"no such API"))
     assert hub(fake).files(COMMIT) == [
@@ -224,14 +224,14 @@ def test_mirror_without_tree_lists_by_the_revision(fake, monkeypatch, status):
 @pytest.mark.parametrize(
     "siblings", [None, [], "text", [{}], [{"rfilename": "../m.gguf"}], [dict(SIBLING, size=-1, lfs=0)]]
 )
-def test_mirror_without_a_listing_is_named(fake, monkeypatch, siblings):
+def test_mirror_without_listing_is_named(fake, monkeypatch, siblings):
     fake.siblings = siblings
     monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(404, {}, b"no such API"))
     with pytest.raises(Refusal, match="lists no files of it, /tree/ answered 404 and /revision/ has no siblings"):
         hub(fake).files(COMMIT)
 
 
-def test_a_missing_file_names_the_closest():
+def test_missing_file_names_closest():
     with pytest.raises(Refusal, match="r: has no file m.Q4_KM.gguf, it has m.Q4_K_M.gguf"):
         select(listed(*FILES), "r", ["m.Q4_KM.gguf"])
 
@@ -254,7 +254,7 @@ def test_token_file(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o602, 0o601])
-def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
+def test_token_that_others_may_read_is_refused(tmp_path, mode):
     path = tmp_path / "token"
     path.write_text("hf_secret\n")
     path.chmod(mode)
@@ -267,13 +267,13 @@ def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
     assert str(caught.value) == text % (path, mode, os.geteuid())
 
 
-def test_a_fifo_in_place_of_the_token_is_not_waited_for(tmp_path):
+def test_fifo_as_token_is_refused(tmp_path):
     os.mkfifo(str(tmp_path / "token"), 0o600)
     with pytest.raises(Refusal, match="does not hold one token"):
         read_token(str(tmp_path / "token"))
 
 
-def test_the_token_does_not_follow_the_next_page_to_another_origin(fake, monkeypatch):
+def test_token_stays_with_its_origin(fake, monkeypatch):
     fake.token, fake.page = "hf_secret", 2
     with FakeHub() as original:
         original.add_repo("owner/m-GGUF", FILES)
@@ -312,7 +312,7 @@ LISTED = {"type": "file", "path": "m.Q8_0.gguf", "size": 5, "oid": "0" * 40}
         "[1e999999, " + "9" * 5000 + "]",
     ],
 )
-def test_a_listing_of_odd_types_is_one_sentence(fake, monkeypatch, answer):
+def test_listing_of_odd_types_is_one_sentence(fake, monkeypatch, answer):
     text = answer if isinstance(answer, str) and answer.startswith("[") else json.dumps(answer)
     monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(200, {}, text.encode()))
     with pytest.raises(
@@ -331,7 +331,7 @@ def answered(status, headers=(), parsed=None, said=""):
     return fetch_hub._Answer(response, parsed, said)
 
 
-def test_an_answer_that_ends_early_is_asked_for_again(fake, monkeypatch):
+def test_answer_that_ends_early_is_asked_for_again(fake, monkeypatch):
     monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
     monkeypatch.setattr(sources, "FIRST_WAIT", 0)
     broken = ["5\r\n[{", "zz\r\n"]
@@ -401,7 +401,7 @@ def test_endless_listing_is_refused(fake, monkeypatch, limit, value):
         (418, "", None, r"answered 418 Teapot \(it says: no rights\): check repo and endpoint"),
     ],
 )
-def test_why_a_repository_does_not_open(monkeypatch, status, code, token, words):
+def test_why_repository_does_not_open(monkeypatch, status, code, token, words):
     repository = Hub(None, "owner/m", "http://127.0.0.1:1", token)
     monkeypatch.setattr(repository, "_revisions", lambda: "main")
     monkeypatch.setattr(repository, "_neighbours", lambda: "its neighbours")
@@ -421,7 +421,7 @@ def test_why_a_repository_does_not_open(monkeypatch, status, code, token, words)
         ([], None),
     ],
 )
-def test_the_nearest_names_or_some_are_told(monkeypatch, there, told):
+def test_nearest_names_or_some_are_told(monkeypatch, there, told):
     repository = Hub(None, "owner/m-GUF", "http://127.0.0.1:1")
     answer = answered(200, parsed=[{"id": name} for name in there] + [7, {"id": 7}])
     monkeypatch.setattr(repository, "_get_json", lambda _url: answer)
@@ -434,7 +434,7 @@ def test_the_nearest_names_or_some_are_told(monkeypatch, there, told):
 
 
 @pytest.mark.parametrize(("size", "read"), [(0, True), (-1, True), (1, False)])
-def test_an_answer_of_a_hub_has_a_limit(monkeypatch, size, read):
+def test_answer_of_hub_has_limit(monkeypatch, size, read):
     body = b"[%s]" % (b" " * ((8 << 20) - 2 + size))
     response = namedtuple("Response", "status headers read isclosed")(200, {}, lambda most: body[:most], lambda: True)
     monkeypatch.setattr(fetch_hub, "get_following", lambda client, url, headers, token: (response, url))

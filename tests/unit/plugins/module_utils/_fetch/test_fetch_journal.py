@@ -14,7 +14,7 @@ steps = st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 30)
 
 
 @given(steps)
-def test_ranges_are_a_set_of_positions(changes):
+def test_ranges_are_set_of_positions(changes):
     ranges, positions = Ranges(), set()
     for adding, start, end in changes:
         if adding:
@@ -49,18 +49,18 @@ def reread(journal, identity=IDENTITY):
     return list(Journal(journal.path).load(identity))
 
 
-def test_without_a_file_nothing_is_there(journal):
+def test_without_file_nothing_is_there(journal):
     assert reread(journal) == []
 
 
-def test_all_records_count_while_the_machine_is_up(journal):
+def test_all_records_count_while_machine_is_up(journal):
     journal.start(IDENTITY, Ranges([(0, 10)]))
     journal.add(10, 20)
     journal.add(40, 50)
     assert reread(journal) == [(0, 20), (40, 50)]
 
 
-def test_after_a_reboot_only_flushed_records_count(journal, monkeypatch):
+def test_after_reboot_only_flushed_records_count(journal, monkeypatch):
     journal.start(IDENTITY, Ranges([(0, 10)]))
     journal.add(10, 20)
     journal.durable(2)
@@ -69,7 +69,7 @@ def test_after_a_reboot_only_flushed_records_count(journal, monkeypatch):
     assert reread(journal) == [(0, 20)]
 
 
-def test_a_flush_covers_only_what_was_written_before_it_began(journal, monkeypatch):
+def test_flush_covers_only_earlier_writes(journal, monkeypatch):
     journal.start(IDENTITY, Ranges())
     journal.add(0, 10)
     begun = journal.count
@@ -84,7 +84,7 @@ def test_another_identity_starts_over(journal):
     assert reread(journal, ((100, "other"),)) == []
 
 
-def test_a_torn_last_line_is_dropped(journal):
+def test_torn_last_line_is_dropped(journal):
     journal.start(IDENTITY, Ranges())
     journal.add(0, 10)
     journal.add(10, 4096)
@@ -97,7 +97,7 @@ def test_a_torn_last_line_is_dropped(journal):
 
 
 @pytest.mark.parametrize("tail", [b"\0\0\0\0\n", b"w 1\n", b"x 1 2\n", b"w a b\n", b"d x\n", b"\n"])
-def test_nothing_after_an_unreadable_line_counts(journal, tail):
+def test_nothing_after_unreadable_line_counts(journal, tail):
     journal.start(IDENTITY, Ranges([(0, 10)]))
     journal.close()
     with open(journal.path, "ab") as stream:
@@ -106,13 +106,13 @@ def test_nothing_after_an_unreadable_line_counts(journal, tail):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"{}\n", b"no json\nw 0 10\n", b"[]\nw 0 10\n", b"\xff\xfe\nw 0 10\n"])
-def test_a_damaged_first_line_starts_over(journal, content):
+def test_damaged_first_line_starts_over(journal, content):
     with open(journal.path, "wb") as stream:
         stream.write(content)
     assert reread(journal) == []
 
 
-def test_delete_removes_the_file_and_may_be_repeated(journal, tmp_path):
+def test_delete_removes_file_and_may_be_repeated(journal, tmp_path):
     journal.start(IDENTITY, Ranges())
     journal.delete()
     journal.delete()
@@ -120,7 +120,7 @@ def test_delete_removes_the_file_and_may_be_repeated(journal, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["w -5 10", "w 5 -10", "w %s 1" % ("9" * 5000), "w 1", "d x"])
-def test_a_line_that_no_run_writes_ends_the_record(tmp_path, line):
+def test_line_that_no_run_writes_ends_record(tmp_path, line):
     journal = Journal(str(tmp_path / "j"))
     journal.start("id", Ranges([(0, 3)]))
     journal.close()

@@ -14,7 +14,7 @@ PUBLISHED = dict(FILE, mtime_ns=1, inode=2)
 RECORD = {"version": 1, "request": {}, "commit": None, "verified": "sha256", "gguf": {}, "files": [PUBLISHED]}
 
 
-def test_files_of_a_record():
+def test_files_of_record():
     assert manifest.are_files([FILE]) is True
     assert manifest.are_files([FILE, dict(FILE, name="n.gguf")]) is True
     assert manifest.are_files([{"name": "m.gguf", "size": 0, "pieces": []}]) is True
@@ -49,7 +49,7 @@ def test_files_that_cannot_be_used(files):
 
 
 @pytest.mark.parametrize(("digest", "usable"), [(None, True), (DIGEST, True), ("", False), (DIGEST + "0", False)])
-def test_a_digest_may_be_unknown_where_that_is_allowed(digest, usable):
+def test_digest_may_be_unknown_where_that_is_allowed(digest, usable):
     assert manifest.are_files([dict(FILE, pieces=[{"size": 5, "sha256": digest}])], hashed=False) is usable
 
 
@@ -57,7 +57,7 @@ def test_a_digest_may_be_unknown_where_that_is_allowed(digest, usable):
     ("size", "good"),
     [(0, True), (1, True), ((1 << 60) - 1, True), (1 << 60, False), (-1, False), (True, False), (1.0, False)],
 )
-def test_a_size_is_a_count_of_bytes(size, good):
+def test_size_is_count_of_bytes(size, good):
     assert manifest.is_size(size) is good
 
 
@@ -66,7 +66,7 @@ def test_a_size_is_a_count_of_bytes(size, good):
     [("m", True), ("a" * 220, True), ("a" * 221, False), ("ä" * 110, True), ("ä" * 111, False)]
     + [(name, False) for name in ("", ".m", "a/b", "/a", "a\n", None, 7)],
 )
-def test_a_file_name_leads_nowhere_else(name, good):
+def test_file_name_leads_nowhere_else(name, good):
     assert manifest.is_file_name(name) is good
 
 
@@ -83,7 +83,7 @@ def test_a_file_name_leads_nowhere_else(name, good):
         *({key: ...} for key in ("request", "commit", "verified", "gguf")),
     ],
 )
-def test_a_record_that_cannot_be_used_is_none(tmp_path, change):
+def test_record_that_cannot_be_used_is_none(tmp_path, change):
     path = tmp_path / "m.gguf.manifest.json"
     path.write_text(json.dumps(RECORD))
     path.chmod(0o600)
@@ -106,7 +106,7 @@ def test_recorded_pieces_answer_those_that_are_wanted():
     assert not manifest.covers([one], [manifest.Part(10, DIGEST)])
 
 
-def test_a_digest_for_each_piece(tmp_path):
+def test_digest_for_each_piece(tmp_path):
     (tmp_path / "m.gguf").write_bytes(b"abcde")
     told = []
     found = manifest.hash_pieces(str(tmp_path / "m.gguf"), [2, 3], told.append)
@@ -116,7 +116,7 @@ def test_a_digest_for_each_piece(tmp_path):
         manifest.hash_pieces(str(tmp_path / "m.gguf"), [2, 4])
 
 
-def test_what_a_module_returns_of_a_model():
+def test_what_module_returns_of_model():
     part = manifest.Part(5, DIGEST)
     one, two = manifest.Entry("a.gguf", 5, [part], 1, 2), manifest.Entry("b.gguf", 5, [part], 1, 2)
     record = manifest.Manifest({}, "c0ffee", "sha256", {"name": "m"}, [one])

@@ -12,7 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text im
 DIGEST = "0123456789abcdef" * 4
 
 
-def test_two_requests_for_the_same_bytes_have_one_identity(tmp_path):
+def test_two_requests_for_same_bytes_have_one_identity(tmp_path):
     dest = str(tmp_path / "m.gguf")
     assert Request(dest, urls=["https://h/m.gguf?token=a"], sha256=[DIGEST.upper()]).identity() == {
         "urls": ["https://h/m.gguf"],
@@ -30,20 +30,20 @@ def test_as_many_connections_as_servers_take(tmp_path, connections):
 
 @pytest.mark.parametrize("digest", [DIGEST[1:], DIGEST + "0", DIGEST[1:] + "g", ""])
 @pytest.mark.parametrize("key", ["sha256", "pieces"])
-def test_a_digest_that_is_none_is_refused(tmp_path, key, digest):
+def test_digest_that_is_none_is_refused(tmp_path, key, digest):
     given = {"sha256": [DIGEST, digest], "pieces": [{"size": 1, "sha256": DIGEST}, {"size": 1, "sha256": digest}]}
     with pytest.raises(Refusal, match="64 hexadecimal digits are needed"):
         Request(str(tmp_path / "m.gguf"), urls=["/m"], **{key: given[key]})
 
 
-def test_a_destination_is_a_file_or_a_directory(tmp_path):
+def test_destination_is_file_or_directory(tmp_path):
     for dest, into in ((tmp_path / "m.gguf", False), (tmp_path, True)):
         assert Request(str(dest), urls=["/m"]).into_folder is into
         assert Request(str(dest), urls=["/m"]).folder() == str(tmp_path)
     assert Request(str(tmp_path / "new") + "/", urls=["/m"]).folder() == str(tmp_path / "new")
 
 
-def test_reading_is_told_once_a_second_and_can_be_stopped(monkeypatch):
+def test_hashing_reports_each_second_and_stops(monkeypatch):
     clock, told, reasons = [100.0], [], [None, "enough"]
     monkeypatch.setattr(request.time, "monotonic", lambda: clock[0])
     advance = Watch(told.append, lambda: reasons.pop(0)).meter("/models/m.gguf", 1000)
@@ -59,14 +59,14 @@ def test_reading_is_told_once_a_second_and_can_be_stopped(monkeypatch):
 
 
 @pytest.mark.parametrize("asked", [{"quant": "Q8_0"}, {"files": ["m.gguf"]}, {"quant": "Q8_0", "files": ["m.gguf"]}])
-def test_a_repository_needs_the_quant_or_the_files_of_one_model(tmp_path, asked):
+def test_repository_needs_quant_or_files_of_one_model(tmp_path, asked):
     dest = str(tmp_path / "m.gguf")
     assert Request(dest, repo="o/r", **asked).repo == "o/r"
     with pytest.raises(Refusal, match="^repo: o/r holds several models: name the quant, or the files of one"):
         Request(dest, repo="o/r")
 
 
-def test_a_copy_needs_the_files_of_the_node_that_has_them(tmp_path):
+def test_copy_needs_files_of_node_that_has_them(tmp_path):
     dest = str(tmp_path / "m.gguf")
     assert Request(dest, copy_of={"url": "http://n", "files": [{}], "commit": None}).copy_of["url"] == "http://n"
     with pytest.raises(Refusal, match="^copy_of: no files given"):

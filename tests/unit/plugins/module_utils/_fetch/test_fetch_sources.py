@@ -61,13 +61,13 @@ def test_size_and_ranges(answer, status, fields, size, ranges):
         (200, {"Content_Length": "10", "Content_Type": "text/html; charset=utf-8"}, "a web page with status 200"),
     ],
 )
-def test_an_answer_that_is_of_no_use(answer, status, fields, words):
+def test_answer_that_is_of_no_use(answer, status, fields, words):
     answer(status, **fields)
     with pytest.raises(Refusal, match="^https://h/m.gguf: " + words):
         resolved()
 
 
-def test_a_length_that_is_known_stands_in_for_one_that_is_not_said(answer):
+def test_known_length_replaces_missing_one(answer):
     answer(200)
     assert resolved(size=10).size == 10
     answer(206, Content_Range="bytes 0-0/11")
@@ -87,7 +87,7 @@ def test_a_length_that_is_known_stands_in_for_one_that_is_not_said(answer):
         ({"ETag": '"\x1b"'}, None),
     ],
 )
-def test_what_a_file_is_known_by(answer, fields, validator):
+def test_what_file_is_known_by(answer, fields, validator):
     answer(206, Content_Range="bytes 0-0/10", **fields)
     assert resolved().validator == validator
 
@@ -102,7 +102,7 @@ def test_what_a_file_is_known_by(answer, fields, validator):
         (11, '"a"', True, True),
     ],
 )
-def test_a_file_that_changes_between_two_answers(answer, size, etag, pinned, changed):
+def test_file_that_changes_between_two_answers(answer, size, etag, pinned, changed):
     answer(206, Content_Range="bytes 0-0/10", ETag='"a"')
     source = resolved(pinned=pinned)
     answer(206, Content_Range="bytes 0-0/%d" % size, ETag=etag)
@@ -114,7 +114,7 @@ def test_a_file_that_changes_between_two_answers(answer, size, etag, pinned, cha
         assert source.validator == etag
 
 
-def test_a_file_of_this_node_that_is_cut_while_it_is_read(tmp_path):
+def test_local_file_cut_while_read_is_refused(tmp_path):
     path = tmp_path / "m.gguf"
     path.write_bytes(b"0123456789")
     source = sources.make_source(str(path))
@@ -165,7 +165,7 @@ def known(size=100, ranges=True, validator='"a"', pinned=False, final=URL):
     return source
 
 
-def test_a_range_is_asked_for_with_its_ends_and_what_the_file_is_known_by():
+def test_request_has_range_and_validator():
     for source, headers in (
         (known(), {"Range": "bytes=10-14", "If-Range": '"a"'}),
         (known(validator=None), {"Range": "bytes=10-14"}),
@@ -179,7 +179,7 @@ def test_a_range_is_asked_for_with_its_ends_and_what_the_file_is_known_by():
 @pytest.mark.parametrize(
     ("told", "length"), [("10-14/100", 5), ("10-10/100", 1), ("10-99/100", 5)], ids=["all", "less", "more"]
 )
-def test_a_body_is_at_most_what_was_asked_for(told, length):
+def test_body_is_at_most_what_was_asked_for(told, length):
     assert known().open(Client(response(Content_Range="bytes " + told)), 10, 5).length == length
 
 
@@ -199,19 +199,19 @@ def test_a_body_is_at_most_what_was_asked_for(told, length):
         (response(503), Transient, "answered 503 Why"),
     ],
 )
-def test_a_body_that_is_not_the_one_that_was_asked_for(answer, kind, words):
+def test_wrong_body_is_refused(answer, kind, words):
     with pytest.raises(kind, match="^https://h/m.gguf: " + words):
         known().open(Client(answer), 10, 5)
 
 
-def test_a_commit_of_a_hub_is_the_same_whatever_its_servers_call_it():
+def test_pinned_file_ignores_other_validators():
     other = {"Content_Range": "bytes 10-14/100", "ETag": '"b"'}
     assert known(pinned=True).open(Client(response(**other)), 10, 5).length == 5
     assert known(validator=None).open(Client(response(**other)), 10, 5).length == 5
 
 
 @pytest.mark.parametrize(("refused", "renewed"), [(0, 0), (1, 1), (2, 2)])
-def test_a_signed_address_that_has_expired_is_renewed(monkeypatch, refused, renewed):
+def test_signed_address_that_has_expired_is_renewed(monkeypatch, refused, renewed):
     source, asked = known(final="https://cdn/x?sig=1"), []
     monkeypatch.setattr(source, "resolve", asked.append)
     client = Client(*[response(403)] * refused, response(Content_Range="bytes 10-14/100"))
@@ -220,7 +220,7 @@ def test_a_signed_address_that_has_expired_is_renewed(monkeypatch, refused, rene
     assert set(client.urls) == {"https://cdn/x?sig=1"}, "the address that redirects is not asked each time"
 
 
-def test_a_server_that_refuses_what_it_has_just_signed_is_waited_for(monkeypatch):
+def test_refused_fresh_signature_is_transient(monkeypatch):
     source, asked = known(final="https://cdn/x?sig=1"), []
     monkeypatch.setattr(source, "resolve", asked.append)
     with pytest.raises(Transient, match="answered 403 Why"):
@@ -231,7 +231,7 @@ def test_a_server_that_refuses_what_it_has_just_signed_is_waited_for(monkeypatch
     assert len(asked) == 2, "an error of the server says nothing of the address"
 
 
-def test_a_body_that_breaks_off_or_is_left_costs_its_connection():
+def test_broken_body_drops_connection():
     client = Client(*[response(data=b"012", Content_Range="bytes 0-4/100") for _body in range(2)])
     body = known().open(client, 0, 5)
     body.readinto(memoryview(bytearray(3)))
@@ -244,7 +244,7 @@ def test_a_body_that_breaks_off_or_is_left_costs_its_connection():
 
 
 @pytest.mark.parametrize("url", ["/m/a%20b.gguf", "file:///m/a%2520b.gguf", "file://localhost/m/a%2520b.gguf"])
-def test_a_path_is_a_file_of_this_node(url):
+def test_path_is_file_of_this_node(url):
     assert sources.make_source(url).path == "/m/a%20b.gguf"
 
 

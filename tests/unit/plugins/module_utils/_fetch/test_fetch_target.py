@@ -44,14 +44,14 @@ def leave(target, there, size=None):
     ("size", "known"),
     [(100, [(0, 10), (20, 100)]), (101, [(0, 10), (20, 100)]), (50, [(0, 10), (20, 50)]), (0, []), (None, [])],
 )
-def test_bytes_that_the_file_does_not_have_are_not_there(make, size, known):
+def test_recorded_bytes_beyond_file_are_dropped(make, size, known):
     target = make()
     leave(target, [(0, 10), (20, 100)], size)
     target.load()
     assert list(target.ranges) == known == list(target.flushed)
 
 
-def test_a_partial_file_is_its_makers_alone_until_it_has_its_name(make, tmp_path):
+def test_partial_file_is_private_until_published(make, tmp_path):
     before = os.umask(0o022)
     try:
         target = make()
@@ -66,7 +66,7 @@ def test_a_partial_file_is_its_makers_alone_until_it_has_its_name(make, tmp_path
         os.umask(before)
 
 
-def test_what_a_run_left_is_continued_in_the_same_file(make):
+def test_what_run_left_is_continued_in_same_file(make):
     target = make()
     leave(target, [(0, 10)], 100)
     inode = os.stat(target.partial).st_ino
@@ -77,7 +77,7 @@ def test_what_a_run_left_is_continued_in_the_same_file(make):
     assert not os.path.exists(target.partial) and not os.path.exists(target.journal.path) and target.fd == -1
 
 
-def test_a_file_without_a_record_is_begun_anew(make):
+def test_file_without_record_is_begun_anew(make):
     target = make()
     with open(target.partial, "wb") as stream:
         stream.write(b"x" * 100)
@@ -102,7 +102,7 @@ def test_damaged_bytes_give_their_disk_back(make):
 
 
 @pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.ENOSYS])
-def test_where_disk_cannot_be_reserved_the_length_is_set(make, monkeypatch, error):
+def test_where_disk_cannot_be_reserved_length_is_set(make, monkeypatch, error):
     def refuse(*_arguments):
         raise OSError(error, "no such call")
 
@@ -122,7 +122,7 @@ def test_where_disk_cannot_be_reserved_the_length_is_set(make, monkeypatch, erro
         (errno.EIO, "cannot be written: Input/output error"),
     ],
 )
-def test_a_disk_that_refuses_is_one_sentence(make, monkeypatch, error, words):
+def test_disk_that_refuses_is_one_sentence(make, monkeypatch, error, words):
     def refuse(*_arguments):
         raise OSError(error, os.strerror(error))
 
@@ -134,7 +134,7 @@ def test_a_disk_that_refuses_is_one_sentence(make, monkeypatch, error, words):
         target.allocate()
 
 
-def test_a_model_leaves_64_mib_to_others(tmp_path, monkeypatch):
+def test_model_leaves_64_mib_to_others(tmp_path, monkeypatch):
     monkeypatch.setattr(fetch_target, "free_disk", lambda _folder: 100 * MIB)
     fetch_target.check_disk(str(tmp_path), "m.gguf", 36 * MIB, 36 * MIB)
     with pytest.raises(fetch_target.DiskTooSmall, match="m.gguf needs 37.7 MB and 67.1 MB to spare") as caught:

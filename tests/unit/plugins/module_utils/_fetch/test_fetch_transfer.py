@@ -38,7 +38,7 @@ def taken(moves):
     return [chunk[1:] for chunk in iter(moves._take, None)]
 
 
-def test_chunks_shrink_towards_the_end():
+def test_chunks_shrink_towards_end():
     sizes = [end - start for start, end in taken(transfer_of(target((300 * MIB, True)), connections=4))]
     # Half of what each connection has left, 32 MiB at most and 4 MiB at least; the last one is the rest.
     assert sizes[0] == sizes[1] == 32 * MIB and sizes[2] == (300 - 64) * MIB // 8
@@ -169,7 +169,7 @@ def moves_of(marked):
         ([LOST] * 10, 100, None),
     ],
 )
-def test_failures_in_a_row_are_counted(answers, end, backoffs):
+def test_failures_in_row_are_counted(answers, end, backoffs):
     if backoffs is None:
         with pytest.raises(Refusal, match="^lost, 10 times in a row: "):
             Moves().get(Source(*answers), end)
@@ -207,7 +207,7 @@ def test_longest_requested_wait_holds_for_all(monkeypatch):
     assert (until, moves._not_before) == ([1030.0] * 2, 1030.0)
 
 
-def test_failure_ends_a_wait():
+def test_failure_ends_wait():
     moves = transfer_of()
     moves._failure = Stopped("enough")
     begun = time.monotonic()

@@ -17,7 +17,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text im
         ("https://h/", "https://g/", False),
     ],
 )
-def test_an_origin_is_scheme_host_and_port(url, other, same):
+def test_origin_is_scheme_host_and_port(url, other, same):
     assert urls.same_origin(url, other) == same
     token = {"Authorization": "Bearer t"} if same and url.startswith("https") else {}
     if url.startswith("https"):
@@ -29,7 +29,7 @@ def test_an_origin_is_scheme_host_and_port(url, other, same):
     ("host", "here"),
     [("localhost", True), ("127.0.0.1", True), ("127.1.2.3", True), ("[::1]", True), ("10.0.0.1", False), ("h", False)],
 )
-def test_over_plain_http_a_token_stays_on_this_machine(host, here):
+def test_over_plain_http_token_stays_on_this_machine(host, here):
     url = "http://%s:8000/m.gguf" % host
     if here:
         assert urls.authorization(url, "t", url) == {"Authorization": "Bearer t"}
@@ -41,11 +41,11 @@ def test_over_plain_http_a_token_stays_on_this_machine(host, here):
 @pytest.mark.parametrize(
     "url", ["https://h/x.gguf", "https://u:p@h/x.gguf?sig=1#f", "https://u:p/q@h/x.gguf?y", "https://u:p/q@h/x.gguf#y"]
 )
-def test_a_url_is_shown_without_its_secrets(url):
+def test_url_is_shown_without_its_secrets(url):
     assert urls.public_url(url) == "https://h/x.gguf"
 
 
-def test_signatures_are_no_part_of_what_a_url_is_known_by():
+def test_signatures_do_not_choose_content():
     plain, chosen = (urls.content_url("https://h/x" + query) for query in ("", "?file=a"))
     assert plain == "https://h/x"
     digest = chosen.partition("https://h/x?sha256=")[2]
@@ -59,5 +59,5 @@ def test_signatures_are_no_part_of_what_a_url_is_known_by():
 @pytest.mark.parametrize(
     ("url", "name"), [("https://h/a/b%20c.gguf?x=/y", "b c.gguf"), ("https://h/a/", "a"), ("https://h", "")]
 )
-def test_the_name_that_a_url_ends_in(url, name):
+def test_name_that_url_ends_in(url, name):
     assert urls.url_name(url) == name

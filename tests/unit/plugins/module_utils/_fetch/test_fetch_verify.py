@@ -25,7 +25,7 @@ def path(tmp_path):
     return path
 
 
-def test_a_whole_file(path):
+def test_whole_file(path):
     answer = verify_path(str(path))
     assert answer["complete"] is True
     assert answer["problem"] is None
@@ -38,7 +38,7 @@ def test_a_whole_file(path):
     )
 
 
-def test_a_digest_is_computed_on_request_and_compared_when_given(path):
+def test_digest_is_computed_and_compared(path):
     digest = hashlib.sha256(MODEL).hexdigest()
     assert verify_path(str(path), checksum=True)["sha256"] == digest
     assert verify_path(str(path), digest.upper())["complete"] is True
@@ -47,7 +47,7 @@ def test_a_digest_is_computed_on_request_and_compared_when_given(path):
     assert wrong["problem"] == "%s: sha256 is %s, %s needed: fetch it again" % (path, digest, "0" * 64)
 
 
-def test_a_truncated_file_says_what_it_has_and_needs(path):
+def test_truncated_file_says_what_it_has_and_needs(path):
     path.write_bytes(MODEL[:1000])
     answer = verify_path(str(path))
     assert answer["complete"] is False
@@ -95,27 +95,27 @@ def test_any_shard_stands_for_all_of_them(tmp_path):
     assert verify_path(answer["path"])["problem"].startswith(str(tmp_path / "m-00003-of-00003.gguf") + ": No such file")
 
 
-def test_a_remote_file_by_its_header_alone(fake):
+def test_remote_file_by_its_header_alone(fake):
     url = fake.add_plain("m.gguf", gguf_files.model(30))
     answer = verify_url(url)
     assert (answer["complete"], answer["path"], answer["parameters"]) == (True, url, 30 * 1024 * 512)
     assert fake.sent < 2 << 20
 
 
-def test_a_remote_piece_is_incomplete(fake):
+def test_remote_piece_is_incomplete(fake):
     answer = verify_url(fake.add_plain("m.gguf.part1of2", MODEL[:1500000]))
     assert (answer["complete"], answer["size"], answer["expected_size"]) == (False, 1500000, len(MODEL))
     assert "1,500,000 bytes present" in answer["problem"]
 
 
-def test_no_more_than_16_mib_of_a_remote_file_are_read(fake):
+def test_remote_header_is_limited_to_16_mib(fake):
     tokens = ("tokens", gguf_files.ARRAY, (gguf_files.STRING, ["x" * 1000] * 20000))
     answer = verify_url(fake.add_plain("m.gguf", gguf_files.file_bytes([tokens], [])))
     assert answer["problem"].endswith("the header is larger than 16,777,216 bytes: not a usable GGUF file")
     assert fake.sent <= (16 << 20) + 1
 
 
-def test_a_remote_error_is_a_problem_and_no_exception(fake):
+def test_remote_error_is_problem_and_no_exception(fake):
     answer = verify_url(fake.url + "/files/none")
     assert (answer["complete"], answer["architecture"]) == (False, None)
     assert answer["problem"] == fake.url + "/files/none: answered 404 Not Found: check the address"

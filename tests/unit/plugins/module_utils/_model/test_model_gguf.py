@@ -63,7 +63,7 @@ def refused(data):
     return str(caught.value)
 
 
-def test_the_type_table_is_the_one_of_the_format():
+def test_type_table_is_one_of_format():
     assert {key: value[1:] for key, value in gguf.TENSOR_TYPES.items()} == make.BLOCKS
 
 
@@ -90,7 +90,7 @@ def test_alignment_decides_where_data_starts_and_ends(alignment):
     assert (header.alignment, header.data_offset % alignment, header.expected_size) == (alignment, 0, len(data))
 
 
-def test_metadata_scalars_strings_and_small_arrays_are_kept_and_vocabularies_are_not():
+def test_metadata_is_kept_without_vocabularies():
     metadata = [
         ("u8", make.U8, 200),
         ("i8", make.I8, -3),
@@ -122,7 +122,7 @@ def test_strings_across_window_borders_are_walked_exactly():
     assert header.metadata["after"] == 42
 
 
-def test_describe_names_what_the_file_is():
+def test_describe_names_what_file_is():
     data = make.model(3)
     header = parse(data)
     assert describe.describe([header]) == {
@@ -148,19 +148,19 @@ RARE = [
 
 
 @pytest.mark.parametrize(("file_type", "name"), [*COMMON, *RARE])
-def test_quantization_is_the_name_of_the_file_type(file_type, name):
+def test_quantization_is_name_of_file_type(file_type, name):
     assert describe.quantization([parse(make.header_bytes([("general.file_type", make.U32, file_type)], []))]) == name
 
 
 @pytest.mark.parametrize(
     "file_type", [[], [("general.file_type", make.U32, 999)], [("general.file_type", make.STRING, "Q8_0")]]
 )
-def test_without_a_known_file_type_most_bytes_decide(file_type):
+def test_without_known_file_type_most_bytes_decide(file_type):
     header = parse(make.header_bytes(file_type, [("norm", (4096,), 0), ("a", (4096, 64), 12), ("b", (4096,), 14)]))
     assert describe.quantization([header]) == "Q4_K"
 
 
-def test_a_file_without_tensors_ends_with_its_header():
+def test_file_without_tensors_ends_with_its_header():
     data = make.header_bytes([("general.architecture", make.STRING, "llama")], [])
     header = parse(data)
     assert header.expected_size == len(data)
@@ -169,7 +169,7 @@ def test_a_file_without_tensors_ends_with_its_header():
     assert describe.quantization([header]) is None
 
 
-def test_size_problem_tells_truncated_from_overlong_and_allows_a_missing_last_padding():
+def test_size_problem_allows_missing_last_padding():
     data = make.file_bytes([], [("a", (5,), 24)])
     header = parse(data)
     assert (
@@ -185,12 +185,12 @@ def test_size_problem_tells_truncated_from_overlong_and_allows_a_missing_last_pa
     assert "foreign bytes" in describe.size_problem(header, len(data) + 1, "m.gguf")
 
 
-def test_a_truncated_header_says_at_which_byte():
+def test_truncated_header_says_at_which_byte():
     data = make.model(1)
     assert refused(data[:150]) == "m.gguf: the header is cut at byte 150: fetch it again"
 
 
-def test_text_that_is_not_utf8_is_read_as_llama_cpp_does():
+def test_invalid_utf8_is_read_as_by_llama_cpp():
     header = parse(make.header_bytes([(b"k\xff", make.U8, 1)], []))
     assert header.metadata == {"k\\xff": 1}
 
@@ -200,7 +200,7 @@ def test_text_that_is_not_utf8_is_read_as_llama_cpp_does():
     [(133, "of a fork"), (146, "of a fork"), (399, "of a fork"), (43, "or a newer release"), (33, "use the quant Q4_0")]
     + [(38, "use the quant IQ4_NL"), (4, "use another quant")],
 )
-def test_no_advice_to_fetch_again_where_that_cannot_help(kind, words):
+def test_useless_advice_is_left_out(kind, words):
     data = make.header_bytes([], [("a", (32,), 0)])[:-12] + struct.pack("<IQ", kind, 0)
     assert words in refused(data)
     assert "again" not in refused(data) and "damaged" not in refused(data)
@@ -236,7 +236,7 @@ def test_no_advice_to_fetch_again_where_that_cannot_help(kind, words):
         (make.header_bytes([("\x1b[31mred", make.U8, 1), ("\x1b[31mred", make.U8, 1)], []), "\\x1b[31mred"),
     ],
 )
-def test_hostile_headers_are_refused_in_a_sentence(data, words):
+def test_hostile_headers_are_refused_in_sentence(data, words):
     assert words in refused(data)
 
 
@@ -244,7 +244,7 @@ def test_five_dimensions_are_refused():
     assert "5 dimensions" in refused(make.header_bytes([], [("a", (32, 1, 1, 1, 1), 0)]))
 
 
-def test_a_sparse_giant_of_zero_length_strings_is_not_walked():
+def test_giant_array_of_empty_strings_is_refused():
     start = one_key() + struct.pack("<IIQ", 9, 8, 7 << 20)
 
     def read(offset, length):
@@ -255,7 +255,7 @@ def test_a_sparse_giant_of_zero_length_strings_is_not_walked():
 
 
 @pytest.mark.parametrize("kind", ["tensors", "metadata keys"])
-def test_a_header_announces_no_more_than_its_bytes_can_hold(kind):
+def test_announced_counts_fit_the_file(kind):
     """Of the shortest descriptions and keys: names of one letter, one dimension, one byte."""
     names = string.ascii_letters[:40]
     metadata, tensors = (
@@ -269,7 +269,7 @@ def test_a_header_announces_no_more_than_its_bytes_can_hold(kind):
         parse(data[:8] + struct.pack("<QQ", 41 if tensors else 0, 41 if metadata else 0) + data[24:], limit=len(data))
 
 
-def test_no_more_than_the_limit_is_read():
+def test_no_more_than_limit_is_read():
     data = make.header_bytes([("tokens", make.ARRAY, (make.STRING, ["x" * 1000] * 3000))], [])
     asked = []
 
@@ -378,7 +378,7 @@ def test_any_bytes_end_in_header_or_sentence(data, whole):
     not REAL, reason="no real files here: run tests/lab/artifacts.sh, or name a folder in LLAMA_CLUSTER_GGUF"
 )
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
-def test_real_files_have_exactly_the_size_their_header_says(path):
+def test_real_files_have_exactly_size_their_header_says(path):
     assert gguf.read_path(str(path)).expected_size == path.stat().st_size
 
 
@@ -386,14 +386,14 @@ def test_real_files_have_exactly_the_size_their_header_says(path):
     ("value", "text"),
     [(7, "7"), ("a\u2028b", r"'a\u2028b'"), (0.5, "0.5"), ("x" * 38, "'%s'" % ("x" * 38)), ("x" * 99, "'" + "x" * 39)],
 )
-def test_a_value_of_a_header_is_told_in_at_most_40_letters(value, text):
+def test_header_value_is_cut_in_messages(value, text):
     assert gguf.told(value) == text and len(text) <= 40
 
 
 @pytest.mark.parametrize(
     ("name", "text"), [("blk.0", "blk.0"), ("x" * 81, "x" * 80), ("\x1b" * 81, "'%s'" % (r"\x1b" * 80))]
 )
-def test_a_name_of_a_header_is_shown_in_at_most_80_letters(name, text):
+def test_header_name_is_cut_in_messages(name, text):
     assert gguf._shown(name) == text
 
 
@@ -425,11 +425,11 @@ def array_of(kind, length):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_header_may_be_as_large_as_those_of_twice_the_largest_models(data, words):
+def test_largest_header_is_accepted(data, words):
     assert words in refused(data)
 
 
-def test_text_of_a_header_is_held_to_eight_mebibytes():
+def test_text_of_header_is_held_to_eight_mebibytes():
     half = "x" * ((4 << 20) - 8)  # its length takes eight bytes
     assert parse(make.header_bytes([("a", make.STRING, half), ("b", make.STRING, half)], [])).metadata["b"] == half
     assert "more than 8,388,608 bytes of metadata text" in refused(
@@ -438,7 +438,7 @@ def test_text_of_a_header_is_held_to_eight_mebibytes():
 
 
 @pytest.mark.parametrize(("length", "kept"), [(4096, True), (4097, False)])
-def test_arrays_of_a_number_for_each_layer_are_kept(length, kept):
+def test_arrays_of_number_for_each_layer_are_kept(length, kept):
     header = parse(make.header_bytes([("n", make.ARRAY, (make.U8, [7] * length)), ("last", make.U8, 9)], []))
     assert header.metadata == dict({"n": [7] * length} if kept else {}, last=9)
     assert header.array_lengths == {"n": length}
@@ -451,7 +451,7 @@ def test_kept_numbers_are_held_to_65536():
     assert "array more makes more than 65,536 numbers" in refused(make.header_bytes(more, []))
 
 
-def test_a_header_is_read_in_windows_that_grow_up_to_four_mebibytes():
+def test_read_windows_grow_to_four_mebibytes():
     """Most shards have a short header, and a vocabulary takes few requests."""
     data = make.header_bytes([("tokens", make.ARRAY, (make.STRING, ["x" * 992] * 16000))], [])
     asked = []
@@ -476,7 +476,7 @@ def test_a_header_is_read_in_windows_that_grow_up_to_four_mebibytes():
         (0, 1, "has dimensions 0"),
     ],
 )
-def test_a_tensor_has_fewer_weights_than_a_signed_number_counts(weights, alignment, words):
+def test_tensor_has_fewer_weights_than_signed_number_counts(weights, alignment, words):
     data = make.header_bytes([("general.alignment", make.U32, alignment)], [("a", (weights,), 24)])
     if words:
         assert words in refused(data)

@@ -122,14 +122,14 @@ def test_every_model_is_recorded_for_both_builds():
         )
 
 
-def test_blocks_go_where_the_counts_say():
+def test_blocks_go_where_counts_say():
     placed = memory.place(shape_of(), settings(), [1, 1])
     assert [(one.first_layer, one.last_layer, one.layers) for one in placed.devices] == [(0, 0, 1), (1, 1, 1)]
     assert weights(placed) == [65536, 65536 + MIB]
     assert (placed.host.weights, placed.host.kv) == (MIB, 0)
 
 
-def test_output_goes_with_the_last_device_that_has_layers():
+def test_output_goes_with_last_device_that_has_layers():
     placed = memory.place(shape_of(), settings(), [0, 2, 0])
     assert weights(placed) == [0, 2 * 65536 + MIB, 0]
     assert placed.devices[0] == memory.Share(layers=0, first_layer=None, last_layer=None, weights=0, kv=0, compute=0)
@@ -144,7 +144,7 @@ def test_tied_embedding_counts_twice():
 @pytest.mark.parametrize(
     ("kind", "copies"), [(0, 1), (1, 1), (2, 2), (3, 2), (6, 1), (8, 2), (12, 2), (14, 2), (23, 2)]
 )
-def test_main_memory_has_a_tied_embedding_twice_where_a_cpu_may_lay_it_out_anew(kind, copies):
+def test_repacked_tied_embedding_counts_twice(kind, copies):
     header = small(tied=True)
     tensors = [(one.name, tuple(one.dims), 1) for one in header.tensors if one.name != "token_embd.weight"]
     keys = [(key, make.STRING if isinstance(value, str) else make.U32, value) for key, value in header.metadata.items()]
@@ -156,7 +156,7 @@ def test_main_memory_has_a_tied_embedding_twice_where_a_cpu_may_lay_it_out_anew(
     assert memory.place(shape, settings(), [2], 1).devices[0].weights == 2 * 65536 + shape.output_bytes
 
 
-def test_main_memory_has_the_output_layer_and_the_embedding():
+def test_main_memory_has_output_layer_and_embedding():
     (whole,), _host = memory.place(shape_of(), settings(), [2], 1, main=True)
     assert whole.weights == 2 * 65536 + 2 * MIB
 
@@ -236,7 +236,7 @@ def test_sliding_windows(architecture, layers):
     assert shape.swa_layers == layers
 
 
-def test_sliding_window_named_by_the_header():
+def test_sliding_window_named_by_header():
     shape = shape_of(
         architecture="gemma4",
         **{"attention.sliding_window": 512, "attention.sliding_window_pattern": [0, 1], "attention.key_length_swa": 16},
@@ -255,7 +255,7 @@ def test_sliding_window_named_by_the_header():
         ({"ctx_size": 8192, "parallel": None}, 4 * 512 + 512),
     ],
 )
-def test_cells_of_a_sliding_window(given, cells):
+def test_cells_of_sliding_window(given, cells):
     shape = shape_of(architecture="gemma2", **{"attention.sliding_window": 512})
     full = given["ctx_size"]
     assert kv(shape, **given) == [cells * 256, full * 256]
@@ -285,7 +285,7 @@ def test_compressed_cache(build, weights_per_cell):
     assert kv(shape_of(**MLA), build=build) == [1024 * 2 * weights_per_cell] * 2
 
 
-def test_old_files_of_such_models_have_an_ordinary_cache():
+def test_old_files_of_such_models_have_ordinary_cache():
     keys = {
         **MLA,
         "attention.key_length_mla": None,
@@ -318,7 +318,7 @@ def test_constant_states(architecture, more, caches, states):
         assert kv(shape, ctx_size=4096, parallel=parallel, kv_unified=True) == expected
 
 
-def test_b7772_gives_every_sequence_the_whole_context_beside_states():
+def test_b7772_gives_every_sequence_whole_context_beside_states():
     shape = shape_of(architecture="granitehybrid", **dict(STATE, **{"attention.head_count_kv": [0, 2]}))
     for build, caches in ((7772, 4), (11434, 1), (None, 4)):
         assert kv(shape, ctx_size=4096, parallel=4, build=build) == [4 * STATE_BYTES, caches * 4096 * 256]
@@ -360,7 +360,7 @@ def test_builds(build, firsts):
 
 
 @pytest.mark.parametrize("name", ["Qwen2 72B", "DeepSeek V3 671B", "gpt-oss-120b"])
-def test_unknown_build_takes_the_larger(name, shapes):
+def test_unknown_build_takes_larger(name, shapes):
     shape = shapes[name]
     half = shape.block_count // 2
     needs = {}
@@ -458,7 +458,7 @@ SMALL = (2048, 32, 8, 64, 5632)
         ([4, 3, 1], {"ubatch_size": 64, "parallel": 32}, [12.26, 7.75, 8.63]),  # the logits of 32 slots
     ],
 )
-def test_the_last_block_alone_has_no_wide_feed_forward(shapes, counts, given, seen):
+def test_last_block_alone_has_no_wide_feed_forward(shapes, counts, given, seen):
     """MiB of the compute buffers in llama-server's log of b11434, over RPC workers."""
     told = compute(of_width(shapes, *SMALL, blocks=sum(counts)), counts, **dict({"ctx_size": 2048}, **given))
     assert [size / MIB for size in told] == pytest.approx(seen, abs=0.06)
@@ -481,7 +481,7 @@ def test_the_last_block_alone_has_no_wide_feed_forward(shapes, counts, given, se
         ((1024, 32, 16, 128, 3072), 38.04),
     ],
 )
-def test_what_the_attention_of_the_last_block_needs(shapes, widths, seen):
+def test_what_attention_of_last_block_needs(shapes, widths, seen):
     """MiB of the last worker's compute buffer in llama-server's log of b11434. Some were loaded with a cache in
     q8_0 too, and had up to 0.4 MiB more."""
     for cache_type in ("f16", "q8_0"):
@@ -489,7 +489,7 @@ def test_what_the_attention_of_the_last_block_needs(shapes, widths, seen):
         assert compute(of_width(shapes, *widths), [3, 1], **given)[1] / MIB == pytest.approx(seen, abs=0.06)
 
 
-def test_the_experts_of_the_last_block_see_few_tokens_too(shapes):
+def test_experts_of_last_block_see_few_tokens_too(shapes):
     """MiB in llama-server's log of b11434: 32 heads, 8 of 16 experts, a qwen3moe."""
     shape = of_width(shapes, 2048, 32, 4, 128, 0, base="Qwen3 30B-A3B", n_expert=16, n_expert_used=8, n_ff_exp=768)
     told = compute(shape, [3, 1], ctx_size=2048)
@@ -505,13 +505,13 @@ def test_the_experts_of_the_last_block_see_few_tokens_too(shapes):
         ("llama", {"flash_attn": False}),
     ],
 )
-def test_a_last_block_that_sees_all_tokens_is_planned_as_any_other(shapes, architecture, given):
+def test_last_block_is_planned_as_any_other(shapes, architecture, given):
     shape = of_width(shapes, *SMALL, blocks=6)._replace(architecture=architecture)
     given = dict({"ctx_size": 2048}, **given)
     assert compute(shape, [5, 1], **given)[1] == compute(shape, [3, 3], **given)[1]
 
 
-def test_the_heads_own_buffer_by_hand(shapes):
+def test_heads_own_buffer_by_hand(shapes):
     """The inputs of a ubatch: hidden states and masks, these for the window too where there is one."""
     hidden, mask = 4 * 512 * 8192, 2 * 4096 * 512
     llama = shapes["Llama 3 70B"]
@@ -540,7 +540,7 @@ def test_the_heads_own_buffer_by_hand(shapes):
         ("Phi-4 14B", 8192, 4, 157.02),
     ],
 )
-def test_a_real_load_in_main_memory(shapes, model, ctx_size, parallel, seen):
+def test_real_load_in_main_memory(shapes, model, ctx_size, parallel, seen):
     """MiB of the one compute buffer in llama-server's log of b11434, which has inputs and layers in it."""
     shape = shapes[model]
     given = settings(ctx_size=ctx_size, parallel=parallel)
@@ -558,7 +558,7 @@ def test_a_real_load_in_main_memory(shapes, model, ctx_size, parallel, seen):
         ("gpt-oss-120b", 32768, 77.76, 111.53),
     ],
 )
-def test_a_real_load_with_all_experts_in_main_memory(shapes, model, ctx_size, device, host):
+def test_real_load_with_all_experts_in_main_memory(shapes, model, ctx_size, device, host):
     """MiB of the compute buffers of a device and of the head in llama-server's log of b11434."""
     shape = shapes[model].keeping(shapes[model].block_count)
     placed = memory.place(shape, settings(ctx_size=ctx_size), [shape.block_count])
@@ -569,7 +569,7 @@ def test_a_real_load_with_all_experts_in_main_memory(shapes, model, ctx_size, de
 @pytest.mark.parametrize(
     ("model", "devices"), [("Qwen3 30B-A3B", [52.01, 72.03]), ("Qwen3 235B-A22B", [100.01, 140.03])]
 )
-def test_a_real_load_with_all_experts_in_main_memory_and_two_devices(shapes, model, devices):
+def test_real_load_with_experts_in_main_memory(shapes, model, devices):
     shape = shapes[model].keeping(shapes[model].block_count)
     half = shape.block_count // 2
     assert [size / MIB for size in compute(shape, [half, shape.block_count - half], ctx_size=4096)] == pytest.approx(
@@ -581,7 +581,7 @@ def test_a_real_load_with_all_experts_in_main_memory_and_two_devices(shapes, mod
     ("ctx_size", "ubatch_size", "main", "device"),
     [(512, 512, 26.01, 24.51), (2048, 512, 26.01, 24.51), (2048, 2048, 110.05, 104.04)],
 )
-def test_a_real_load_of_a_model_that_reads_a_text_at_once(ctx_size, ubatch_size, main, device):
+def test_real_load_of_encoder(ctx_size, ubatch_size, main, device):
     """nomic-embed-text's widths: no logits, and a mask of the tokens of one ubatch; MiB in llama-server's log of
     b11434."""
     shape = shape_of(architecture="nomic-bert", tied=True, blocks=2)._replace(
@@ -592,7 +592,7 @@ def test_a_real_load_of_a_model_that_reads_a_text_at_once(ctx_size, ubatch_size,
         assert memory.place(shape, given, [2], **where).devices[0].compute / MIB == pytest.approx(seen, abs=0.06)
 
 
-def test_a_layer_without_a_feed_forward_is_as_wide_as_its_query(shapes):
+def test_layer_without_feed_forward_has_query_width(shapes):
     shape = shapes["Llama 3 70B"]._replace(n_ff=0, n_vocab=1)
     row, hidden, mask = 4 * 512, 4 * 512 * 8192, 2 * 4096 * 512
     assert compute(shape, [80], ctx_size=4096) == [row * (2 * 8192 + 64 * 128) + 2 * hidden + mask]
@@ -605,14 +605,14 @@ def test_masks_count_where_their_layers_are(shapes):
     assert (long[0] - short[0], long[1] - short[1]) == (0, 4 * 2 * 16384 * 512)
 
 
-def test_local_devices_make_a_pipeline_of_their_own(shapes):
+def test_local_devices_make_pipeline_of_their_own(shapes):
     """Only devices with events do: RPC devices of b7772 have none."""
     alone = compute(shapes["Llama 3 70B"], [40, 40], build=7772)
     assert compute(shapes["Llama 3 70B"], [40, 40], local=1, build=7772) == alone
     assert compute(shapes["Llama 3 70B"], [40, 40], local=2, build=7772)[0] > alone[0]
 
 
-def test_without_flash_attention_the_scores_count(shapes):
+def test_without_flash_attention_scores_count(shapes):
     row, cells = 4 * 512, 16384
     hidden, scores, mask = row * 8192, row * 64 * cells, 4 * cells * 512
     (without,) = compute(shapes["Llama 3 70B"], [80], ctx_size=cells, flash_attn=False)
@@ -623,7 +623,7 @@ def test_without_flash_attention_the_scores_count(shapes):
     assert with_it == row * (3 * 28672 + 2 * 8192) + 2 * hidden + mask // 2
 
 
-def test_each_slot_has_a_row_of_logits(shapes):
+def test_each_slot_has_row_of_logits(shapes):
     """On b11434; with four tokens in a ubatch they outweigh the layers of Llama 3 70B."""
     hidden, mask = 4 * 4 * 8192, 2 * 4096 * 4
     layers = 4 * 4 * (3 * 28672 + 2 * 8192) + 2 * hidden
@@ -646,7 +646,7 @@ def test_bytes_of_each_type_of_cache(cache_type, bits):
     assert kv(shape_of(), ctx_size=256, cache_type_v=cache_type) == [256 * (64 * bits / 8 + 128)] * 2
 
 
-def test_a_model_that_reads_a_text_at_once_has_no_cache_and_no_output_layer():
+def test_encoder_has_no_cache_and_output_layer():
     tied = shape_of(tied=True)
     plain = shape_of(architecture="nomic-bert", tied=True)
     assert kv(plain, ctx_size=2048) == [0, 0] != kv(tied, ctx_size=2048)
@@ -654,7 +654,7 @@ def test_a_model_that_reads_a_text_at_once_has_no_cache_and_no_output_layer():
     assert plain.block_bytes == tied.block_bytes
 
 
-def test_embeddings_reserve_an_output_for_each_token(shapes):
+def test_embeddings_reserve_output_for_each_token(shapes):
     """On b11434: four tokens in a ubatch, where one slot has a row of logits otherwise."""
     given = {"kv_unified": True, "ctx_size": 4096, "ubatch_size": 4}
     hidden, mask = 4 * 4 * 8192, 2 * 4096 * 4
@@ -664,7 +664,7 @@ def test_embeddings_reserve_an_output_for_each_token(shapes):
     )
 
 
-def test_a_full_window_takes_what_the_other_layers_take():
+def test_full_window_takes_what_other_layers_take():
     shape = shape_of(architecture="gemma2", **{"attention.sliding_window": 512})
     for given in ({"parallel": 1}, {"parallel": 2}, {"parallel": 2, "kv_unified": True}, {"parallel": None}):
         assert kv(shape, ctx_size=8192, swa_full=True, **given) == [8192 * 256, 8192 * 256]
@@ -673,7 +673,7 @@ def test_a_full_window_takes_what_the_other_layers_take():
     assert compute(shape, [2], ctx_size=8192, swa_full=True) == [without + 2 * 512 * (8192 - 1024)]
 
 
-def test_flash_attention_copies_a_cache_of_f32():
+def test_flash_attention_copies_cache_of_f32():
     given = {"ctx_size": 8192, "parallel": 2}
     (without,) = compute(shape_of(), [2], **given)
     scores = compute(shape_of(), [2], flash_attn=False, **given)
@@ -685,7 +685,7 @@ def test_flash_attention_copies_a_cache_of_f32():
 
 
 @pytest.mark.parametrize("count", [0, 513, 10**8, (1 << 32) - 1, 1 << 40])
-def test_a_number_of_blocks_that_no_model_has_costs_nothing(count):
+def test_impossible_block_count_costs_nothing(count):
     tensors = [("token_embd.weight", (32, 32), 1), ("blk.0.weight", (32, 32), 1)]
     header = parse([("general.architecture", make.STRING, "llama"), ("llama.block_count", make.U64, count)], tensors)
     tracemalloc.start()
@@ -701,7 +701,7 @@ def test_a_number_of_blocks_that_no_model_has_costs_nothing(count):
     [("mmproj", "clip", "a projector"), (None, "clip", "a projector"), ("adapter", "llama", "a LoRA adapter")]
     + [("imatrix", "llama", "an importance matrix"), (None, "controlvector", "a control vector")],
 )
-def test_header_of_a_companion_is_refused_in_words(kind, architecture, words):
+def test_header_of_companion_is_refused_in_words(kind, architecture, words):
     metadata = [("general.architecture", make.STRING, architecture)]
     metadata += [("general.type", make.STRING, kind)] if kind else []
     data = make.header_bytes(metadata, [])
@@ -710,7 +710,7 @@ def test_header_of_a_companion_is_refused_in_words(kind, architecture, words):
         model_shape.read_shape(header)
 
 
-def test_arrays_of_a_header_are_held_to_a_total():
+def test_arrays_of_header_are_held_to_total():
     metadata = [("n%d" % number, make.ARRAY, (make.I8, [1] * 4096)) for number in range(2000)]
     data = make.header_bytes(metadata, [])
     tracemalloc.start()
@@ -721,18 +721,18 @@ def test_arrays_of_a_header_are_held_to_a_total():
     assert peak < 16 * MIB
 
 
-def test_a_rank_that_is_no_number_is_refused():
+def test_rank_that_is_no_number_is_refused():
     with pytest.raises(Refusal, match="attention.kv_lora_rank is 'x', a count is needed"):
         shape_of(**{"attention.kv_lora_rank": "x", "attention.key_length_mla": 64})
 
 
-def test_a_model_without_heads_has_none_and_no_lengths():
+def test_model_without_heads_has_none_and_no_lengths():
     keys = {"attention.head_count": None, "attention.head_count_kv": None}
     shape = shape_of(architecture="mamba", **dict(STATE, **keys))
     assert (shape.n_head, shape.n_head_kv, shape.head_k, shape.head_v) == ([0, 0], [0, 0], [0, 0], [0, 0])
 
 
-def test_what_a_header_leaves_out_has_its_usual_value():
+def test_what_header_leaves_out_has_its_usual_value():
     shape = shape_of(**{"attention.head_count": 8, "attention.head_count_kv": None})
     assert (shape.n_head, shape.n_head_kv) == ([8, 8], [8, 8]), "every head has a cache of its own"
     assert (shape.head_k, shape.head_v) == ([16, 16], [16, 16]), "the width is shared out among the heads"
@@ -756,12 +756,12 @@ def test_one_number_for_each_block_or_for_all(given, heads):
 @pytest.mark.parametrize(
     ("value", "seen"), [([], "missing"), ([-1, -1], "-1"), ("4", "'4'"), (None, "missing"), ([-2, -5, -1], "-1")]
 )
-def test_a_count_that_is_none_is_refused(value, seen):
+def test_count_that_is_none_is_refused(value, seen):
     with pytest.raises(Refusal, match=r"embedding_length is %s, a count is needed" % seen):
         shape_of(embedding_length=value)
 
 
-def test_the_largest_count_is_that_of_32_bits():
+def test_largest_count_is_that_of_32_bits():
     metadata = [("x.%s" % name, make.U64, value) for name, value in (("a", (1 << 32) - 1), ("b", 1 << 32), ("c", 0))]
     keys = model_shape._Keys(parse(metadata, []).metadata, "x")
     assert (keys.number("a"), keys.number("c"), keys.number("d", 5)) == ((1 << 32) - 1, 0, 5)
@@ -774,7 +774,7 @@ def test_the_largest_count_is_that_of_32_bits():
 @pytest.mark.parametrize(
     ("length", "name"), [(0, ""), (200, "x" * 200), (201, None)], ids=["empty", "longest", "too long"]
 )
-def test_a_name_that_is_safe_to_print(length, name):
+def test_name_that_is_safe_to_print(length, name):
     assert model_shape._name("x" * length) == name
     assert model_shape._name("a\x1b[2J") is None is model_shape._name(7)
 
@@ -789,7 +789,7 @@ def feed_forward(*blocks):
     return model_shape._feed_forward(named, len(blocks))
 
 
-def test_the_widest_feed_forward_decides():
+def test_widest_feed_forward_decides():
     up, down = (8, 30), (30, 8)
     plain, gated = {"up": up, "down": down}, {"up": up, "down": down, "gate": up}
     fused = {"up": (8, 80), "down": (40, 8)}
@@ -802,7 +802,7 @@ def test_the_widest_feed_forward_decides():
 
 
 @pytest.mark.parametrize(("nbytes", "padded"), [(0, 0), (1, 128), (127, 128), (128, 128), (129, 256)])
-def test_a_tensor_takes_whole_lines_of_memory(nbytes, padded):
+def test_tensor_takes_whole_lines_of_memory(nbytes, padded):
     assert model_shape._padded(gguf.Tensor("t", (1,), "F32", 0, nbytes)) == padded
 
 
@@ -815,7 +815,7 @@ def test_a_tensor_takes_whole_lines_of_memory(nbytes, padded):
         *((name, 0, None) for name in ("afmoe", "cohere2", "gemma3", "gemma3n", "gpt-oss", "olmo2")),
     ],
 )
-def test_the_window_of_an_architecture_whose_header_names_none(architecture, window, first_dense):
+def test_window_of_architecture_whose_header_names_none(architecture, window, first_dense):
     shape = shape_of(architecture=architecture, blocks=12)
     assert shape.swa_window == window
     assert (shape.swa_layers.index(False), any(shape.swa_layers)) == (first_dense or 0, bool(window))
@@ -831,7 +831,7 @@ def test_one_layer_in_so_many_attends_to_everything(architecture, period):
     assert dense == list(range(period - 1, 30, period))
 
 
-def test_every_fourth_layer_attends_where_the_header_says_no_other_interval():
+def test_every_fourth_layer_attends_by_default():
     for interval, dense in ((None, [3, 7]), (1, list(range(8))), (0, list(range(8))), (8, [7])):
         shape = shape_of(architecture="qwen3next", blocks=8, **dict(STATE, full_attention_interval=interval))
         assert [block for block, state in enumerate(shape.recurrent) if not state] == dense
@@ -847,7 +847,7 @@ def test_every_fourth_layer_attends_where_the_header_says_no_other_interval():
         ({"ssm.group_count": 2}, 3 * (256 + 4 * 16) + 16 * 256),
     ],
 )
-def test_the_constant_state_of_a_layer_in_weights_of_four_bytes(keys, weights):
+def test_constant_state_has_four_byte_weights(keys, weights):
     shape = shape_of(architecture="mamba2", **dict(STATE, **keys))
     assert shape.recurrent == [4 * weights] * 2
 
@@ -861,7 +861,7 @@ def test_some_block_is_loaded(blocks, skipped, right):
             shape_of(architecture="glm4moe", blocks=blocks, nextn_predict_layers=skipped)
 
 
-def test_a_model_may_have_512_blocks():
+def test_model_may_have_512_blocks():
     assert shape_of(blocks=512).block_count == 512
 
 
@@ -874,7 +874,7 @@ def test_a_model_may_have_512_blocks():
         (None, [1, 1], [False] * 2),
     ],
 )
-def test_a_pattern_of_the_header_counts_where_there_is_a_window(window, pattern, layers):
+def test_pattern_of_header_counts_where_there_is_window(window, pattern, layers):
     keys = {"attention.sliding_window": window, "attention.sliding_window_pattern": pattern}
     shape = shape_of(architecture="gemma4", **keys)
     assert (shape.swa_layers, shape.swa_window) == (layers, window or 0)
@@ -885,19 +885,19 @@ def test_a_pattern_of_the_header_counts_where_there_is_a_window(window, pattern,
 @pytest.mark.parametrize(
     "key", ["attention.indexer.head_count", "attention.shared_kv_layers", "kda.head_dim", "wkv.head_size"]
 )
-def test_a_cache_of_a_kind_that_is_not_known_is_refused(key):
+def test_unknown_cache_kind_is_refused(key):
     with pytest.raises(Refusal, match="architecture llama: llama.%s seen" % key):
         shape_of(**{key: 1})
     assert shape_of(**{key: 0}).block_count == 2
 
 
 @pytest.mark.parametrize("key", ["ssm.state_size", "shortconv.l_cache"])
-def test_a_state_of_an_architecture_that_is_not_known_for_it_is_refused(key):
+def test_unknown_state_is_refused(key):
     with pytest.raises(Refusal, match="architecture llama: llama.ssm.state_size seen"):
         shape_of(**{key: 1})
 
 
-def test_a_compressed_cache_needs_both_its_numbers():
+def test_compressed_cache_needs_both_its_numbers():
     keys = {"attention.kv_lora_rank": 512, "attention.key_length_mla": 192, "rope.dimension_count": 64}
     assert tuple(shape_of(**keys).mla) == (512, 64, 192)
     for missing in ("attention.kv_lora_rank", "attention.key_length_mla"):
@@ -926,7 +926,7 @@ def test_tensors_lie_where_their_names_say():
     assert (shape.tied, shape.n_vocab, shape.n_embd) == (False, 4096, 128)
 
 
-def test_a_block_without_tensors_is_a_model_without_all_its_shards():
+def test_block_without_tensors_is_incomplete_model():
     header = small()
     for name in ("blk.1.weight", "token_embd.weight"):
         left = [tensor for tensor in header.tensors if tensor.name != name]
