@@ -9,35 +9,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import metrics
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped
 
 CACHE = Path(os.environ.get("LLAMA_CLUSTER_CACHE", os.path.expanduser("~/.cache/llama-cluster")))
-# Of the sampler, and of the gateway's engine.
-SAMPLED = """
-    llama_sampler_info llama_sampler_part_up llama_sampler_timestamp_seconds llama_sampler_cards_timestamp_seconds
-    llama_sampler_cards_hung llama_sampler_cpu_seconds_total llama_sampler_memory_bytes
-    llama_unit_active llama_unit_wanted llama_unit_failed llama_unit_starting llama_unit_restarts_total
-    llama_unit_started_seconds
-    llama_watchdog_alive llama_watchdog_repairs_total llama_watchdog_last_repair_seconds llama_rpc_fenced
-    llama_rpc_link_up llama_rpc_link_received_bytes_total llama_rpc_link_sent_bytes_total llama_rpc_worker_clients
-    llama_memory_bytes llama_memory_planned_bytes llama_build_info llama_model_info
-    llama_endpoint_state llama_endpoint_ready llama_endpoint_asked_seconds llama_slots llama_slots_busy
-    llama_context_slot_tokens llama_context_used_tokens llama_prompt_tokens_total llama_generated_tokens_total
-    llama_requests_processing llama_requests_deferred llama_busy_without_tokens_seconds
-    llama_generation_tokens_per_second llama_baseline_tokens_per_second
-    llama_conversation_ok llama_conversation_timestamp_seconds
-    llama_gpu_info llama_gpu_utilization_ratio llama_gpu_memory_used_bytes llama_gpu_memory_total_bytes
-    llama_gpu_power_watts llama_gpu_temperature_celsius llama_gpu_throttled llama_gpu_ecc_uncorrected_total
-    llama_gpu_xid_total llama_gpu_foreign_processes llama_gpu_foreign_memory_bytes llama_gpu_unit_memory_bytes
-    llama_fabric_up llama_fabric_speed_bits llama_fabric_received_bytes_total llama_fabric_sent_bytes_total
-    llama_fabric_errors_total llama_disk_free_bytes llama_disk_size_bytes llama_clock_synchronized llama_node_held
-
+# Of the gateway's engine.
+COUNTED = """
     llama_gateway_requests_total llama_gateway_seconds llama_gateway_first_byte_seconds llama_gateway_queue_seconds
     llama_gateway_queued llama_gateway_in_flight llama_gateway_endpoint_state llama_gateway_retries_total
     llama_gateway_fallbacks_total llama_gateway_names_unknown_total llama_gateway_context_refused_total
-    llama_gateway_certificate_expires_seconds llama_gateway_read_seconds
+    llama_gateway_read_seconds
 """
-METRICS = set(SAMPLED.split())
+METRICS = {*metrics.METRICS, *COUNTED.split()}
 
 
 def promtool():

@@ -13,6 +13,7 @@ from typing import Callable
 from .._llama.api import plain
 from .._node.notify import say
 from .exposition import Family, render
+from .metrics import METRICS
 
 
 class Board:
@@ -38,7 +39,7 @@ class Board:
         now = self._clock()
         with self._lock:
             parts = list(self._parts.values())
-        heard = Family("llama_sampler_part_up", "gauge", "Whether this part of the sampler has looked lately.")
+        heard = Family("llama_sampler_part_up", *METRICS["llama_sampler_part_up"])
         merged = {heard.name: heard}
         for name, until, families in parts:
             heard.add(int(now <= until), part=name)

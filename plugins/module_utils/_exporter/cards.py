@@ -11,6 +11,7 @@ from typing import Any, Callable
 from .._node import nvidia_smi
 from .config import read
 from .exposition import Family
+from .metrics import Families
 from .units import SERVING, role_of
 
 # Seconds between two looks, and without a whole answer until a card's last values are no more.
@@ -54,37 +55,25 @@ class Cards:
             self._last = self._families(facts)
         elif self._whole is None and not hung:
             return []
-        state = Family("llama_sampler_cards_hung", "gauge", "Whether nvidia-smi gave no answer in its time.")
-        state.add(int(hung))
-        at = Family("llama_sampler_cards_timestamp_seconds", "gauge", "When the cards were last seen, since 1970.")
-        at.add(None if self._whole is None else round(self._whole, 1))
+        found = Families()
+        found.add("llama_sampler_cards_hung", int(hung))
+        found.add("llama_sampler_cards_timestamp_seconds", None if self._whole is None else round(self._whole, 1))
         fresh = self._whole is not None and time.time() - self._whole <= LASTS
-        return [state, at] + (self._last if fresh else [])
+        return found.all() + (self._last if fresh else [])
 
     def _families(self, facts: dict[str, Any]) -> list[Family]:
-        info = Family("llama_gpu_info", "gauge", "The card.")
-        busy = Family("llama_gpu_utilization_ratio", "gauge", "How much of the time a kernel ran on it.")
-        used = Family("llama_gpu_memory_used_bytes", "gauge", "Memory in use.")
-        total = Family("llama_gpu_memory_total_bytes", "gauge", "Memory of the card.")
-        power = Family("llama_gpu_power_watts", "gauge", "Power that it draws.")
-        heat = Family("llama_gpu_temperature_celsius", "gauge", "Temperature of the chip.")
-        slow = Family("llama_gpu_throttled", "gauge", "Why its clock is held down.")
-        errors = Family("llama_gpu_ecc_uncorrected_total", "counter", "Memory errors that could not be corrected.")
-        xids = Family("llama_gpu_xid_total", "counter", "Xid errors in the kernel's log.")
-        strangers = Family("llama_gpu_foreign_processes", "gauge", "Processes on it that are none of our services.")
-        taken = Family("llama_gpu_foreign_memory_bytes", "gauge", "Memory of those.")
-        own = Family("llama_gpu_unit_memory_bytes", "gauge", "Memory of a service's unit.")
+        found = Families()
         for gpu in facts["gpus"]:
             card = gpu["index"]
-            info.add(1, gpu=card, name=gpu["name"], uuid=gpu["uuid"], driver=facts["driver"])
-            busy.add(_part(gpu["utilization"]), gpu=card)
-            used.add(_bytes(gpu["memory_used_mib"]), gpu=card)
-            total.add(_bytes(gpu["memory_total_mib"]), gpu=card)
-            power.add(gpu["power_w"], gpu=card)
-            heat.add(gpu["temperature_c"], gpu=card)
+            found.add("llama_gpu_info", 1, gpu=card, name=gpu["name"], uuid=gpu["uuid"], driver=facts["driver"])
+            found.add("llama_gpu_utilization_ratio", _part(gpu["utilization"]), gpu=card)
+            found.add("llama_gpu_memory_used_bytes", _bytes(gpu["memory_used_mib"]), gpu=card)
+            found.add("llama_gpu_memory_total_bytes", _bytes(gpu["memory_total_mib"]), gpu=card)
+            found.add("llama_gpu_power_watts", gpu["power_w"], gpu=card)
+            found.add("llama_gpu_temperature_celsius", gpu["temperature_c"], gpu=card)
             for reason in gpu["throttle_reasons"] or []:
-                slow.add(1, gpu=card, reason=reason)
-            errors.add(gpu["ecc"]["volatile_uncorrected"], gpu=card)
+                found.add("llama_gpu_throttled", 1, gpu=card, reason=reason)
+            found.add("llama_gpu_ecc_uncorrected_total", gpu["ecc"]["volatile_uncorrected"], gpu=card)
             of_units: dict[str, int] = {}
             foreign: set[int] = set()
             foreign_bytes = 0
@@ -99,13 +88,18 @@ class Cards:
                 elif process["type"] != "G":  # the display's are nobody's business
                     foreign.add(process["pid"])
                     foreign_bytes += size
-            strangers.add(len(foreign), gpu=card)
-            taken.add(foreign_bytes, gpu=card)
+            found.add("llama_gpu_foreign_processes", len(foreign), gpu=card)
+            found.add("llama_gpu_foreign_memory_bytes", foreign_bytes, gpu=card)
             for unit, size in sorted(of_units.items()):
-                own.add(size, gpu=card, unit=unit)
+                found.add("llama_gpu_unit_memory_bytes", size, gpu=card, unit=unit)
         for xid in facts["xids"] or []:
-            xids.add(xid["count"], gpu=xid["pci_slot"] if xid["gpu"] is None else xid["gpu"], xid=xid["xid"])
-        return [info, busy, used, total, power, heat, slow, errors, xids, strangers, taken, own]
+            found.add(
+                "llama_gpu_xid_total",
+                xid["count"],
+                gpu=xid["pci_slot"] if xid["gpu"] is None else xid["gpu"],
+                xid=xid["xid"],
+            )
+        return found.all()
 
 
 def _part(percent: float | None) -> float | None:

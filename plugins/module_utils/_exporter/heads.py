@@ -15,6 +15,7 @@ from .._node import paths
 from .._watchdog.samples import Links, Unit
 from .config import Watched, read_json
 from .exposition import Family
+from .metrics import Families
 
 # Seconds between two looks.
 LOOK = 15.0
@@ -99,39 +100,23 @@ class Asked:
         return time.monotonic() - self._requested if self._state == "ready" else None
 
     def _families(self, seen: Sample, still: float) -> list[Family]:
-        service = self._told.service
-        found = []
-
-        def gauge(name: str, words: str, value: Any, kind: str = "gauge", **labels: Any) -> None:
-            family = Family(name, kind, words)
-            family.add(value, service=service, **labels)
-            found.append(family)
-
-        gauge("llama_endpoint_state", "The state that holds.", 1, state=seen.state)
-        gauge("llama_endpoint_ready", "Whether the endpoint answers.", int(seen.state in ANSWERING))
-        gauge("llama_endpoint_asked_seconds", "When that was so, since 1970.", round(self._asked, 3))
-        gauge("llama_slots", "Slots of the server.", seen.slots)
-        gauge("llama_slots_busy", "Slots at work.", seen.busy)
-        gauge("llama_context_slot_tokens", "Context of a slot.", seen.context)
-        gauge("llama_context_used_tokens", "Tokens in the fullest slot at work.", seen.used)
-        gauge("llama_requests_processing", "Requests at work.", seen.requests)
-        gauge("llama_requests_deferred", "Requests that wait for a slot.", seen.deferred)
-        for metric, name, words in (
-            ("prompt_tokens_total", "llama_prompt_tokens_total", "Tokens of prompts that were read."),
-            (GENERATED, "llama_generated_tokens_total", "Tokens that were generated."),
+        found = Families()
+        kept = read_json(paths.BASELINES.replace("*", self._told.service)).get("tokens_per_second")
+        for name, value in (
+            ("llama_endpoint_ready", int(seen.state in ANSWERING)),
+            ("llama_endpoint_asked_seconds", round(self._asked, 3)),
+            ("llama_slots", seen.slots),
+            ("llama_slots_busy", seen.busy),
+            ("llama_context_slot_tokens", seen.context),
+            ("llama_context_used_tokens", seen.used),
+            ("llama_requests_processing", seen.requests),
+            ("llama_requests_deferred", seen.deferred),
+            ("llama_prompt_tokens_total", self._totals.get("prompt_tokens_total")),
+            ("llama_generated_tokens_total", self._totals.get(GENERATED)),
+            ("llama_busy_without_tokens_seconds", round(still, 1) if seen.requests else 0),
+            ("llama_generation_tokens_per_second", self._rate),
+            ("llama_baseline_tokens_per_second", kept if isinstance(kept, (int, float)) else None),
         ):
-            gauge(name, words, self._totals.get(metric), kind="counter")
-        gauge(
-            "llama_busy_without_tokens_seconds",
-            "How long requests have been at work while nothing moved.",
-            round(still, 1) if seen.requests else 0,
-        )
-        gauge("llama_generation_tokens_per_second", "Of the last answers, as the server counts.", self._rate)
-        kept = read_json(paths.BASELINES.replace("*", service))
-        baseline = kept.get("tokens_per_second")
-        gauge(
-            "llama_baseline_tokens_per_second",
-            "What upgrade.yml has measured.",
-            baseline if isinstance(baseline, (int, float)) else None,
-        )
-        return found
+            found.add(name, value, service=self._told.service)
+        found.add("llama_endpoint_state", 1, service=self._told.service, state=seen.state)
+        return found.all()

@@ -17,6 +17,7 @@ from .._node import fabric
 from .._watchdog.firewall import LIST, run
 from . import config
 from .exposition import Family
+from .metrics import Families
 
 # Of adjtimex(2): the kernel's word for a clock that nobody sets, and the room of struct timex.
 TIME_ERROR, TIMEX = 5, 256
@@ -56,51 +57,49 @@ class Machine:
         now = time.monotonic()
         if self._found is None or now - self._found >= AGAIN:
             self._interface, self._found = fabric.interface_of(self._told.fabric_address), now
+        found = Families()
         labels = {"interface": self._interface or "none"}
-        up = Family("llama_fabric_up", "gauge", "Whether the interface of the fabric address is up.")
-        speed = Family("llama_fabric_speed_bits", "gauge", "Its rate, bits per second.")
-        received = Family("llama_fabric_received_bytes_total", "counter", "Bytes received.")
-        sent = Family("llama_fabric_sent_bytes_total", "counter", "Bytes sent.")
-        errors = Family("llama_fabric_errors_total", "counter", "Errors and drops of interface and port.")
         facts = fabric.describe(self._interface, self._sysfs) if self._interface else {}
         # A bridge of containers says "unknown" of itself while it works.
-        up.add(int(facts.get("state") in ("up", "unknown")), **labels)
+        found.add("llama_fabric_up", int(facts.get("state") in ("up", "unknown")), **labels)
         if self._interface:
             rate = facts["rate_gbps"]
-            speed.add(None if rate is None else rate * 1e9, **labels)
-            for family, name in ((received, "rx_bytes"), (sent, "tx_bytes")):
+            found.add("llama_fabric_speed_bits", None if rate is None else rate * 1e9, **labels)
+            for metric, name in (
+                ("llama_fabric_received_bytes_total", "rx_bytes"),
+                ("llama_fabric_sent_bytes_total", "tx_bytes"),
+            ):
                 text = config.read(os.path.join(self._sysfs, "class/net", self._interface, "statistics", name))
-                family.add(int(text) if text.strip().isdigit() else None, **labels)
+                found.add(metric, int(text) if text.strip().isdigit() else None, **labels)
             port = facts["port"] or {"errors": {}}
             counts = [one for one in list(facts["errors"].values()) + list(port["errors"].values()) if one is not None]
-            errors.add(sum(counts), **labels)
-        return [up, speed, received, sent, errors]
+            found.add("llama_fabric_errors_total", sum(counts), **labels)
+        return found.all()
 
     def slow(self) -> list[Family]:
         """What changes slowly."""
-        clock = Family("llama_clock_synchronized", "gauge", "Whether something keeps the clock.")
-        fence = Family("llama_rpc_fenced", "gauge", "Whether the kernel's rules refuse everybody but the head.")
-        ends = Family("llama_gateway_certificate_expires_seconds", "gauge", "When the certificate ends, since 1970.")
-        clock.add(clock_synchronized())
+        found = Families()
+        found.add("llama_clock_synchronized", clock_synchronized())
         workers = [one for one in config.watched() if one.kind == "rpc"]
         if workers:
             status, text = run(LIST)
             for one in workers:
                 port = one.told.get("port")
                 if isinstance(port, int):
-                    fence.add(fenced("" if status else text, port), service=one.service)
-        ends.add(certificate_ends(self._told.certificate) if self._told.certificate else None)
-        return [clock, fence, ends]
+                    found.add("llama_rpc_fenced", fenced("" if status else text, port), service=one.service)
+        found.add(
+            "llama_gateway_certificate_expires_seconds",
+            certificate_ends(self._told.certificate) if self._told.certificate else None,
+        )
+        return found.all()
 
 
 def disk(path: str) -> list[Family]:
     """The file system of a path, which may be a share that hangs. Errors: OSError."""
-    free = Family("llama_disk_free_bytes", "gauge", "Bytes that anybody but root may still write.")
-    size = Family("llama_disk_size_bytes", "gauge", "Size of the file system.")
-    seen = os.statvfs(path)
-    free.add(seen.f_bavail * seen.f_frsize, path=path)
-    size.add(seen.f_blocks * seen.f_frsize, path=path)
-    return [free, size]
+    found, seen = Families(), os.statvfs(path)
+    found.add("llama_disk_free_bytes", seen.f_bavail * seen.f_frsize, path=path)
+    found.add("llama_disk_size_bytes", seen.f_blocks * seen.f_frsize, path=path)
+    return found.all()
 
 
 def certificate_ends(path: str) -> float | None:
@@ -119,14 +118,11 @@ class Self:
         self._version = version
 
     def look(self) -> list[Family]:
-        info = Family("llama_sampler_info", "gauge", "The collection that installed it.")
-        info.add(1, version=self._version)
-        at = Family("llama_sampler_timestamp_seconds", "gauge", "When this was written, since 1970.")
-        at.add(round(time.time(), 1))
-        cpu = Family("llama_sampler_cpu_seconds_total", "counter", "Processor time, with what it has started.")
+        found = Families()
+        found.add("llama_sampler_info", 1, version=self._version)
+        found.add("llama_sampler_timestamp_seconds", round(time.time(), 1))
         times = os.times()
-        cpu.add(round(sum(times[:4]), 2))
-        memory = Family("llama_sampler_memory_bytes", "gauge", "Memory that is its own.")
-        found = re.search(r"^VmRSS:\s+(\d+) kB", config.read("/proc/self/status"), re.MULTILINE)
-        memory.add(int(found.group(1)) * 1024 if found else None)
-        return [info, at, cpu, memory]
+        found.add("llama_sampler_cpu_seconds_total", round(sum(times[:4]), 2))
+        memory = re.search(r"^VmRSS:\s+(\d+) kB", config.read("/proc/self/status"), re.MULTILINE)
+        found.add("llama_sampler_memory_bytes", int(memory.group(1)) * 1024 if memory else None)
+        return found.all()

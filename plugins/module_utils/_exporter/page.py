@@ -3,29 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page of samples, for the monitoring hosts alone. Private to the collection."""
 
+from __future__ import annotations
+
+import http.server
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Collection
 from typing import Any, Callable
 
-# Seconds for a request and its answer, requests at one time, and bytes of a request: a monitoring host asks for one
-# page, in a few words.
-PATIENCE, MOST, LARGEST = 5.0, 8, 8192
-ANSWER = (
-    "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: %d\r\n"
-    "Connection: close\r\n\r\n"
-)
-NOT_FOUND = b"HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+# Seconds for each part of a request, and requests at one time.
+PATIENCE, MOST = 5.0, 8
 
 
-class Page(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """allowed: the addresses that are answered. Everybody else is hung up on. Errors: OSError."""
+class Page(http.server.ThreadingHTTPServer):
+    """allowed: the addresses that are answered; a connection from elsewhere is closed. Errors: OSError."""
 
     daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 16
 
     def __init__(self, address: tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> None:
         self._allowed, self.content = frozenset(allowed), content
@@ -35,18 +29,10 @@ class Page(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def server_bind(self) -> None:
         # The address of a fabric may come after this program.
         self.socket.setsockopt(socket.SOL_IP, getattr(socket, "IP_FREEBIND", 15), 1)
-        super().server_bind()
+        socketserver.TCPServer.server_bind(self)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return client_address[0] in self._allowed and self._room.acquire(False)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            # No thread is left for it.
-            self._room.release()
-            raise
+        return client_address[0] in self._allowed and self._room.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
@@ -55,27 +41,25 @@ class Page(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever breaks off is no news."""
+        """A client that breaks off is no news."""
 
 
-class Handler(socketserver.BaseRequestHandler):
-    """One request. Its time is that of all of it: a byte now and then gains nothing."""
+class Handler(http.server.BaseHTTPRequestHandler):
+    timeout = PATIENCE
 
-    def handle(self) -> None:
-        end = time.monotonic() + PATIENCE
-        asked = b""
-        while b"\r\n\r\n" not in asked:
-            self.request.settimeout(max(0.01, end - time.monotonic()))
-            piece = self.request.recv(LARGEST - len(asked))
-            asked += piece
-            if not piece or len(asked) >= LARGEST or time.monotonic() >= end:
-                return
-        self.request.settimeout(PATIENCE)
-        if asked.split(b" ")[:2] != [b"GET", b"/metrics"]:
-            self.request.sendall(NOT_FOUND)
+    def do_GET(self) -> None:
+        if self.path != "/metrics":
+            self.send_error(404)
             return
         content = self.server.content()  # type: ignore[attr-defined]
-        self.request.sendall((ANSWER % len(content)).encode("ascii") + content)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_given: Any) -> None:
+        """Requests are no news."""
 
 
 def serve(address: tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> Page:

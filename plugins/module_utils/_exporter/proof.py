@@ -15,6 +15,7 @@ from .._serving.health import Head
 from .config import Watched
 from .exposition import Family
 from .heads import Asked
+from .metrics import Families
 
 # Seconds between two proofs, without a request before one, so that it disturbs nobody, and for an answer.
 PROOF, IDLE, ANSWER = 3600.0, 60.0, 120.0
@@ -38,12 +39,11 @@ class Proof:
         if idle is not None and idle >= IDLE and time.monotonic() >= self._due:
             self._due = time.monotonic() + PROOF
             self._prove()
-        held = Family("llama_conversation_ok", "gauge", "Whether the last proof held.")
-        at = Family("llama_conversation_timestamp_seconds", "gauge", "When it was asked, since 1970.")
+        found = Families()
         if self._held is not None:
-            held.add(int(self._held), service=self._told.service)
-            at.add(round(self._at, 1), service=self._told.service)
-        return [held, at]
+            found.add("llama_conversation_ok", int(self._held), service=self._told.service)
+            found.add("llama_conversation_timestamp_seconds", round(self._at, 1), service=self._told.service)
+        return found.all()
 
     def _prove(self) -> None:
         """Without its workers, which the answer goes over anyway: to see whose connections these are takes more rights

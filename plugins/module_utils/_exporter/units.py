@@ -18,6 +18,7 @@ from .._watchdog import samples
 from .._watchdog.firewall import UNIT as FIREWALL
 from . import config
 from .exposition import Family
+from .metrics import Families
 
 PROPERTIES = (
     *("Id", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStartTimestampMonotonic", "UnitFileState"),
@@ -54,70 +55,62 @@ class Units:
         names = [name for name in names if role_of(name)[0]]
         shown = parse_show(systemctl_show(names, PROPERTIES)) if names else []
         held = held_since() is not None
-        active = Family("llama_unit_active", "gauge", "Whether the unit runs.")
-        wanted = Family(
-            "llama_unit_wanted",
-            "gauge",
-            "Whether it is to run: enabled, its node is not held, its service not stopped.",
-        )
-        failed = Family("llama_unit_failed", "gauge", "Whether systemd has given it up, or its last run failed.")
-        starting = Family("llama_unit_starting", "gauge", "Whether it is on its way: a head may wait for its workers.")
-        restarts = Family("llama_unit_restarts_total", "counter", "Starts by systemd after a run had ended.")
-        started = Family("llama_unit_started_seconds", "gauge", "When its process began, since 1970.")
-        memory = Family("llama_memory_bytes", "gauge", "Memory of the unit's control group.")
-        planned = Family("llama_memory_planned_bytes", "gauge", "Main memory that the plan gives the unit.")
-        builds = Family("llama_build_info", "gauge", "The release of llama.cpp that the unit names.")
-        models = Family("llama_model_info", "gauge", "What the service serves.")
-        repairs = Family("llama_watchdog_repairs_total", "counter", "Repairs by the watchdog since the node booted.")
-        repaired = Family("llama_watchdog_last_repair_seconds", "gauge", "When it repaired last, since 1970, and why.")
-        alive = Family("llama_watchdog_alive", "gauge", "Whether the watchdog runs.")
-        holds = Family("llama_node_held", "gauge", "Whether the node is held for maintenance.")
-        holds.add(int(held))
+        found = Families()
+        found.add("llama_node_held", int(held))
         for one in shown:
             unit = one.get("Id", "")
             role, service = role_of(unit)
             labels: dict[str, Any] = {"unit": unit, "service": service, "role": role}
             runs = one.get("ActiveState") == "active" and one.get("SubState") in ("running", "exited")
-            active.add(int(runs), **labels)
+            found.add("llama_unit_active", int(runs), **labels)
             enabled = one.get("UnitFileState") in ("enabled", "enabled-runtime")
-            wanted.add(int(enabled and not held and unit not in self._told.stopped), **labels)
-            failed.add(int(one.get("ActiveState") == "failed" or one.get("SubState") == "auto-restart"), **labels)
+            found.add("llama_unit_wanted", int(enabled and not held and unit not in self._told.stopped), **labels)
+            found.add(
+                "llama_unit_failed",
+                int(one.get("ActiveState") == "failed" or one.get("SubState") == "auto-restart"),
+                **labels,
+            )
             starts = one.get("ActiveState") == "activating" and one.get("SubState") != "auto-restart"
-            starting.add(int(starts), **labels)
-            restarts.add(number(one, "NRestarts"), **labels)
-            started.add(self._start(unit, number(one, "ExecMainStartTimestampMonotonic")), **labels)
+            found.add("llama_unit_starting", int(starts), **labels)
+            found.add("llama_unit_restarts_total", number(one, "NRestarts"), **labels)
+            found.add(
+                "llama_unit_started_seconds",
+                self._start(unit, number(one, "ExecMainStartTimestampMonotonic")),
+                **labels,
+            )
             if role == "watchdog":
-                alive.add(int(runs))
-            memory.add(_memory(one.get("ControlGroup")) if runs else None, **labels)
+                found.add("llama_watchdog_alive", int(runs))
+            found.add("llama_memory_bytes", _memory(one.get("ControlGroup")) if runs else None, **labels)
             if role in SERVING:
-                planned.add(self._told.planned.get(unit), **labels)
+                found.add("llama_memory_planned_bytes", self._told.planned.get(unit), **labels)
                 build = _build(one.get("ExecStart", ""))
-                builds.add(1 if build else None, build=build, **labels)
+                found.add("llama_build_info", 1 if build else None, build=build, **labels)
                 told = self._told.models.get(service)
                 if told and role != "worker":
-                    models.add(1, unit=unit, service=service, model=told.get("model"), quant=told.get("quant"))
+                    found.add(
+                        "llama_model_info",
+                        1,
+                        unit=unit,
+                        service=service,
+                        model=told.get("model"),
+                        quant=told.get("quant"),
+                    )
                 repair = config.repairs(unit)
-                repairs.add(repair["count"], **labels)
-                repaired.add(repair["at"], reason=repair["reason"], **labels)
+                found.add("llama_watchdog_repairs_total", repair["count"], **labels)
+                found.add("llama_watchdog_last_repair_seconds", repair["at"], reason=repair["reason"], **labels)
         # Its rules are loaded again so soon that nothing else shows it.
         repair = config.repairs(FIREWALL)
-        repairs.add(repair["count"], unit=FIREWALL, service="", role="firewall")
-        repaired.add(repair["at"], reason=repair["reason"], unit=FIREWALL, service="", role="firewall")
-        return [
-            active,
-            wanted,
-            failed,
-            starting,
-            restarts,
-            started,
-            memory,
-            planned,
-            builds,
-            models,
-            repairs,
-            repaired,
-            alive,
-        ] + ([holds] + self._sockets())
+        found.add("llama_watchdog_repairs_total", repair["count"], unit=FIREWALL, service="", role="firewall")
+        found.add(
+            "llama_watchdog_last_repair_seconds",
+            repair["at"],
+            reason=repair["reason"],
+            unit=FIREWALL,
+            service="",
+            role="firewall",
+        )
+        self._sockets(found)
+        return found.all()
 
     def _start(self, unit: str, since: int) -> float | None:
         """Seconds since 1970: the same number as long as it is the same process, however the clock is set."""
@@ -126,25 +119,20 @@ class Units:
             self._began[unit] = (since, round(boot + since / 1e6, 3))
         return self._began[unit][1] if since else None
 
-    def _sockets(self) -> list[Family]:
-        up = Family("llama_rpc_link_up", "gauge", "Whether the head's connection to a worker stands.")
-        received = Family("llama_rpc_link_received_bytes_total", "counter", "Bytes from the worker.")
-        sent = Family("llama_rpc_link_sent_bytes_total", "counter", "Bytes to the worker that it has confirmed.")
-        clients = Family("llama_rpc_worker_clients", "gauge", "Connections that the worker serves.")
+    def _sockets(self, found: Families) -> None:
         units = config.watched()
         for one in units:
             if one.kind == "rpc":
-                clients.add(_clients(one.told), service=one.service)
+                found.add("llama_rpc_worker_clients", _clients(one.told), service=one.service)
                 continue
             endpoints = [str(end) for end in one.told.get("rpc_endpoints") or []]
             for endpoint in endpoints:
                 links = self._links_of(one.service, endpoint)
                 states, came, _segments = links.look()
                 labels = {"service": one.service, "worker": endpoint}
-                up.add(int(states.get(endpoint) == "up"), **labels)
-                received.add(came, **labels)
-                sent.add(links.acked, **labels)
-        return [up, received, sent, clients]
+                found.add("llama_rpc_link_up", int(states.get(endpoint) == "up"), **labels)
+                found.add("llama_rpc_link_received_bytes_total", came, **labels)
+                found.add("llama_rpc_link_sent_bytes_total", links.acked, **labels)
 
     def _links_of(self, service: str, endpoint: str) -> samples.Links:
         key = f"{service} {endpoint}"
