@@ -11,16 +11,22 @@ from typing import Any
 
 from ...module_utils._settings import value
 from ...module_utils._text import human
-from .check_addresses import machine_errors
 from .check_builds import build_errors
 from .check_gateway import gateway_errors
 from .check_models import model_errors
 from .check_monitoring import monitoring_errors
 from .check_nodes import node_errors
 from .check_services import service_errors
-from .check_shared import api_key_errors, example_keys, route_errors, shared_errors
-from .check_targets import target_errors
+from .check_shared import (
+    api_key_errors,
+    example_keys,
+    machine_errors,
+    route_errors,
+    shared_errors,
+    target_errors,
+)
 from .hosts import expand
+from .inventory import Inventory
 from .records import Groups, HostVars, Models, Services, Settings
 from .routers import served_alone
 from .values import shown
@@ -61,24 +67,19 @@ def intent_errors(
         found.append(f"llama_models: nothing seen, at least one model is needed: write it in {place}/models.yml")
     if found:
         return found
+    one = Inventory(services, models, groups, hostvars, {} if routes is None else routes, api_keys or {})
     for name, model in models.items():
-        found.extend(model_errors(name, model))
+        found += model_errors(name, model)
     builds = build_errors(nodes, hostvars)
-    for name, service in services.items():
-        told = service_errors(name, service, models, groups, hostvars, not builds)
-        # Services of one model are told the same of its entry.
-        found.extend(sentence for sentence in told if sentence not in found)
-    found.extend(builds + node_errors(nodes, hostvars))
+    for name in services:
+        found += service_errors(one, name, not builds)
+    # Services of one model have the same mistakes in its entry.
+    found = list(dict.fromkeys([*found, *builds, *node_errors(nodes, hostvars)]))
     if not found:
-        found.extend(machine_errors(groups, hostvars))
-        found.extend(shared_errors(services, groups, hostvars))
-        found.extend(route_errors({} if routes is None else routes, services, models))
-        found.extend(target_errors(hostvars[nodes[0]].get("llama_targets") or {}, services))
-        found.extend(api_key_errors({} if api_keys is None else api_keys, services))
-    if not found:
-        found.extend(gateway_errors(services, models, groups, hostvars, routes))
-    if not found:
-        found.extend(monitoring_errors(services, groups, hostvars))
+        found = machine_errors(one) + shared_errors(one) + route_errors(one)
+        found += target_errors(hostvars[nodes[0]].get("llama_targets") or {}, services)
+        found += api_key_errors({} if api_keys is None else api_keys, services)
+    found = found or gateway_errors(one) or monitoring_errors(one)
     return found or (undeployable(services, api_keys) if deployable else [])
 
 

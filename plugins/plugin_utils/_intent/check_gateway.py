@@ -18,9 +18,9 @@ from . import gateway
 from .check_nodes import ADDRESS
 from .check_shared import API_KEY, answers
 from .hosts import node_address
-from .records import Groups, HostVars, Models, Service, Services, Settings
+from .inventory import Inventory
 from .routers import quants
-from .services import managed
+from .rules import broken
 from .values import key_errors, near, number, plain, shown, unknown_key
 from .variables import known_now
 
@@ -41,99 +41,84 @@ SIZE = re.compile(r"^([1-9][0-9]{0,9})([kKmMgG]?)\Z")
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-def gateway_errors(services: Services, models: Models, groups: Groups, hostvars: HostVars, routes: Any) -> list[str]:
-    """services, routes: already validated one by one. No host of the gateway is contacted."""
-    hosts = gateway.hosts(groups)
-    if not hosts:
+def gateway_errors(one: Inventory) -> list[str]:
+    """one: its services and routes are already validated. No host of the gateway is contacted."""
+    if not one.fronts:
         return [
             "llama_services.%s.%s: seen without a gateway, a host in group llama_gateway is needed for it: add one in "
             "hosts.yml or drop the key" % (name, key)
-            for name, one in services.items()
+            for name, service in one.services.items()
             for key in ("tier", "fallback")
-            if key in one
+            if key in service
         ]
-    found = _tier_errors(services) + _fallback_errors(services, models) + _name_errors(services, models)
-    service_of = managed(services, groups)
-    for host in hosts:
-        facts = hostvars[host]
-        told = _setting_errors(facts, routes) + _tls_errors(facts) + _key_errors(facts.get("gateway_keys"))
-        told += _address_errors(host, hostvars) + _port_errors(host, facts, service_of, services, groups)
-        found += [sentence for sentence in told if sentence not in found]
-    return found
+    found = _tier_errors(one) + _fallback_errors(one) + _name_errors(one)
+    for host in one.fronts:
+        facts = one.hostvars[host]
+        found += _setting_errors(facts, one.routes) + _tls_errors(facts) + _key_errors(facts.get("gateway_keys"))
+        found += _address_errors(one, host) + _port_errors(one, host)
+    return list(dict.fromkeys(found))
 
 
-def _tier_errors(services: Services) -> list[str]:
-    found, taken = [], dict[str, str]()
-    for name, one in services.items():
-        other = taken.setdefault(one["tier"], name) if "tier" in one else name
-        if other != name:
-            found.append(
-                "llama_services.%s.tier: %s seen for %s too, one service for each tier is needed: drop one of them"
-                % (name, plain(one["tier"]), other)
-            )
-    return found
+def _tier_errors(one: Inventory) -> list[str]:
+    tiers = gateway.tiers(one.services)  # the last service of each
+    return [
+        "llama_services.%s.tier: %s seen for %s too, one service for each tier is needed: drop one of them"
+        % (tiers[service["tier"]], plain(service["tier"]), name)
+        for name, service in one.services.items()
+        if "tier" in service and tiers[service["tier"]] != name
+    ]
 
 
-def _fallback_errors(services: Services, models: Models) -> list[str]:
+def _fallback_errors(one: Inventory) -> list[str]:
     found, circles = [], set[frozenset[str]]()
-    for name, one in services.items():
-        if "fallback" not in one:
-            continue
-        entry, other = f"llama_services.{name}.fallback", one["fallback"]
+    services = one.services
+    kinds = {name: answers(service, one.models) for name, service in services.items()}
+    for name, other in [(name, service["fallback"]) for name, service in services.items() if "fallback" in service]:
+        entry, way = f"llama_services.{name}.fallback", [name]
+        while way[-1] in services and "fallback" in services[way[-1]] and way.count(way[-1]) == 1:
+            way.append(services[way[-1]]["fallback"])
         if other == name:
             found.append(f"{entry}: itself seen, another service is needed: name another one or drop the key")
         elif other not in services:
-            found.append(
-                "%s: %s is no service, one of %s is needed%s"
-                % (entry, plain(other), ", ".join(services), near(other, services, ": correct the name"))
-            )
-        elif answers(one, models) != answers(services[other], models):
+            step = near(other, services, ": correct the name")
+            found.append(f"{entry}: {plain(other)} is no service, one of {', '.join(services)} is needed{step}")
+        elif kinds[name] != kinds[other]:
             found.append(
                 "%s: %s seen, which is for %s, one for %s is needed, as %s is: name another one or drop the key"
-                % (entry, other, answers(services[other], models), answers(one, models), name)
+                % (entry, other, kinds[other], kinds[name], name)
             )
-        else:
-            way = [name]
-            while way[-1] in services and "fallback" in services[way[-1]] and way.count(way[-1]) == 1:
-                way.append(services[way[-1]]["fallback"])
-            if way[-1] == name and len(way) > 2 and frozenset(way) not in circles:
-                circles.add(frozenset(way))
-                found.append(f"{entry}: the circle {' -> '.join(way)} seen, an end is needed: drop one of them")
+        elif way[-1] == name and frozenset(way) not in circles:
+            circles.add(frozenset(way))
+            found.append(f"{entry}: the circle {' -> '.join(way)} seen, an end is needed: drop one of them")
     return found
 
 
-def _name_errors(services: Services, models: Models) -> list[str]:
+def _name_errors(one: Inventory) -> list[str]:
     """Names by which requests could mean either of two services that run."""
-    found, taken = [], dict[str, str]()
-    for name, one in services.items():
-        if is_stopped(one):
-            continue
-        for _model, known in gateway.names(one, models):
-            other = taken.setdefault(known, name)
-            if other != name:
-                found.append(
-                    "llama_services.%s.%s: %s seen as a name of %s too, a name of only one service is needed behind a "
-                    "gateway: %s" % (name, _named_by(one), known, other, _way_out(known, name, other, services, models))
-                )
-                break
-    return found
+    taken: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for name, service, known in one.names():
+        other = name if is_stopped(service) else taken.setdefault(known, name)
+        if other != name:
+            key = next(key for key in ("names", "models", "model") if key in service)
+            found.setdefault(
+                name,
+                "llama_services.%s.%s: %s seen as a name of %s too, a name of only one service is needed behind a "
+                "gateway: %s" % (name, key, known, other, _way_out(one, known, name, other)),
+            )
+    return list(found.values())
 
 
-def _named_by(service: Settings) -> str:
-    """The key that a service has its names from."""
-    return next(key for key in ("names", "models", "model") if key in service)
-
-
-def _way_out(known: str, name: str, other: str, services: Services, models: Models) -> str:
+def _way_out(one: Inventory, known: str, name: str, other: str) -> str:
     """The next step where two services have one name. A router has none but those of its models."""
-    service, another = services[name], services[other]
+    service, another = one.services[name], one.services[other]
     if "names" in service:
         return "choose another name"
-    aliased = [model for one in (service, another) if "names" not in one for model in quants(one) if model != known]
-    aliased = [model for model in aliased if known in (models[model].get("aliases") or [])]
+    aliased = [model for own in (service, another) if "names" not in own for model in quants(own) if model != known]
+    aliased = [model for model in aliased if known in (one.models[model].get("aliases") or [])]
     if aliased and not set(quants(service)) & set(quants(another)):
         return f"remove it from the aliases of {aliased[0]}"
-    named = next((one for one, own in ((name, service), (other, another)) if "model" in own), "")
+    named = next((own for own in (name, other) if "model" in one.services[own]), "")
     if not named:
         return "leave the model out of one of them"
     return f"give {named} names of its own, such as names: [{named}], or make both one service with replicas"
@@ -219,40 +204,43 @@ def _key_errors(keys: Any) -> list[str]:
     return found
 
 
-def _address_errors(host: str, hostvars: HostVars) -> list[str]:
-    facts = hostvars[host]
+def _address_errors(one: Inventory, host: str) -> list[str]:
+    facts, own = one.hostvars[host], node_address(host, one.hostvars)
     given = gateway.setting("gateway_addresses", facts)
     if not isinstance(given, (list, tuple)) or not given:
         return [f"gateway_addresses: {shown(given)} seen, a list of addresses is needed: write [10.0.0.5]"]
-    wrong = [one for one in given if _number(one) is None]
+    wrong = [address for address in given if _number(address) is None]
     if wrong:
         return [f"gateway_addresses: {shown(wrong[0])} seen, addresses of {host} are needed: write [10.0.0.5]"]
-    own = node_address(host, hostvars)
-    found = []
-    told = known_now(hostvars, host, "gateway_address")
-    if told not in (None, "") and not ADDRESS.match(str(told)) and not _number(told):
-        found.append(
-            "gateway_address: %s seen, a host name or an address is needed: write it without http://, port and path"
-            % shown(told)
-        )
-    if not ADDRESS.match(str(own)):
-        found.append(
-            f"llama_address: {shown(own)} seen for {host}, an IPv4 address or a host name is needed: correct it"
-        )
-    if not gateway.addresses(host, hostvars):
-        found.append(
-            "llama_gateway: %s comes to its nodes from %s, an IPv4 address is needed: give it llama_address in "
-            "hosts.yml" % (host, plain(own))
-        )
+    public_name = known_now(one.hostvars, host, "gateway_address")
     # Not what the tailnet and carriers have for themselves, 100.64.0.0/10.
-    listens = [*given, own] if {"0.0.0.0", "::"} & {str(one) for one in given} else given
-    public = [str(one) for one in listens if (number := _number(one)) and number.is_global]
-    if str(gateway.setting("gateway_auth", facts)) == "log_only" and public:
-        found.append(
-            "gateway_auth: log_only seen with the public address %s of %s, required is needed, or anybody could use "
-            "the models: set it, or name private gateway_addresses" % (public[0], host)
-        )
-    return found
+    listens = [*given, own] if {"0.0.0.0", "::"} & {str(address) for address in given} else given
+    public = [str(address) for address in listens if (number := _number(address)) and number.is_global]
+    rows = (
+        (
+            "gateway_address",
+            public_name not in (None, "") and not ADDRESS.match(str(public_name)) and not _number(public_name),
+            f"{shown(public_name)} seen, a host name or an address is needed: write it without http://, port and path",
+        ),
+        (
+            "llama_address",
+            not ADDRESS.match(str(own)),
+            f"{shown(own)} seen for {host}, an IPv4 address or a host name is needed: correct it",
+        ),
+        (
+            "llama_gateway",
+            not gateway.addresses(host, one.hostvars),
+            f"{host} comes to its nodes from {plain(own)}, an IPv4 address is needed: give it llama_address in "
+            "hosts.yml",
+        ),
+        (
+            "gateway_auth",
+            str(gateway.setting("gateway_auth", facts)) == "log_only" and public,
+            f"log_only seen with the public address {[*public, ''][0]} of {host}, required is needed, or anybody could "
+            "use the models: set it, or name private gateway_addresses",
+        ),
+    )
+    return broken(str, rows)
 
 
 def _number(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -262,24 +250,18 @@ def _number(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _port_errors(
-    host: str, facts: Mapping[str, Any], service_of: list[Service], services: Services, groups: Groups
-) -> list[str]:
+def _port_errors(one: Inventory, host: str) -> list[str]:
     """What the gateway listens on, the tiers that services name too."""
+    facts, named = one.hostvars[host], gateway.tiers(one.services)
     tiers = gateway.setting("gateway_tiers", facts)
     if not isinstance(tiers, Mapping):
         return ["gateway_tiers: %s seen, a map of tier to port is needed: write {fast: 8080}" % shown(tiers)]
-    found = []
-    named = gateway.tiers(services)
-    for tier, name in named.items():
-        if tier not in tiers:
-            found.append(
-                "llama_services.%s.tier: %s is not in gateway_tiers, one of %s is needed%s"
-                % (name, plain(tier), ", ".join(map(str, tiers)), near(tier, tiers, ": choose one, or add it there"))
-            )
+    found = [
+        "llama_services.%s.tier: %s is not in gateway_tiers, one of %s is needed%s"
+        % (name, plain(tier), ", ".join(map(str, tiers)), near(tier, tiers, ": choose one, or add it there"))
+        for tier, name in named.items()
+        if tier not in tiers
+    ]
     wanted = {"gateway_port": gateway.setting("gateway_port", facts)}
     wanted.update({f"gateway_tiers.{plain(tier)}": port for tier, port in tiers.items() if tier in named})
-    taken = gateway.reserved(facts)
-    for port, entry in gateway.claims(service_of, host, services, groups).items():
-        taken[port] = f"llama_services.{entry}"
-    return found + gateway.port_errors(host, wanted, taken)
+    return found + gateway.port_errors(host, wanted, {**gateway.reserved(facts), **one.claims(host)})

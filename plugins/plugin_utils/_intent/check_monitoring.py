@@ -1,8 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with monitoring and would be seen late: in an alert that nobody gets, or a port that others have. One
+"""What is wrong with monitoring and would be seen late: in an alert that reaches no one, or a port that is taken. One
 sentence a mistake. Private to the collection."""
+
+from __future__ import annotations
 
 import ipaddress
 import re
@@ -13,90 +15,46 @@ from urllib.parse import urlsplit
 from ...module_utils._key import Key
 from . import gateway, monitoring
 from .hosts import node_address
-from .records import Groups, HostVars, Service, Services
-from .services import managed
+from .inventory import Inventory
+from .rules import Row, broken
 from .values import IPV4, key_errors, number, plain, shown
 
 PORTS = {"monitoring_port": 9090, "monitoring_alertmanager_port": 9093}
-# The rules look back one minute.
-INTERVAL = Key("monitoring_interval", int, "", 5, bounds=(1, 15))
-RETENTION = Key(
-    "monitoring_retention",
-    object,
-    "",
-    "15d",
-    form=(re.compile(r"^([0-9]+(ms|[smhdwy]))+\Z"), "a duration", "write 15d"),
+SETTINGS = (
+    # The rules look back one minute.
+    Key("monitoring_interval", int, "", 5, bounds=(1, 15)),
+    Key(
+        "monitoring_retention",
+        str,
+        "",
+        "15d",
+        form=(re.compile(r"^([0-9]+(ms|[smhdwy]))+\Z"), "a duration", "write 15d"),
+    ),
 )
 # journald would go on without what it cannot read.
-JOURNAL_SIZE = Key(
-    "monitoring_journal_max_use",
-    object,
-    "",
-    "2G",
-    form=(re.compile(r"^[1-9][0-9]*[KMGT]?\Z"), "a size", "write 2G"),
+JOURNAL = (
+    Key(
+        "monitoring_journal_max_use",
+        str,
+        "",
+        "2G",
+        form=(re.compile(r"^[1-9][0-9]*[KMGT]?\Z"), "a size", "write 2G"),
+    ),
+    Key("monitoring_journal_days", int, "", 14),
 )
-JOURNAL_DAYS = Key("monitoring_journal_days", int, "", 14)
 
 
-def monitoring_errors(services: Services, groups: Groups, hostvars: HostVars) -> list[str]:
-    """services: already validated one by one. No host of monitoring is contacted."""
-    hosts = monitoring.hosts(groups)
-    if not hosts:
-        return []
-    service_of = managed(services, groups)
+def monitoring_errors(one: Inventory) -> list[str]:
+    """one: its services are already validated. No host of monitoring is contacted."""
+    hosts = monitoring.hosts(one.groups)
     found: list[str] = []
-    for host in dict.fromkeys([*groups.get("llama_nodes", []), *gateway.all_hosts(groups)]):
-        found += [
-            sentence for sentence in _key_errors(hostvars[host], (JOURNAL_SIZE, JOURNAL_DAYS)) if sentence not in found
-        ]
-    for host in dict.fromkeys([*hosts, *gateway.all_hosts(groups)]):
-        told = _port_errors(host, groups, hostvars, service_of, services)
+    for host in one.hosts if hosts else ():
+        found += _key_errors(one.hostvars[host], JOURNAL)
+    for host in dict.fromkeys([*hosts, *one.hosts]) if hosts else ():
         if host in hosts:
-            told = _address_errors(host, hostvars) + _setting_errors(hostvars[host]) + told
-        found += [sentence for sentence in told if sentence not in found]
-    return found
-
-
-def _installs(facts: Mapping[str, Any]) -> bool:
-    return str(facts.get("monitoring_prometheus") or "install") == "install"
-
-
-def _address_errors(host: str, hostvars: HostVars) -> list[str]:
-    facts = hostvars[host]
-    found = []
-    if not gateway.addresses(host, hostvars):
-        found.append(
-            "llama_monitoring: %s comes to its nodes from %s, an IPv4 address is needed: give it llama_address in "
-            "hosts.yml" % (host, plain(node_address(host, hostvars)))
-        )
-    listen = str(facts.get("monitoring_listen") or "127.0.0.1")
-    if not _installs(facts):
-        return found
-    if not IPV4.match(listen):
-        found.append(
-            "monitoring_listen: %s seen, an IPv4 address of %s is needed: write 127.0.0.1, or one of a private network"
-            % (shown(listen), host)
-        )
-    elif ipaddress.ip_address(listen).is_unspecified or ipaddress.ip_address(listen).is_global:
-        found.append(
-            "monitoring_listen: %s seen, one private address of %s is needed, since Prometheus asks nobody for a "
-            "password: write 127.0.0.1, or one of a private network" % (listen, host)
-        )
-    return found
-
-
-def _setting_errors(facts: Mapping[str, Any]) -> list[str]:
-    found = _key_errors(facts, (INTERVAL, RETENTION))
-    webhooks = facts.get("monitoring_webhooks") or []
-    if isinstance(webhooks, (str, Mapping)):
-        return [*found, "monitoring_webhooks: no list seen, a list of URLs is needed: write [URL]"]
-    # What is in the URL of a webhook may be the key to it.
-    found += [
-        "monitoring_webhooks: no URL seen in place %d, http:// or https:// and a host are needed: correct it" % place
-        for place, url in enumerate(webhooks, 1)
-        if not _is_url(url)
-    ]
-    return found
+            found += broken(str, _rules(one, host)) + _key_errors(one.hostvars[host], SETTINGS)
+        found += _port_errors(one, host)
+    return list(dict.fromkeys(found))
 
 
 def _key_errors(facts: Mapping[str, Any], keys: Iterable[Key]) -> list[str]:
@@ -107,6 +65,46 @@ def _key_errors(facts: Mapping[str, Any], keys: Iterable[Key]) -> list[str]:
     return found
 
 
+def _rules(one: Inventory, host: str) -> list[Row]:
+    facts = one.hostvars[host]
+    listen, webhooks = str(facts.get("monitoring_listen") or "127.0.0.1"), facts.get("monitoring_webhooks") or []
+    address = ipaddress.ip_address(listen) if IPV4.match(listen) else None
+    many = not isinstance(webhooks, (str, Mapping))
+    return [
+        (
+            "llama_monitoring",
+            not gateway.addresses(host, one.hostvars),
+            f"{host} comes to its nodes from {plain(node_address(host, one.hostvars))}, an IPv4 address is needed: "
+            "give it llama_address in hosts.yml",
+        ),
+        (
+            "monitoring_listen",
+            _installs(facts) and not address,
+            f"{shown(listen)} seen, an IPv4 address of {host} is needed: write 127.0.0.1, or one of a private network",
+        ),
+        (
+            "monitoring_listen",
+            _installs(facts) and address and (address.is_unspecified or address.is_global),
+            f"{listen} seen, one private address of {host} is needed, since Prometheus has no password: write "
+            "127.0.0.1, or one of a private network",
+        ),
+        ("monitoring_webhooks", not many, "no list seen, a list of URLs is needed: write [URL]"),
+        # What is in the URL of a webhook may be the key to it.
+        *(
+            (
+                "monitoring_webhooks",
+                not _is_url(url),
+                f"no URL seen in place {place}, http:// or https:// and a host are needed: correct it",
+            )
+            for place, url in enumerate(webhooks if many else (), 1)
+        ),
+    ]
+
+
+def _installs(facts: Mapping[str, Any]) -> bool:
+    return str(facts.get("monitoring_prometheus") or "install") == "install"
+
+
 def _is_url(text: Any) -> bool:
     try:
         parts = urlsplit(str(text))
@@ -115,22 +113,15 @@ def _is_url(text: Any) -> bool:
         return False
 
 
-def _port_errors(
-    host: str, groups: Groups, hostvars: HostVars, service_of: list[Service], services: Services
-) -> list[str]:
+def _port_errors(one: Inventory, host: str) -> list[str]:
     """What monitoring listens on, beside what services and the gateway do."""
-    facts = hostvars[host]
-    wanted: dict[str, Any] = {}
-    if host in monitoring.hosts(groups) and _installs(facts):
+    facts, wanted, taken = one.hostvars[host], dict[str, Any](), one.claims(host)
+    if host in monitoring.hosts(one.groups) and _installs(facts):
         wanted.update({name: facts.get(name, port) for name, port in PORTS.items()})
-    if host in gateway.all_hosts(groups) and str(facts.get("monitoring_export") or "auto") != "textfile":
+    if host in one.hosts and str(facts.get("monitoring_export") or "auto") != "textfile":
         wanted["monitoring_sampler_port"] = facts.get("monitoring_sampler_port", monitoring.SAMPLER_PORT)
-    taken = {
-        port: f"llama_services.{entry}" for port, entry in gateway.claims(service_of, host, services, groups).items()
-    }
-    if host in gateway.hosts(groups):
-        tiers = gateway.setting("gateway_tiers", facts)
-        named = gateway.tiers(services)
+    if host in one.fronts:
+        tiers, named = gateway.setting("gateway_tiers", facts), gateway.tiers(one.services)
         taken.update({int(port): f"gateway_tiers.{tier}" for tier, port in tiers.items() if tier in named})
         taken[int(gateway.setting("gateway_port", facts))] = "gateway_port"
     return gateway.port_errors(host, wanted, taken)

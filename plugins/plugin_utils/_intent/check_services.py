@@ -22,10 +22,11 @@ from ...module_utils._settings import (
     value,
 )
 from ...module_utils._text import Refusal
-from .builds import builds_of, dialect_of, entry_of, extra_types
+from .builds import dialect_of, entry_of, extra_types
 from .host_rules import host_rules, node_rules, split_rules
 from .hosts import expand, rpc_address
-from .records import Groups, HostVars, Models, Settings
+from .inventory import Inventory
+from .records import Models, Settings
 from .routers import own_settings, router_key, router_model_key, served_alone, server_key
 from .rules import (
     Where,
@@ -44,11 +45,9 @@ CACHES = ("cache", "cache_type_k", "cache_type_v")
 OF_MODEL = {key.name: key for key in KEYS if key.name in {"quant", *MODEL_KEYS, *FAMILY_KEYS} - {"draft"}}
 
 
-def service_errors(
-    name: Any, service: Any, models: Models, groups: Groups, hostvars: HostVars, built: bool = True
-) -> list[str]:
+def service_errors(one: Inventory, name: Any, built: bool = True) -> list[str]:
     """built: whether llama_builds is sound."""
-    entry = f"llama_services.{plain(name)}"
+    entry, service = f"llama_services.{plain(name)}", one.services[name]
     if not UNIT_NAME.match(str(name)):
         return [
             "%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed: rename it"
@@ -63,7 +62,7 @@ def service_errors(
         return [f"{entry}.kind: {shown(kind)} seen, server or router is needed{step}"]
     # The build says which types of a KV cache there are.
     built = built and isinstance(service.get("build", ""), str)
-    builds, build = builds_in(groups, hostvars) if built else {}, value(service, "build")
+    builds, build = one.builds if built else {}, value(service, "build")
     if built and build not in builds:
         step = near(build, builds, f", one of {', '.join(map(str, builds))} is needed: add it there or choose one")
         return [f"{entry}.build: {shown(build)} is not in llama_builds{step}"]
@@ -83,14 +82,8 @@ def service_errors(
         if key in service and value(service, "launcher") != "slurm"
     ]
     if kind == "server":
-        return found + _server_errors(entry, service, models, groups, hostvars)
-    return found or _router_errors(entry, service, models, groups, hostvars)
-
-
-def builds_in(groups: Groups, hostvars: HostVars) -> Mapping[str, Any]:
-    """llama_builds, which is the same for all nodes."""
-    nodes = groups.get("llama_nodes") or []
-    return builds_of(hostvars[nodes[0]] if nodes else {})
+        return found + _server_errors(one, entry, service)
+    return found or _router_errors(one, entry, service)
 
 
 def _with_types(keys: Mapping[str, Key], extra: Mapping[str, float]) -> Mapping[str, Key]:
@@ -117,37 +110,38 @@ def _family_of(entry: str, service: Settings, models: Models) -> tuple[Where, Se
     return where, resolved(service, sound)
 
 
-def _server_errors(entry: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
-    where, whole = _family_of(entry, service, models)
+def _server_errors(one: Inventory, entry: str, service: Settings) -> list[str]:
+    where, whole = _family_of(entry, service, one.models)
     found = broken(where, [*setting_rules(service, whole), *word_rules(service)])
-    found += _quant_errors(entry, "model", service["model"], service["quant"], models)
+    found += _quant_errors(entry, "model", service["model"], service["quant"], one.models)
     wrong = draft_errors(where, whole)
     if "draft" in whole and not wrong:
-        wrong = _quant_errors(where("draft"), "model", whole["draft"]["model"], whole["draft"]["quant"], models)
+        wrong = _quant_errors(where("draft"), "model", whole["draft"]["model"], whole["draft"]["quant"], one.models)
     found += wrong
-    heads, wrong_heads = _host_errors(entry, "head", service["head"], groups)
+    heads, wrong_heads = _host_errors(one, entry, "head", service["head"])
     workers, wrong_workers = (
-        _host_errors(entry, "workers", service["workers"], groups) if "workers" in service else ([], [])
+        _host_errors(one, entry, "workers", service["workers"]) if "workers" in service else ([], [])
     )
     found += wrong_heads + wrong_workers
-    build = entry_of(service, builds_in(groups, hostvars))
+    build = entry_of(service, one.builds)
     if len(heads) == 1 and workers:
-        found += _address_errors(entry, heads[0], groups, hostvars)
+        found += _address_errors(one, entry, heads[0])
     found += broken(where, host_rules(service, heads, workers, build.get("accelerator")))
-    found += broken(where, node_rules(service, heads, workers, hostvars))
+    found += broken(where, node_rules(service, heads, workers, one.hostvars))
     found += broken(where, cache_rules(service, dialect_of(build)))
     if found:
         return found
     nodes = workers + heads
     return broken(
-        where, [*split_rules(service, nodes, workers, models[service["model"]]), *build_rules(whole, dialect_of(build))]
+        where,
+        [*split_rules(service, nodes, workers, one.models[service["model"]]), *build_rules(whole, dialect_of(build))],
     )
 
 
-def _address_errors(entry: str, head: str, groups: Groups, hostvars: HostVars) -> list[str]:
+def _address_errors(one: Inventory, entry: str, head: str) -> list[str]:
     """Rules and units know addresses: at boot they are read before a name can be looked up."""
-    address = plain(rpc_address(head, hostvars))
-    if head not in groups.get("llama_nodes", []) or IPV4.match(str(address)):
+    address = plain(rpc_address(head, one.hostvars))
+    if head not in one.nodes or IPV4.match(str(address)):
         return []
     return [
         "%s.head: %s comes to its workers from %s, an IPv4 address is needed: give it llama_fabric_address in hosts.yml"
@@ -155,17 +149,17 @@ def _address_errors(entry: str, head: str, groups: Groups, hostvars: HostVars) -
     ]
 
 
-def _host_errors(entry: str, key: str, pattern: object, groups: Groups) -> tuple[list[str], list[str]]:
+def _host_errors(one: Inventory, entry: str, key: str, pattern: object) -> tuple[list[str], list[str]]:
     """-> (hosts of a pattern, [sentences])"""
     try:
-        hosts = expand(pattern, groups)
+        hosts = expand(pattern, one.groups)
     except Refusal as problem:
         return [], [f"{entry}.{key}: {problem}"]
     found = [
         "%s.%s: %s is not in group llama_nodes, every head and worker is needed there: add it to the group in hosts.yml"
         % (entry, key, host)
         for host in hosts
-        if host not in groups.get("llama_nodes", [])
+        if host not in one.nodes
     ]
     if not hosts:
         found.append(
@@ -186,10 +180,10 @@ def _quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -
     return [f"{entry}.{field}: {name} has no {quant}, one of {', '.join(quants)} is needed{step}"]
 
 
-def _router_errors(entry: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
-    builds = builds_in(groups, hostvars)
+def _router_errors(one: Inventory, entry: str, service: Settings) -> list[str]:
+    models, builds = one.models, one.builds
     build, keys = entry_of(service, builds), _with_types(OF_MODEL, extra_types(service, builds))
-    hosts, found = _host_errors(entry, "head", service["head"], groups)
+    hosts, found = _host_errors(one, entry, "head", service["head"])
     most = len(service["models"])
     if service.get("models_max", 0) > most:
         found.append(
@@ -197,7 +191,7 @@ def _router_errors(entry: str, service: Settings, models: Models, groups: Groups
             % (entry, service["models_max"], most)
         )
     own_rules = [row for row in host_rules(service, hosts, [], build.get("accelerator")) if row[0] == "cards"]
-    own_rules += [row for row in node_rules(service, hosts, [], hostvars) if row[0] == "cards"]
+    own_rules += [row for row in node_rules(service, hosts, [], one.hostvars) if row[0] == "cards"]
     found += broken(lambda key: f"{entry}.{key}", own_rules)
     for model, own in service["models"].items():
         found += _map_errors(f"{entry}.models.{plain(model)}", own, keys)

@@ -1,17 +1,21 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with several services together, with routes and with API keys, one sentence a mistake. Private to the
-collection."""
+"""What is wrong with several services together, with routes, targets, addresses and API keys, one sentence a mistake.
+Private to the collection."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from . import gateway
+from . import gateway, monitoring
 from .hosts import expand
-from .records import Groups, HostVars, Models, Services, Settings
-from .values import near, plain, type_errors
+from .inventory import Inventory
+from .records import Models, Services, Settings
+from .rules import broken
+from .values import is_a, near, plain, shown, type_errors, unknown_key
 
 # What an HTTP header carries, a line of a key file keeps, and nginx reads as it stands.
 API_KEY = re.compile(r"^(?!#)(?!.*[\"$\\])[!-~]+\Z")
@@ -20,30 +24,59 @@ TASK = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 EXAMPLE_KEY = "put-a-key-of-your-own-here"
 
 
-def shared_errors(services: Services, groups: Groups, hostvars: HostVars) -> list[str]:
+# metric -> whether less is better.
+METRICS = {"tokens_per_second": False, "first_token_seconds": True}
+LEVELS = ("target", "acceptable", "critical")
+# Connections by which several hosts may have one address: they are told apart in another way.
+SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "libssh", "ansible.netcommon.libssh")
+WAY = ("ansible_host", "ansible_port", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+
+
+def shared_errors(one: Inventory) -> list[str]:
     """Two services on one port of one node, and two primaries. A port that is not given is free, see ports()."""
     found = []
-    taken = {
-        (host, port): name for host in groups["llama_nodes"] for port, name in gateway.reserved(hostvars[host]).items()
-    }
-    for name, service in services.items():
-        heads = expand(service["head"], groups) if "port" in service else []
+    taken = {(host, port): name for host in one.nodes for port, name in gateway.reserved(one.hostvars[host]).items()}
+    for name, service in one.services.items():
+        heads = expand(service["head"], one.groups) if "port" in service else []
         claims = [(host, service["port"], "port") for host in heads]
-        claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
+        claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), one.groups)]
         for host, port, key in claims:
             own = f"llama_services.{name}.{key}"
             other = taken.setdefault((host, port), own)
             if other != own:
                 found.append(
-                    "%s: %d on %s is taken by %s, a port of its own is needed: choose another"
-                    % (own, port, host, other)
+                    f"{own}: {port} on {host} is taken by {other}, a port of its own is needed: choose another"
                 )
-    primary = [name for name, service in services.items() if service.get("primary")]
+    primary = [name for name, service in one.services.items() if service.get("primary")]
     if len(primary) > 1:
         found.append(
             "llama_services.%s.primary: true seen for %s too, only one service may have the units llama-rpc "
             "and llama-head, false is needed: remove the key" % (primary[1], primary[0])
         )
+    return found
+
+
+def machine_errors(one: Inventory) -> list[str]:
+    """Two names of one machine: ports, cards and units are counted by name, so both would get the same ones."""
+    found, taken = [], dict[tuple[str, ...], str]()
+    for host in dict.fromkeys([*one.hosts, *monitoring.hosts(one.groups)]):
+        facts = one.hostvars[host]
+        by_ssh = facts.get("ansible_host") and str(facts.get("ansible_connection") or "ssh") in SSH
+        way = tuple(str(facts.get(name) or ("22" if name == "ansible_port" else "")) for name in WAY)
+        other = taken.setdefault(way, host) if by_ssh else host
+        if other != host:
+            found.append(
+                "ansible_host: %s seen for %s and %s, an address of its own is needed: correct it, or write %s in "
+                "every group of that machine" % (way[0], other, host, other)
+            )
+    addresses: dict[str, str] = {}
+    for node in one.nodes:
+        own = one.hostvars[node].get("llama_address")
+        other = addresses.setdefault(str(own), node) if own else node
+        if other != node:
+            found.append(
+                f"llama_address: {own} seen for {other} and {node}, an address of its own is needed: correct it"
+            )
     return found
 
 
@@ -53,14 +86,13 @@ def answers(service: Settings, models: Models) -> str:
     return next((key for key in ("embeddings", "reranking") if service.get(key, model.get(key))), "chat")
 
 
-def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
+def route_errors(one: Inventory) -> list[str]:
     """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a model that some service serves, or an alias
     of it. Tasks stand in paths and in a header."""
+    routes, services = one.routes, one.services
     found = type_errors("llama_routes", routes, dict)
-    if found:
-        return found
-    tasks = {} if routes.get("tasks") is None else routes["tasks"]
-    found = type_errors("llama_routes.tasks", tasks, dict)
+    tasks = {} if found or routes.get("tasks") is None else routes["tasks"]
+    found += type_errors("llama_routes.tasks", tasks, dict)
     if found:
         return found
     targets = [("default", routes["default"])] if "default" in routes else []
@@ -68,50 +100,89 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
     found = [wrong for route, name in targets for wrong in type_errors(f"llama_routes.{route}", name, str)]
     if found:
         return found
-    served: set[str] = set()
-    for service in services.values():
-        served.update(known for _model, known in gateway.names(service, models))
-    found = [
-        f"llama_routes.{plain(key)}: unknown key; known keys: default, tasks"
-        for key in routes
-        if key not in ("default", "tasks")
+    served = {known for _name, _service, known in one.names()}
+    kinds = {answers(service, one.models) for service in services.values()}
+    of_default = (
+        [answers(service, one.models) for _name, service, known in one.names() if known == targets[0][1]]
+        if targets
+        else []
+    )
+    no_chat = "default" in routes and of_default and "chat" not in of_default and "chat" in kinds
+    rows = [
+        *((plain(key), key not in ("default", "tasks"), "unknown key; known keys: default, tasks") for key in routes),
+        *(
+            (
+                f"tasks.{plain(task)}",
+                not TASK.match(str(task)),
+                "the name stands in paths, letters, digits, dots and dashes are needed: rename it",
+            )
+            for task in tasks
+        ),
+        *(
+            (
+                route,
+                name in services and name not in served,
+                f"{name} is a service, a name of what it serves is needed: write "
+                + next((known for own, _service, known in one.names() if own == name), ""),
+            )
+            for route, name in targets
+        ),
+        *(
+            (
+                route,
+                name not in served and name not in services,
+                f"{plain(name)} is served by no service, one of {', '.join(sorted(served))} is needed"
+                + near(name, served, ": correct it"),
+            )
+            for route, name in targets
+        ),
     ]
-    found.extend(
-        "llama_routes.tasks.%s: the name stands in paths, letters, digits, dots and dashes are needed: rename it"
-        % plain(task)
-        for task in tasks
-        if not TASK.match(str(task))
+    # Requests whose model and task are not known are chats.
+    chat = (
+        "default",
+        no_chat,
+        f"{routes.get('default')} seen, which is for {min(of_default, default='')}, a model for chat is needed: name "
+        "one that a service without that key serves",
     )
-    found.extend(
-        "llama_routes.%s: %s is a service, a name of what it serves is needed: write %s"
-        % (route, name, next(gateway.names(services[name], models))[1])
-        for route, name in targets
-        if name in services and name not in served
-    )
-    found.extend(
-        "llama_routes.%s: %s is served by no service, one of %s is needed%s"
-        % (route, plain(name), ", ".join(sorted(served)), near(name, served, ": correct it"))
-        for route, name in targets
-        if name not in served and name not in services
-    )
-    return found or _default_errors(routes.get("default"), services, models)
+    return broken(lambda key: f"llama_routes.{key}", rows) or broken(lambda key: f"llama_routes.{key}", [chat])
 
 
-def _default_errors(default: Any, services: Services, models: Models) -> list[str]:
-    """Requests whose model and task nobody knows are chats."""
-    kinds = {name: answers(one, models) for name, one in services.items()}
-    of_default = {
-        kinds[name]
-        for name, one in services.items()
-        for _model, known in gateway.names(one, models)
-        if known == default
-    }
-    if default is None or "chat" in of_default or "chat" not in kinds.values():
-        return []
-    return [
-        "llama_routes.default: %s seen, which is for %s, a model for chat is needed: name one that a service without "
-        "that key serves" % (default, min(of_default))
+def target_errors(targets: Any, services: Services) -> list[str]:
+    """targets: {SERVICE: {metric: {target, acceptable, critical, source}}}"""
+    found = type_errors("llama_targets", targets, dict)
+    for name, own in {} if found else targets.items():
+        entry = f"llama_targets.{plain(name)}"
+        if name not in services:
+            step = near(name, services, ": correct the name")
+            found.append(f"{entry}: no service of that name, one of {', '.join(services)} is needed{step}")
+            continue
+        found += type_errors(entry, own, dict)
+        for metric, levels in own.items() if isinstance(own, dict) else ():
+            known = metric in METRICS
+            found += (
+                _level_errors(f"{entry}.{metric}", levels, metric) if known else [unknown_key(entry, metric, METRICS)]
+            )
+    return found
+
+
+def _level_errors(entry: str, levels: Any, metric: str) -> list[str]:
+    found = type_errors(entry, levels, dict)
+    if found:
+        return found
+    found = [unknown_key(entry, key, (*LEVELS, "source")) for key in levels if key not in (*LEVELS, "source")]
+    found += [
+        "%s.%s: %s seen, a number above 0 is needed: write target, acceptable and critical"
+        % (entry, level, shown(levels.get(level)))
+        for level in LEVELS
+        if not is_a(levels.get(level), float) or levels[level] <= 0
     ]
+    given = [levels.get(level) for level in LEVELS]
+    if not found and given != sorted(given, reverse=not METRICS[metric]):
+        found.append(
+            "%s: %g, %g, %g seen, target, acceptable and critical in that order are needed, the best first: exchange "
+            "them" % (entry, *given)
+        )
+    return found
 
 
 def api_key_errors(api_keys: Any, services: Services) -> list[str]:

@@ -8,7 +8,7 @@ import json
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_services import service_errors
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check import intent_errors
 from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import GROUPS, HEADERS, MODELS, SERVICE, node
 
 HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
@@ -78,7 +78,7 @@ def test_they_reach_the_command_line_and_the_operator():
 
 def test_five_keys_are_a_service():
     keys = {"model": "moe", "quant": "Q4_K_M", "head": "node1", "slot_ctx_size": 16384, "cpu_moe": "auto"}
-    assert service_errors("thinker", keys, MODELS, GROUPS, HOSTVARS) == []
+    assert intent_errors({"thinker": keys}, MODELS, GROUPS, HOSTVARS) == []
     services = {"thinker": keys, "small": {**keys, "model": "big", "cards": []}}
     del services["small"]["cpu_moe"]
     found = memory_plan(services, MODELS, GROUPS, {"node1": dict(node(), physical_cores=36)}, HEADERS, complete=True)

@@ -4,14 +4,16 @@
 """Hosts of an inventory that are one machine."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_addresses import machine_errors
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_shared import machine_errors
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.inventory import Inventory
 
 GROUPS = {"llama_nodes": ["a", "b"], "llama_gateway": ["g"], "llama_monitoring": ["m"]}
 FACTS = {name: {"ansible_host": "10.0.0.%d" % number} for number, name in enumerate("abgm", 1)}
 
 
 def told(**changes):
-    return machine_errors(GROUPS, {name: dict(facts, **changes.get(name, {})) for name, facts in FACTS.items()})
+    hostvars = {name: dict(facts, **changes.get(name, {})) for name, facts in FACTS.items()}
+    return machine_errors(Inventory({}, {}, GROUPS, hostvars))
 
 
 @pytest.mark.parametrize(("one", "other"), [("b", "a"), ("g", "b"), ("m", "g")])

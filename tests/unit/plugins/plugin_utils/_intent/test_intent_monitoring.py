@@ -93,13 +93,13 @@ def test_monitoring_without_a_mistake():
         ),
         (
             {"monitoring_listen": "0.0.0.0"},
-            "monitoring_listen: 0.0.0.0 seen, one private address of ctl is needed, since Prometheus asks nobody for a "
-            "password: write 127.0.0.1, or one of a private network",
+            "monitoring_listen: 0.0.0.0 seen, one private address of ctl is needed, since Prometheus has no password: "
+            "write 127.0.0.1, or one of a private network",
         ),
         (
             {"monitoring_listen": "8.8.8.8"},
-            "monitoring_listen: 8.8.8.8 seen, one private address of ctl is needed, since Prometheus asks nobody for a "
-            "password: write 127.0.0.1, or one of a private network",
+            "monitoring_listen: 8.8.8.8 seen, one private address of ctl is needed, since Prometheus has no password: "
+            "write 127.0.0.1, or one of a private network",
         ),
         (
             {"monitoring_listen": "localhost"},
