@@ -19,6 +19,7 @@ from ..plugin_utils._reports.logs import log_lines
 from ..plugin_utils._reports.outcome import outcome_lines, switch_state
 from ..plugin_utils._reports.page import page
 from ..plugin_utils._reports.speed import upgrade_speed
+from ..plugin_utils._reports.switch import switch_refused
 from ..plugin_utils._reports.verify import criteria_report
 from ..plugin_utils._reports.wire import Seen, wire
 
@@ -46,5 +47,6 @@ class FilterModule:
             log_lines=log_lines,
             failure_reason=failure_reason,
             switch_state=switch_state,
+            switch_refused=switch_refused,
             outcome_lines=outcome_lines,
         )
