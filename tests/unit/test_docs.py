@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *sorted(ROOT.glob("docs/*.md")),
     *sorted(ROOT.glob("roles/*/README.md")),
@@ -76,6 +77,12 @@ def test_modules_that_a_page_names_exist(page):
         assert any(
             (ROOT / "plugins" / tree / (named + ".py")).is_file() for tree in ("module_utils", "plugin_utils")
         ), named
+
+
+def test_files_of_the_ten_tasks_exist():
+    (section,) = re.findall(r"^## Ten tasks\n(.*?)^## ", (ROOT / "docs/architecture.md").read_text(), re.M | re.S)
+    paths = re.findall(r"`((?:docs|molecule|playbooks|plugins|roles|tests)/[^`]*)`", section)
+    assert paths and [path for path in paths if not list(ROOT.glob(re.sub("[A-Z]{4,}", "*", path)))] == []
 
 
 def rows(page):

@@ -24,9 +24,9 @@ INVENTORIES.update({name: ["inventories/" + name] for name in ("beefcake2-slurm"
 INVENTORIES.update({"lab-" + name: ["inventories/lab", "tests/lab/" + name] for name in ("services", "gateway_host")})
 # The lab's nodes have no cards, and its inventory does not say so: preflight asks them.
 LAB = {"llama_devices": [{"main": True, "memory_mib": 16000}]}
-# The same for every inventory: shown once.
-COMMON = re.compile("/dashboards/|/doctor.json$|/rules/")
-SHOWN_BY = "beefcake2-april"
+# Files of roles/NAME/observed that are only put together, and rules, which every inventory has alike: shown once.
+LEFT_OUT = re.compile("/dashboards/.|/doctor.json$")
+RULES, SHOWN_BY = "/rules/", "beefcake2-april"
 COMMENT = re.compile(r"\s*#(?!!)")
 TAGS = re.compile(r"(?<=TAGS: \[)[^]]*")
 # Of code and templates: a comment in them changes it.
@@ -64,7 +64,7 @@ def rendered(name, tmp_path):
     texts = []
     for line, hosts in sections.items():
         path, parts, text = json.loads(line)
-        if name == SHOWN_BY or not COMMON.search(path):
+        if not LEFT_OUT.search(path) and (name == SHOWN_BY or RULES not in path):
             texts.append(" ".join(filter(None, ["====", path, parts, "@", *hosts])) + "\n" + readable(path, text))
     return "\n".join(sorted(texts))
 
