@@ -17,12 +17,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules  # noqa: E402
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import (  # noqa: E402
     check_models,
     check_services,
     variables,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped  # noqa: E402
 
 SETTINGS = """# Settings
 
@@ -99,6 +101,8 @@ Roles, each with a README:
 %s
 """
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
+# Sections of docs/alerts.md.
+ALERTS = ("Services", "Cards", "Nodes", "Gateway")
 LINKS = textwrap.fill(
     ", ".join("[%s](../roles/%s/README.md)" % (path.name, path.name) for path in ROLES),
     120,
@@ -216,8 +220,59 @@ def settings_page():
     )
 
 
+def doctor():
+    """docs/doctor.md with the table of all rules; the rest is written by hand."""
+    rows = ["| rule | severity | says | seen |", "|---|---|---|---|"]
+    for rule in sorted(rules.load(), key=lambda one: one["name"]):
+        words = re.sub(r"\{[@/]?([\w.]+)(?:\|\w+)?\}", lambda found: found[1].split(".")[-1].upper(), rule["sentence"])
+        rows.append("| `%s` | %s | %s | %s |" % (rule["name"], rule["severity"], words, seen(rule["seen"])))
+    page = (ROOT / "docs/doctor.md").read_text()
+    return re.sub(r"(?m)^\| rule \|(.*\n\|)*.*\n", lambda _found: "\n".join(rows) + "\n", page, count=1)
+
+
+def seen(place):
+    """Where the fault of a rule was seen."""
+    if place.startswith("https:"):
+        return "[report](%s)" % place
+    return "card" if "/card/" in place else "test" if place.startswith("tests/") else "lab"
+
+
+def alerts():
+    """docs/alerts.md with a section for each alert; what stands around them is written by hand."""
+    severity, groups = {}, {}
+    for found in dropped.rules():
+        for group in yaml.safe_load(found.path.read_text())["groups"]:
+            severity.update({one["alert"]: one["labels"]["severity"] for one in group["rules"] if "alert" in one})
+        for name, alert in yaml.safe_load((found.path.parent / "alerts.yml").read_text()).items():
+            groups.setdefault(alert["group"], []).append(section(name, severity[name], alert))
+    text = "".join("## %s\n\n%s" % (title, "".join(groups[title])) for title in ALERTS)
+    page = (ROOT / "docs/alerts.md").read_text()
+    before, after = page.partition("## %s\n" % ALERTS[0])[0], page.partition("## Dashboards\n")[2]
+    return before + text + "## Dashboards\n" + after
+
+
+def section(name, severity, alert):
+    lines = [
+        "### " + name,
+        "",
+        "*%s*%s." % (severity.capitalize(), ", " + alert["when"] if "when" in alert else ""),
+        "",
+    ]
+    for title, key in (("Means", "means"), ("Look at", "look_at"), ("Do", "do"), ("Ends", "ends")):
+        lines += textwrap.wrap(
+            "- **%s** %s" % (title, alert[key]),
+            120,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines) + "\n\n"
+
+
 PAGES = {
     "docs/settings.md": settings_page,
+    "docs/doctor.md": doctor,
+    "docs/alerts.md": alerts,
     "docs/modules.md": modules,
     **{"roles/%s/README.md" % role.name: functools.partial(readme, role) for role in ROLES},
 }

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What only all nodes together show, the doctor's report, and that every drill is named."""
 
-import re
 from pathlib import Path
 
 import yaml
@@ -108,29 +107,6 @@ def test_every_drill_is_named_by_a_rule():
     named = {drill for rule in rules.load() for drill in rule.get("drills", ())}
     # One is not possible here, one breaks nothing.
     assert named == set(catalog) - {"clock_step", "three_endpoints"}
-
-
-def where(seen):
-    """What the page says of who has seen a rule's fault."""
-    if seen.startswith("https:"):
-        return "[report](%s)" % seen
-    return "card" if "/card/" in seen else "test" if seen.startswith("tests/") else "lab"
-
-
-def test_the_page_has_every_rule_with_what_it_says():
-    page = (ROOT / "docs/doctor.md").read_text()
-    rows = {
-        name: (severity, words, seen)
-        for name, severity, words, seen in re.findall(
-            r"^\| `(\w+)` \| (\w+) \| (.*) \| ([^|]*) \|$", page, re.MULTILINE
-        )
-    }
-    assert set(rows) == {rule["name"] for rule in rules.load()}
-    for rule in rules.load():
-        words = re.sub(
-            r"\{[@/]?([\w.]+)(?:\|\w+)?\}", lambda found: found.group(1).split(".")[-1].upper(), rule["sentence"]
-        )
-        assert rows[rule["name"]] == (rule["severity"], words, where(rule["seen"]))
 
 
 def test_what_has_repaired_itself_is_no_failure_of_the_run():
