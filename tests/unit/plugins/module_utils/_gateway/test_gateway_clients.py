@@ -4,7 +4,6 @@
 """The configurations for clients: each is read as its own format and held against what the gateway serves. Whether the
 programs themselves take them: tests/e2e/gateway_clients.py."""
 
-import configparser
 import json
 import re
 import shlex
@@ -20,11 +19,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway
     client_configuration,
     clients_index,
 )
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    tomllib = None
 
 URL = "http://10.0.0.5:8000"
 
@@ -66,60 +60,43 @@ def rendered(name, config=None, url=URL):
     return client_configuration(config or CONFIG, name, url)
 
 
-def of(name, config=None):
+def of(name):
     """The limits of a name or alias."""
-    for entry in clients.entries(config or CONFIG):
-        if name in [entry.name] + entry.aliases:
-            return LIMITS[entry.name]
-    raise KeyError(name)
+    return next(LIMITS[entry.name] for entry in clients.entries(CONFIG) if name in entry.names)
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_every_one_says_how_to_use_it_and_holds_no_key(name):
+def test_configuration_says_how_to_use_it(name):
     text = rendered(name)
-    assert text.endswith("\n") and not text.endswith("\n\n")
-    assert "gone" not in text
-    assert "10.0.0.5:8000" in text
+    assert text.endswith("\n") and not text.endswith("\n\n") and "gone" not in text and "10.0.0.5:8000" in text
     if name != "opencode":  # JSON has no comments: /clients says it
         assert text.startswith("# ")
         assert "32768 tokens of context, answers of 8192; also as OR1-Behemoth" in text
         assert "the operator of the gateway gives you" in text
         assert "takes requests without a key" in rendered(name, dict(CONFIG, auth="log_only"))
-    # As the gateway is asked: with or without the slash.
+    # With or without the slash.
     assert rendered(name, url=URL + "/") == text
 
 
-@pytest.mark.parametrize("name", CLIENTS)
-def test_a_gateway_without_services_has_valid_ones_too(name):
-    text = rendered(name, {"services": {}, "routes": {}, "auth": "required"})
-    if name in ("litellm", "continue"):
-        assert yaml.safe_load(text)[{"litellm": "model_list", "continue": "models"}[name]] == []
-    if name == "opencode":
-        assert json.loads(text)["provider"]["llama"]["models"] == {}
-    if name == "openai":
-        compile(text, name, "exec")
-    assert "None" not in text
-
-
-def test_an_unknown_client_has_none():
+def test_gateway_without_services_has_valid_configurations():
+    empty = {name: rendered(name, {"services": {}, "routes": {}, "auth": "required"}) for name in CLIENTS}
+    assert yaml.safe_load(empty["litellm"])["model_list"] == yaml.safe_load(empty["continue"])["models"] == []
+    assert json.loads(empty["opencode"])["provider"]["llama"]["models"] == {}
+    compile(empty["openai"], "openai", "exec")
+    assert not [name for name, text in empty.items() if "None" in text]
     assert client_configuration(CONFIG, "emacs", URL) is None
 
 
 def run(text, monkeypatch, arguments=()):
-    """Runs the program for the SDK with one that notes what it is told. -> its names, calls."""
+    """Runs the program for the SDK with a recording one -> its names, calls."""
     calls = []
 
-    class Noted:
-        def __init__(self, **settings):
-            self.settings = settings
-            self.chat = types.SimpleNamespace(completions=self)
+    def client(**settings):
+        create = types.SimpleNamespace(create=lambda **request: calls.append(request) or [])
+        return types.SimpleNamespace(settings=settings, chat=types.SimpleNamespace(completions=create))
 
-        def create(self, **request):
-            calls.append(request)
-            return []
-
-    monkeypatch.setitem(sys.modules, "openai", types.SimpleNamespace(OpenAI=Noted))
-    monkeypatch.setattr(sys, "argv", ["llama_openai.py"] + list(arguments))
+    monkeypatch.setitem(sys.modules, "openai", types.SimpleNamespace(OpenAI=client))
+    monkeypatch.setattr(sys, "argv", ["llama_openai.py", *arguments])
     names = {"__name__": "__main__"}
     exec(compile(text, "llama_openai.py", "exec"), names)
     return names, calls
@@ -129,21 +106,23 @@ def test_openai(monkeypatch):
     monkeypatch.setenv("LLAMA_API_KEY", "secret")
     names, calls = run(rendered("openai"), monkeypatch, ["Why?", "strand"])
     assert names["client"].settings == {"base_url": URL + "/v1", "api_key": "secret", "timeout": 7230}
-    assert {name: (told["context"], told["output"]) for name, told in names["MODELS"].items()} == LIMITS
+    assert {name: (one["context"], one["output"]) for name, one in names["MODELS"].items()} == LIMITS
     assert names["MODELS"]["strand"]["aliases"] == ['Strand "Rust"', "Änd: #1"]
     assert names["EMBEDDINGS"] == {"nomic": {"aliases": ["nomic-embed"], "context": 8192}}
     assert calls == [{"model": "strand", "messages": [{"role": "user", "content": "Why?"}], "stream": True}]
-    _names, calls = run(rendered("openai"), monkeypatch)
-    assert calls[0]["model"] == "or1-behemoth"  # the default is an alias of it
+    # The default is an alias of it.
+    assert run(rendered("openai"), monkeypatch)[1][0]["model"] == "or1-behemoth"
 
 
-def test_the_lines_for_curl_are_words_of_a_shell():
+def test_curl_lines_are_words_of_a_shell():
     config = dict(CONFIG, services={"it's": service(model("it's"))}, routes={})
     line = next(line for line in rendered("openai", config).splitlines() if "chat/completions" in line)
     words = shlex.split(line.lstrip("# "))
     assert words[:3] == ["curl", "-sSN", URL + "/v1/chat/completions"]
-    assert words[4] == "Authorization: Bearer $LLAMA_API_KEY"
-    assert json.loads(words[-1])["model"] == "it's"
+    assert words[4] == "Authorization: Bearer $LLAMA_API_KEY" and json.loads(words[-1])["model"] == "it's"
+    line = next(line for line in clients_index(CONFIG, "http://a;b").splitlines() if "clients/litellm" in line)
+    printed = subprocess.check_output(["sh", "-c", line.replace("curl", "printf '%s|'")], text=True)
+    assert printed.startswith("-sS|http://a;b/clients/litellm|")
 
 
 def test_litellm():
@@ -153,8 +132,8 @@ def test_litellm():
     assert models["or1-behemoth"]["litellm_params"] == {
         "model": "openai/or1-behemoth", "api_base": URL + "/v1", "api_key": "os.environ/LLAMA_API_KEY", "timeout": 7230
     }  # fmt: skip
-    told = models["strand"]["model_info"]
-    assert told == {"mode": "chat", "max_input_tokens": 4096, "max_output_tokens": 4000}
+    info = {"mode": "chat", "max_input_tokens": 4096, "max_output_tokens": 4000}
+    assert models["strand"]["model_info"] == info
     assert models["nomic"]["litellm_params"]["encoding_format"] == "float"
     assert models["nomic"]["model_info"] == {"mode": "embedding", "max_input_tokens": 8192}
     aliases = document["router_settings"]["model_group_alias"]
@@ -166,24 +145,21 @@ def test_opencode():
     document = json.loads(rendered("opencode"))
     provider = document["provider"]["llama"]
     assert provider["options"] == {"baseURL": URL + "/v1", "apiKey": "{env:LLAMA_API_KEY}", "timeout": 7230000}
-    limits = {name: (told["limit"]["context"], told["limit"]["output"]) for name, told in provider["models"].items()}
+    limits = {name: (one["limit"]["context"], one["limit"]["output"]) for name, one in provider["models"].items()}
     assert limits == {name: of(name) for name in CHAT}
     assert provider["models"]["coder"]["name"] == "coder (4096 tokens assumed)"
     assert document["model"] == "llama/or1-behemoth"
 
 
 def test_open_webui():
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str
-    parser.read_string("[env]\n" + rendered("open-webui"))
-    assert dict(parser["env"]) == {
+    variables = dict(line.split("=", 1) for line in rendered("open-webui").splitlines() if line[:1] not in ("#", ""))
+    assert variables == {
         "OPENAI_API_BASE_URL": URL + "/v1", "OPENAI_API_KEY": "KEY", "ENABLE_OLLAMA_API": "false",
         "ENABLE_PERSISTENT_CONFIG": "false", "AIOHTTP_CLIENT_TIMEOUT": "7230", "DEFAULT_MODELS": "or1-behemoth",
         "RAG_EMBEDDING_ENGINE": "openai", "RAG_OPENAI_API_BASE_URL": URL + "/v1", "RAG_OPENAI_API_KEY": "KEY",
         "RAG_EMBEDDING_MODEL": "nomic",
     }  # fmt: skip
-    without = {"services": {"chat": service(model("m"))}, "auth": "required"}
-    assert "RAG_" not in rendered("open-webui", without)
+    assert "RAG_" not in rendered("open-webui", {"services": {"chat": service(model("m"))}, "auth": "required"})
 
 
 def test_continue():
@@ -191,82 +167,63 @@ def test_continue():
     assert (document["name"], document["version"], document["schema"]) == ("llama.cpp", "1.0.0", "v1")
     models = {entry["name"]: entry for entry in document["models"]}
     assert list(models) == CHAT + EMBEDDINGS
-    for name in CHAT:
-        options = models[name]["defaultCompletionOptions"]
-        assert (options["contextLength"], options["maxTokens"]) == of(name)
-        assert models[name]["roles"] == ["chat", "edit", "apply"]
-    assert models["nomic"]["roles"] == ["embed"]
+    options = {name: models[name]["defaultCompletionOptions"] for name in CHAT}
+    assert {name: (one["contextLength"], one["maxTokens"]) for name, one in options.items()} == {
+        name: of(name) for name in CHAT
+    }
+    assert models["strand"]["roles"] == ["chat", "edit", "apply"] and models["nomic"]["roles"] == ["embed"]
     assert "defaultCompletionOptions" not in models["nomic"]
     assert models["strand"]["apiKey"] == "${{ secrets.LLAMA_API_KEY }}"
     assert models["strand"]["requestOptions"] == {"timeout": 3030}
 
 
-@pytest.mark.skipif(tomllib is None, reason="tomllib comes with Python 3.11")
 def test_tensorzero():
+    tomllib = pytest.importorskip("tomllib", reason="tomllib comes with Python 3.11")
     document = tomllib.loads(rendered("tensorzero"))
-    assert list(document["models"]) == CHAT
-    assert list(document["embedding_models"]) == EMBEDDINGS
-    assert document["models"]["OR1-Behemoth"] == {
-        "routing": ["llama"],
-        "providers": {
-            "llama": {
-                "type": "openai", "api_base": URL + "/v1/", "model_name": "or1-behemoth",
-                "api_key_location": "env::LLAMA_API_KEY",
-            }
-        },
-    }  # fmt: skip
+    assert (list(document["models"]), list(document["embedding_models"])) == (CHAT, EMBEDDINGS)
+    provider = {"type": "openai", "api_base": URL + "/v1/", "model_name": "or1-behemoth"}
+    provider["api_key_location"] = "env::LLAMA_API_KEY"
+    assert document["models"]["OR1-Behemoth"] == {"routing": ["llama"], "providers": {"llama": provider}}
     assert document["gateway"] == {"global_outbound_http_timeout_ms": 7230000}
 
 
-def servers(text):
-    return re.findall(r"^    server (\S+) (\S+)(.*)$", text, re.MULTILINE)
-
-
 def test_haproxy():
-    text = rendered("haproxy")
-    assert servers(text) == [
+    def servers(text):
+        return re.findall(r"^    server (\S+) (\S+)(.*)$", text, re.MULTILINE)
+
+    assert servers(rendered("haproxy")) == [
         ("gateway1", "10.0.0.5:8000", " check inter 2s"),
         ("gateway2", "10.0.0.6:8000", " check inter 2s"),
     ]
-    assert "timeout server 7230s" in text
-    # By a name that is none of its own addresses it was reached from elsewhere, where those may be of no use.
+    assert "timeout server 7230s" in rendered("haproxy")
+    # By another name it was reached from elsewhere, where its own addresses may be useless.
     [(_name, address, more)] = servers(rendered("haproxy", url="https://llm.example.org"))
     assert address == "llm.example.org:443"
     assert more.endswith("ssl verify required ca-file @system-ca sni str(llm.example.org) check-sni llm.example.org")
 
 
-def test_a_name_is_given_once():
+def test_names_are_given_once_and_answers_fit():
     twins = {
         "services": {
-            "one": service(model("m", aliases=["n", "x"])),
+            "one": service(model("m", aliases=["n", "x"], slot_ctx_size=512, max_tokens=9999)),
             "two": service(model("m", slot_ctx_size=8192), model("n", aliases=["x", "y"])),
         }
     }
-    found = [(entry.name, entry.aliases, entry.context) for entry in clients.entries(twins)]
-    assert found == [("m", ["x"], 4096), ("n", ["y"], 4096)]
+    found = [(entry.name, entry.aliases, entry.context, entry.output) for entry in clients.entries(twins)]
+    assert found == [("m", ["x"], 512, 512), ("n", ["y"], 4096, 1024)]
 
 
-def test_an_answer_is_no_longer_than_the_context():
-    config = {"services": {"s": service(model("m", slot_ctx_size=512, max_tokens=9999))}}
-    assert clients.entries(config)[0].output == 512
-
-
-def test_the_index():
+def test_index():
     text = clients_index(CONFIG, URL + "/")
     assert text.startswith("Base URL: %s/v1\n" % URL)
-    for name in CLIENTS:
-        assert "curl -sS %s/clients/%s -o " % (URL, name) in text
-    assert "nomic: embeddings, 8192 tokens of context; also as nomic-embed" in text
-    assert "coder: the context of its file (4096 tokens of context assumed), answers of 1024" in text
-    assert "  fix: strand\n  any other: OR1-Behemoth\n" in text
-    assert "  deepseek: needs 478 GB\n" in text
-    timeout = "Timeout: 7230 s, as in these configurations; a short one cuts off long prompts before their first token."
-    assert text.endswith("\n\n%s\n" % timeout)
+    assert [name for name in CLIENTS if "curl -sS %s/clients/%s -o " % (URL, name) not in text] == []
+    for line in (
+        "nomic: embeddings, 8192 tokens of context; also as nomic-embed",
+        "coder: the context of its file (4096 tokens of context assumed), answers of 1024",
+        "  fix: strand\n  any other: OR1-Behemoth\n",
+        "  deepseek: needs 478 GB\n",
+        "\n\nTimeout: 7230 s, as in these configurations; a short one cuts off long prompts",
+    ):
+        assert line in text
     assert "Models: none" in clients_index({"services": {}}, URL)
     assert "Key: any text, or none" in clients_index(dict(CONFIG, auth="log_only"), URL)
-
-
-def test_the_line_of_the_index_is_one_of_a_shell():
-    line = next(line for line in clients_index(CONFIG, "http://a;b").splitlines() if "clients/litellm" in line)
-    printed = subprocess.check_output(["sh", "-c", line.replace("curl", "printf '%s|'")], text=True)
-    assert printed.startswith("-sS|http://a;b/clients/litellm|")
