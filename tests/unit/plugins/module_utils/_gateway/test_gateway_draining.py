@@ -29,7 +29,7 @@ def status(*endpoints):
     return {"services": {"embed": {"endpoints": told}}}
 
 
-def test_a_file_says_what_was_written():
+def test_file_has_what_was_written():
     entries = [Entry("embed", "node1", 1.5, CHANGE), Entry("chat", "node2", 2.0, MAINTENANCE, "node3")]
     assert entries_of(text_of(entries)) == sorted(entries)
     assert json.loads(text_of(entries[:1])) == {
@@ -38,102 +38,86 @@ def test_a_file_says_what_was_written():
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"endpoints": [{"service": "embed"}]}', '{"endpoints": 4}'])
-def test_a_file_that_says_nothing(text):
+def test_malformed_file_has_no_entries(text):
     assert entries_of(text) == []
 
 
-def test_what_drains_already_keeps_its_moment():
-    first = drained([], [ONE], CHANGE, "", 1.0)
-    assert drained(first, [TWO, ONE], CHANGE, "", 2.0) == [
+def test_maintenance_outlasts_change_and_keeps_the_moment():
+    change = drained([], [ONE], CHANGE, "", 1.0)
+    held = drained([], [ONE], MAINTENANCE, "node1", 1.0)
+    assert drained(change, [TWO, ONE], CHANGE, "", 2.0) == [
         Entry("embed", "node1", 1.0, CHANGE),
         Entry("embed", "node2", 2.0, CHANGE),
     ]
-
-
-def test_maintenance_outlasts_a_change_and_not_the_other_way_round():
-    held = drained([], [ONE], MAINTENANCE, "node1", 1.0)
     assert drained(held, [ONE], CHANGE, "", 2.0) == held
-    assert drained(drained([], [ONE], CHANGE, "", 1.0), [ONE], MAINTENANCE, "node1", 2.0) == held
+    assert drained(change, [ONE], MAINTENANCE, "node1", 2.0) == held
 
 
-def test_named_ones_are_let_in_and_others_drain_on():
-    both = drained([], [ONE, TWO], CHANGE, "", 1.0)
-    assert [entry.endpoint for entry in readied(both, [ONE])] == [TWO]
-    assert readied(both, None) == []
+@pytest.mark.parametrize(
+    ("endpoints", "held", "left"),
+    [([ONE], [], [TWO]), (None, [], []), (None, ["node3"], [ONE]), ([ONE, TWO], ["node3"], [ONE]), (None, ["x"], [])],
+)
+def test_endpoints_that_drain_on(endpoints, held, left):
+    both = drained(drained([], [TWO], CHANGE, "", 1.0), [ONE], MAINTENANCE, "node3", 1.0)
+    assert [entry.endpoint for entry in readied(both, endpoints, held)] == left
 
 
-def test_what_waits_for_a_held_node_stays():
-    held = drained(drained([], [TWO], CHANGE, "", 1.0), [ONE], MAINTENANCE, "node3", 1.0)
-    assert [entry.endpoint for entry in readied(held, None, ["node3"])] == [ONE]
-    assert [entry.endpoint for entry in readied(held, [ONE, TWO], ["node3"])] == [ONE]
-    assert readied(held, None, ["node4"]) == []
-
-
-def test_an_endpoint_drains_until_nothing_runs_there():
-    assert unsettled(status(("node1", "draining", 2)), [ONE], True) == ["embed on node1 has 2 running"]
-    assert unsettled(status(("node1", "ready", 0)), [ONE], True) == ["embed on node1 is still ready"]
-    assert unsettled(status(("node1", "draining", 0)), [ONE], True) == []
-    assert unsettled(status(("node1", "stopped", 1)), [ONE], True) == ["embed on node1 has 1 running"]
-
-
-def test_an_endpoint_is_ready_when_its_engine_says_so():
-    assert unsettled(status(("node1", "draining", 0)), [ONE], False) == ["embed on node1 is still draining"]
-    assert unsettled(status(("node1", "loading", 0)), [ONE], False) == ["embed on node1 is still loading"]
-    assert unsettled(status(("node1", "ready", 3)), [ONE], False) == []
-
-
-def test_nothing_is_waited_for_at_what_gets_no_requests_anyway():
-    for draining_ in (True, False):
-        assert unsettled(status(("node1", "stopped", 0)), [ONE, TWO], draining_) == []
+@pytest.mark.parametrize(
+    ("state", "running", "draining_", "reasons"),
+    [
+        ("draining", 2, True, ["embed on node1 has 2 running"]),
+        ("ready", 0, True, ["embed on node1 is still ready"]),
+        ("draining", 0, True, []),
+        ("stopped", 1, True, ["embed on node1 has 1 running"]),
+        ("stopped", 0, True, []),
+        ("stopped", 0, False, []),
+        ("draining", 0, False, ["embed on node1 is still draining"]),
+        ("loading", 0, False, ["embed on node1 is still loading"]),
+        ("ready", 3, False, []),
+    ],
+)
+def test_reasons_to_wait(state, running, draining_, reasons):
+    # TWO is unknown to the engine.
+    assert unsettled(status(("node1", state, running)), [ONE, TWO], draining_) == reasons
 
 
 @pytest.fixture
 def waited():
-    """waited(answers, timeout) -> (the outcome, how often the engine was asked); time passes in sleep alone."""
-    clock = [0.0]
+    """waited(answers, timeout) -> Outcome; time passes only in sleep."""
 
-    def run(answers, timeout=60.0):
-        left, asked = list(answers), []
+    def run(answers, timeout):
+        clock, left = [0.0], list(answers)
 
         def ask():
-            asked.append(left.pop(0) if len(left) > 1 else left[0])
-            if isinstance(asked[-1], Exception):
-                raise asked[-1]
-            return asked[-1]
+            answer = left.pop(0) if len(left) > 1 else left[0]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
 
-        def sleep(seconds):
-            clock[0] += seconds
-
-        return wait([ONE], True, timeout, ask, lambda: clock[0], sleep), len(asked)
+        return wait([ONE], True, timeout, ask, lambda: sum(clock), clock.append)
 
     return run
 
 
-def test_it_waits_for_the_last_request(waited):
-    busy = status(("node1", "draining", 1))
-    outcome, asked = waited([busy] * 5 + [status(("node1", "draining", 0))])
-    assert (outcome.waiting, outcome.reason, asked) == ([], "", 6)
+BUSY, IDLE = status(("node1", "draining", 1)), status(("node1", "draining", 0))
 
 
-def test_when_the_time_is_over_it_says_what_runs(waited):
-    outcome, _asked = waited([status(("node1", "draining", 1))], timeout=2)
-    assert outcome.waiting == ["embed on node1 has 1 running"] and 2 <= outcome.seconds < 2.2
-    assert waited([status(("node1", "draining", 1))], timeout=0)[1] == 1
-
-
-def test_an_engine_that_does_not_run_is_not_waited_for(waited):
-    outcome, _asked = waited([FileNotFoundError(2, "No such file or directory")])
-    assert outcome.reason == "[Errno 2] No such file or directory" and outcome.seconds < 3.2
-
-
-def test_an_engine_that_restarts_is_waited_for(waited):
-    outcome, _asked = waited([ConnectionRefusedError(111, "refused")] * 10 + [status(("node1", "draining", 0))])
-    assert (outcome.reason, outcome.waiting) == ("", [])
-
-
-@pytest.mark.parametrize("answer", [{"services": {"embed": {"endpoints": [{}]}}}, {"services": 4}])
-def test_an_answer_that_says_something_else_blocks_nothing(waited, answer):
-    assert waited([answer])[0].reason
+@pytest.mark.parametrize(
+    ("answers", "timeout", "waiting", "reason", "seconds"),
+    [
+        ([BUSY] * 5 + [IDLE], 60, [], "", (0.4, 0.6)),
+        ([BUSY], 2, ["embed on node1 has 1 running"], "", (2, 2.2)),
+        ([BUSY], 0, ["embed on node1 has 1 running"], "", (0, 0)),
+        ([FileNotFoundError(2, "No such file")], 60, [], "[Errno 2] No such file", (3, 3.2)),
+        # It restarts.
+        ([ConnectionRefusedError(111, "refused")] * 10 + [IDLE], 60, [], "", (0.9, 1.1)),
+        ([{"services": {"embed": {"endpoints": [{}]}}}], 60, [], "'node'", (3, 3.2)),
+        ([{"services": 4}], 60, [], "'int' object has no attribute 'items'", (3, 3.2)),
+    ],
+)
+def test_wait_for_the_engine(waited, answers, timeout, waiting, reason, seconds):
+    outcome = waited(answers, timeout)
+    assert (outcome.waiting, outcome.reason) == (waiting, reason) and seconds[0] <= outcome.seconds <= seconds[1]
 
 
 @pytest.fixture
@@ -159,7 +143,7 @@ def engine(tmp_path):
         server.server_close()
 
 
-def test_the_engine_is_asked_at_its_socket(engine):
+def test_engine_is_asked_at_its_socket(engine):
     told = status(("node1", "ready", 0))
     assert json.loads(draining.ask("/status.json", engine(200, json.dumps(told).encode()))) == told
 
@@ -185,7 +169,7 @@ def host(tmp_path):
     return run
 
 
-def test_the_module_writes_once(host):
+def test_module_writes_once(host):
     first = host("draining", [ONE])
     assert first["changed"] and first["diff"]["after"] == host.path.read_text()
     assert host.path.stat().st_mode & 0o777 == 0o644
@@ -195,19 +179,19 @@ def test_the_module_writes_once(host):
     assert host("ready")["changed"] and not host("ready")["changed"]
 
 
-def test_check_mode_tells_what_would_be_and_asks_nobody(host):
+def test_check_mode_asks_no_engine(host):
     busy = status(("node1", "ready", 1))
     foretold = host("draining", [ONE], check=True, told=busy)
     assert foretold["changed"] and foretold["waiting"] == [] and not host.path.exists()
     assert host("draining", [ONE], told=busy)["waiting"] == ["embed on node1 is still ready"]
 
 
-def test_nothing_is_written_where_there_is_no_gateway(host):
+def test_nothing_is_written_without_gateway(host):
     host.configuration.unlink()
     assert not host("draining", [ONE], told=status(("node1", "ready", 1)))["changed"] and not host.path.exists()
 
 
-def test_what_stays_is_not_waited_for(host):
+def test_held_endpoint_is_not_waited_for(host):
     host("draining", [ONE], ["node1"], MAINTENANCE)
     told = status(("node1", "draining", 0))
     result = host("ready", [ONE], ["node1"], told=told)

@@ -3,10 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The two programs against a server, a share and each other."""
 
-import http.server
 import json
 import os
-import threading
 import time
 
 import pytest
@@ -16,33 +14,24 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs
     registry_reader,
     registry_writer,
 )
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_llama_server import (
+    CUT,
+    HEALTHY,
+    LOADING,
+    FakeLlamaServer,
+)
 from ansible_collections.thefermisea.llama_cluster.tests.unit.registry_files import NAME, RECORD
 
 CHANGING = ("version", "job_id", "state", "started_at", "heartbeat")
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    status = 503
-    asked = []
-
-    def do_GET(self):
-        self.asked.append(self.path)
-        self.send_response(self.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_arguments):
-        pass
-
-
 @pytest.fixture(name="server")
 def fixture_server():
-    handler = type("Own", (Handler,), {"asked": []})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    """A llama-server that loads its model."""
+    fake = FakeLlamaServer()
+    fake.responses["/health"] = LOADING
+    yield fake
+    fake.stop()
 
 
 @pytest.fixture(name="folder")
@@ -53,8 +42,7 @@ def fixture_folder(tmp_path):
 
 def settings(folder, server):
     record = {name: value for name, value in RECORD.items() if name not in CHANGING}
-    url = "http://127.0.0.1:%d" % server.server_address[1]
-    return {"directory": str(folder), "suffix": "72b", "url": url, "record": record}
+    return {"directory": str(folder), "suffix": "72b", "url": server.url, "record": record}
 
 
 @pytest.fixture(name="program")
@@ -84,9 +72,9 @@ def state(folder):
     return written(folder).get("state")
 
 
-def test_a_file_says_what_the_server_is_at_and_is_gone_at_the_end(program, folder, server):
+def test_file_follows_the_server_until_the_end(program, folder, server):
     rounds(program, lambda: state(folder) == "loading")
-    server.RequestHandlerClass.status = 200
+    server.responses["/health"] = HEALTHY
     rounds(program, lambda: state(folder) == "ready")
     record = written(folder)
     assert (record["job_id"], record["heartbeat"], record["version"]) == (4711, files.HEARTBEAT, 1)
@@ -99,31 +87,29 @@ def test_a_file_says_what_the_server_is_at_and_is_gone_at_the_end(program, folde
     assert os.listdir(str(folder)) == []
 
 
-def test_a_server_that_is_ready_is_connected_to_and_not_asked(program, folder, server):
-    server.RequestHandlerClass.status = 200
+def test_ready_server_is_only_connected_to(program, folder, server):
+    server.responses["/health"] = HEALTHY
     rounds(program, lambda: state(folder) == "ready")
-    asked = len(server.RequestHandlerClass.asked)
+    asked = len(server.requests)
     for look in range(1, 4):
         program.round(time.monotonic() + look * writer.LOOK)
-    assert len(server.RequestHandlerClass.asked) == asked
+    assert len(server.requests) == asked
 
 
-def test_a_server_that_is_gone_is_not_ready(program, folder, server):
-    server.RequestHandlerClass.status = 200
+def test_stopped_server_is_loading(program, folder, server):
+    server.responses["/health"] = HEALTHY
     rounds(program, lambda: state(folder) == "ready")
-    server.shutdown()
-    server.server_close()
+    server.stop()
     rounds(program, lambda: state(folder) == "loading")
 
 
-def test_what_speaks_no_http_is_not_ready(program, folder, server, monkeypatch):
-    handler = server.RequestHandlerClass
-    monkeypatch.setattr(handler, "do_GET", lambda self: (self.asked.append(1), self.wfile.write(b"\x1b[31mno\r\n\r\n")))
-    rounds(program, lambda: handler.asked)
+def test_server_without_http_is_loading(program, folder, server):
+    server.responses["/health"] = CUT
+    rounds(program, lambda: server.requests)
     assert state(folder) == "loading"
 
 
-def test_the_heartbeat_mends_what_somebody_has_broken(program, folder):
+def test_heartbeat_repairs_a_broken_file(program, folder):
     rounds(program, lambda: state(folder) == "loading")
     (folder / NAME).write_text("{")
     (folder / (".%s.1.partial" % NAME)).write_text("left by one that was killed")
@@ -133,14 +119,14 @@ def test_the_heartbeat_mends_what_somebody_has_broken(program, folder):
     assert os.listdir(str(folder)) == [NAME]
 
 
-def test_a_share_that_hangs_holds_up_nobody(program, folder, server, monkeypatch, capsys):
+def test_hanging_share_blocks_nothing(program, folder, server, monkeypatch, capsys):
     """Whoever opens a FIFO to write waits for a reader, as whoever calls into a share whose server is gone."""
     rounds(program, lambda: state(folder) == "loading")
     os.mkfifo(str(folder.parent / "hangs"))
     good = writer.write
     monkeypatch.setattr(writer, "write", lambda *_: open(str(folder.parent / "hangs"), "wb").close())
     monkeypatch.setattr(program._child, "_deadline", 0.2)
-    server.RequestHandlerClass.status = 200
+    server.responses["/health"] = HEALTHY
     slowest = 0.0
     until = time.monotonic() + 3.5
     while time.monotonic() < until:
@@ -156,7 +142,7 @@ def test_a_share_that_hangs_holds_up_nobody(program, folder, server, monkeypatch
     rounds(program, lambda: state(folder) == "ready")
 
 
-def test_the_end_does_not_wait_for_a_share_that_hangs(program, folder, monkeypatch):
+def test_end_does_not_wait_for_hanging_share(program, folder, monkeypatch):
     rounds(program, lambda: state(folder) == "loading")
     monkeypatch.setattr(writer, "remove", lambda *_: time.sleep(600))
     monkeypatch.setattr(registry_writer, "END", 0.3)
@@ -165,7 +151,7 @@ def test_the_end_does_not_wait_for_a_share_that_hangs(program, folder, monkeypat
     assert time.monotonic() - began < 20
 
 
-def test_a_configuration_that_makes_a_broken_file_is_refused(folder, server):
+def test_configuration_of_a_broken_file_is_refused(folder, server):
     told = settings(folder, server)
     del told["record"]["models"]
     with pytest.raises(Refusal, match="^0-72b.json: no models seen"):
@@ -199,7 +185,7 @@ def fixture_gateway(tmp_path, folder):
     gateway.program.end()
 
 
-def test_what_one_program_writes_the_other_reads(program, folder, gateway):
+def test_reader_reads_what_the_writer_writes(program, folder, gateway):
     rounds(program, lambda: state(folder) == "loading")
     rounds(gateway.program, lambda: gateway.ports() == [8081])
     assert gateway.told["age"] == 0.0
@@ -208,7 +194,7 @@ def test_what_one_program_writes_the_other_reads(program, folder, gateway):
     rounds(gateway.program, lambda: gateway.told["endpoints"] == [])
 
 
-def test_while_the_share_hangs_the_last_endpoints_stay(folder, gateway, monkeypatch, capsys):
+def test_endpoints_stay_while_share_hangs(folder, gateway, monkeypatch, capsys):
     (folder / NAME).write_bytes(files.encode(RECORD))
     (folder / NAME).chmod(0o644)
     rounds(gateway.program, lambda: gateway.ports() == [8081])
@@ -229,7 +215,7 @@ def test_while_the_share_hangs_the_last_endpoints_stay(folder, gateway, monkeypa
     assert gateway.ports() == [8081]
 
 
-def test_a_share_that_is_not_there_leaves_what_there_was(folder, gateway):
+def test_endpoints_stay_without_share(folder, gateway):
     (folder / NAME).write_bytes(files.encode(RECORD))
     (folder / NAME).chmod(0o644)
     rounds(gateway.program, lambda: gateway.ports() == [8081])
