@@ -56,7 +56,7 @@ def tailnet(here: Mapping[str, Any], host: Mapping[str, Any], looked: Mapping[st
 
     -> refused: sentences; remove, add: words of commands; record: the file of handlers afterwards; record_changes:
     whether it is another one; handed_on: [{handler, port}] of unmanaged handlers to a port of this host's loopback."""
-    status, config, record = map(_parsed, str(looked["stdout"]).split(SEPARATOR))
+    status, config, record, *_rest = map(_parsed, str(looked["stdout"] + 2 * SEPARATOR).split(SEPARATOR))
     recorded = [str(handler) for handler in record.get("handlers") or ()]
     tiers = {name: tier["port"] for name, tier in here["tiers"].items()} if host["enabled"] else {}
     port = host["port"] if host["enabled"] and here["engine"] else None
