@@ -25,35 +25,27 @@ def plan_cards(
     text: str, groups: Groups, hostvars: HostVars, nodes: str = "", margin_mib: int | None = None
 ) -> dict[str, Any]:
     """-> {refused: sentences, cards, devices: {node: [Device as a dict]}, main: {node: its main memory as one, {} where
-    nobody says}} of what was typed, or of llama_devices.
+    it is not known}} of what was typed, or of llama_devices.
 
     nodes: a pattern of hosts, the usual ones where it is empty; margin_mib: where every one of them needs devices.
     """
+    found: dict[str, Any] = {"refused": [], "cards": [], "devices": {}, "main": {}}
     pattern = nodes or "llama_nodes"
-    refused = card_errors(text, pattern, groups, hostvars, margin_mib is not None)
-    if refused:
-        return {"refused": refused, "cards": [], "devices": {}, "main": {}}
-    found = cards(text) if text else inventory_cards(expand(nodes, groups) if nodes else [], hostvars, groups)
-    if margin_mib is None:
-        return {"refused": [], "cards": found, "devices": {}, "main": {}}
-    hosts = expand(pattern, groups)
-    # What was typed is for one node after the other.
-    named = ["node%d" % number for number in range(1, len(hosts) + 1)] if text else hosts
-    of_host = {host: [card for card in found if card["node"] == name] for host, name in zip(hosts, named, strict=True)}
-    devices = {host: of_inventory(host, own, margin_mib) for host, own in of_host.items()}
-    return {
-        "refused": [],
-        "cards": found,
-        "devices": {host: [device.as_dict() for device in own] for host, own in devices.items()},
-        "main": {host: _main(host, own, margin_mib) for host, own in of_host.items()},
-    }
-
-
-def _main(host: str, described: Sequence[Card], margin_mib: int) -> Card:
-    mains = [card for card in described if card.get("main")]
-    # A card that works in main memory says how much there is.
-    mains += [{"memory_mib": one.total_mib} for one in of_inventory(host, described, margin_mib) if one.unified]
-    return main_memory(host, mains[0], margin_mib).as_dict() if mains else {}
+    found["refused"] = card_errors(text, pattern, groups, hostvars, margin_mib is not None)
+    if found["refused"]:
+        return found
+    found["cards"] = cards(text) if text else inventory_cards(expand(nodes, groups) if nodes else [], hostvars, groups)
+    for number, host in enumerate(expand(pattern, groups) if margin_mib is not None else (), 1):
+        # What was typed is for one node after the other.
+        name = "node%d" % number if text else host
+        own = [card for card in found["cards"] if card["node"] == name]
+        devices = of_inventory(host, own, margin_mib or 0)
+        # A card that works in main memory says how much there is.
+        mains = [card for card in own if card.get("main")]
+        mains += [{"memory_mib": device.total_mib} for device in devices if device.unified]
+        found["devices"][host] = [device.as_dict() for device in devices]
+        found["main"][host] = main_memory(host, mains[0], margin_mib or 0).as_dict() if mains else {}
+    return found
 
 
 def cards(text: object) -> list[Card]:
