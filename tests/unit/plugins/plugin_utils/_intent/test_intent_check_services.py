@@ -4,7 +4,7 @@
 """What is wrong with a service."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check, models, services
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check, services
 from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
     GROUPS,
     HOSTVARS,
@@ -14,14 +14,14 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
     mistakes,
 )
 
-
-def test_a_sound_inventory_has_no_mistake():
-    assert mistakes() == []
+ALONE = {"workers": None, "rpc_port": None}
+REPLICAS = {"head": "llama_rpc", **ALONE}
 
 
 @pytest.mark.parametrize(
     "settings, sentence",
     [
+        ({}, None),
         ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
         ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
         (
@@ -107,6 +107,37 @@ def test_a_sound_inventory_has_no_mistake():
             "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
         ),
         ({"rpc_cache": True}, None),
+        (
+            {"partition": "gpu"},
+            "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed",
+        ),
+        ({"partition": "gpu", "launcher": "slurm"}, None),
+        ({"yarn_orig_ctx": 32768, "rope_scaling": "yarn"}, None),
+        ({"yarn_orig_ctx": 32768, "rope_scaling": "linear"}, "llama_services.reasoning.yarn_orig_ctx: seen without"),
+        ({"yarn_orig_ctx": 32768}, "llama_services.reasoning.yarn_orig_ctx: seen without rope_scaling yarn"),
+        (
+            {"tensor_split": {"node1": True, "node2": 1, "node3": 1}},
+            "llama_services.reasoning.tensor_split.node1: True seen, a whole number of layers is needed",
+        ),
+        (
+            {"tensor_split": {"node1": "1", "node2": 1, "node3": 1}},
+            "llama_services.reasoning.tensor_split.node1: '1' seen, a whole number of layers is needed",
+        ),
+        ({"flash_attn": "off"}, None),
+        *(({"cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attn": given}, None) for given in ("on", "auto")),
+        ({"cache_type_k": "f16", "cache_type_v": "f16", "flash_attn": "off"}, None),
+        ({"cache_type_v": "q8_0"}, "llama_services.reasoning.cache_type_v: q8_0 seen with cache_type_k f16"),
+        ({**ALONE, "tensor_split": "auto"}, None),
+        ({**REPLICAS, "tensor_split": "auto"}, None),
+        (
+            REPLICAS,
+            "llama_services.reasoning.tensor_split: a map seen with replicas on node2, node3, auto is needed, since "
+            "each holds all layers: drop the key",
+        ),
+        (
+            {**ALONE, "tensor_split": None, "draft": {"model": "big", "quant": "Q4_K_M", "max": "8"}},
+            "llama_services.reasoning.draft.max: '8' seen, 1 to 64 tokens are allowed: remove the quotes",
+        ),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):
@@ -126,34 +157,47 @@ def fast(**changes):
     return mistakes(dict(SERVICES, fast=dict(ROUTER, **changes)))
 
 
-def test_a_router_serves_several_models_from_one_host():
-    assert fast() == []
-    assert fast(models={"big": "Q2_K"}) == [
-        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?"
-    ]
-    assert fast(head="nowhere") == [
-        "llama_services.fast.head: nowhere is neither a host nor a group of this inventory: correct the name, or add "
-        "it to hosts.yml",
-    ]
-    assert fast(models={"big": 4}) == [
-        "llama_services.fast.models.big: 4 seen, a quant or a map with quant is needed: correct it"
-    ]
-    assert [item.dest for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == [
-        "/m/Big.Q4_K_M.gguf"
-    ]
+def big(**own):
+    """A router whose model has settings of its own."""
+    return {"models": {"big": {"quant": "Q4_K_M", **own}}, "slot_ctx_size": 4096}
 
 
-def test_a_model_of_a_router_may_have_settings_of_its_own():
-    def big(**own):
-        return fast(models={"big": dict({"quant": "Q4_K_M"}, **own)}, slot_ctx_size=4096)
+ENTRY = "llama_services.fast.models.big"
 
-    assert big(ctx_size=8192, cache="q8_0", temperature=0.7) == []
-    entry = "llama_services.fast.models.big"
-    assert big(wrokers="node2")[0].startswith(entry + ".wrokers: unknown key")
-    assert big(parallel=0)[0].startswith(entry + ".parallel: 0 seen")
-    assert big(flash_attn="off", cache="q8_0")[0].startswith(entry + ".flash_attn: off seen")
-    assert fast(models={"big": {"cache": "q8_0"}})[0].startswith(entry + ".quant: missing")
-    assert fast(flash_attn="off", cache="q8_0")[0].startswith("llama_services.fast.flash_attn: off seen")
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, None),
+        ({"models": {"big": "Q2_K"}}, ENTRY + ": big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?"),
+        ({"head": "nowhere"}, "llama_services.fast.head: nowhere is neither a host nor a group of this inventory: "),
+        ({"models": {"big": 4}}, ENTRY + ": 4 seen, a quant or a map with quant is needed: correct it"),
+        ({"models": {"big": {"cache": "q8_0"}}}, ENTRY + ".quant: missing"),
+        ({"flash_attn": "off", "cache": "q8_0"}, "llama_services.fast.flash_attn: off seen"),
+        (big(ctx_size=8192, cache="q8_0", temperature=0.7), None),
+        (big(wrokers="node2"), ENTRY + ".wrokers: unknown key"),
+        (big(parallel=0), ENTRY + ".parallel: 0 seen"),
+        (big(flash_attn="off", cache="q8_0"), ENTRY + ".flash_attn: off seen"),
+        (
+            {"temperature": 0.7},
+            "llama_services.fast.temperature: seen for a whole router, it is needed for each model: write it under "
+            "models, as in NAME: {quant: QUANT, temperature: ...}, or in llama_models",
+        ),
+        (
+            {"quant": "Q4_K_M"},
+            "llama_services.fast.quant: seen in a router, a map of models is needed in its place: write models: {NAME: "
+            "QUANT}",
+        ),
+        (
+            big(cards=[0]),
+            ENTRY + ".cards: seen for one model of a router, it is needed for all of them alike: write it",
+        ),
+        ({"zzz": 1}, "llama_services.fast.zzz: unknown key; known keys: batch_size, "),
+    ],
+)
+def test_each_mistake_of_a_router_is_one_sentence(changes, sentence):
+    found = fast(**changes)
+    assert (len(found) == 1 and found[0].startswith(sentence)) if sentence else found == []
 
 
 @pytest.mark.parametrize("key", ["cpu_moe", "draft", "extra_args", "n_gpu_layers", "numa", "primary", "workers"])
@@ -164,26 +208,6 @@ def test_a_key_that_routers_lack_is_told_apart_from_a_typo(key):
     )
     assert fast(**{key: 1}) == [sentence % key]
     assert fast(models={"big": {"quant": "Q4_K_M", key: 1}}) == [sentence % ("models.big." + key)]
-
-
-def test_a_key_in_the_wrong_place_of_a_router():
-    (sentence,) = fast(temperature=0.7)
-    assert sentence == (
-        "llama_services.fast.temperature: seen for a whole router, it is needed for each model: write it under models, "
-        "as in NAME: {quant: QUANT, temperature: ...}, or in llama_models"
-    )
-    assert fast(models={"big": {"quant": "Q4_K_M", "temperature": 0.7}}) == []
-    (sentence,) = fast(quant="Q4_K_M")
-    assert sentence == (
-        "llama_services.fast.quant: seen in a router, a map of models is needed in its place: write models: {NAME: "
-        "QUANT}"
-    )
-    (sentence,) = fast(models={"big": {"quant": "Q4_K_M", "cards": [0]}})
-    assert sentence == (
-        "llama_services.fast.models.big.cards: seen for one model of a router, it is needed for all of them alike: "
-        "write it beside models"
-    )
-    assert fast(zzz=1)[0].startswith("llama_services.fast.zzz: unknown key; known keys: batch_size, ")
 
 
 def test_names_of_a_routers_models_are_one_models_each():
@@ -206,14 +230,6 @@ def test_a_key_that_a_kind_needs_is_asked_for(kind, needed):
     ]
 
 
-def test_slurm_keys_mean_nothing_to_systemd():
-    assert mistakes(changed(partition="gpu")) == [
-        "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key "
-        "or change the launcher"
-    ]
-    assert mistakes(changed(partition="gpu", launcher="slurm")) == []
-
-
 def test_what_is_for_workers_alone_needs_some():
     keys = {"rpc_cache": True, "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
     assert mistakes(changed(**keys)) == [
@@ -221,11 +237,6 @@ def test_what_is_for_workers_alone_needs_some():
         for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
     ]
     assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []
-
-
-@pytest.mark.parametrize("scaling, wrong", [({"rope_scaling": "yarn"}, 0), ({"rope_scaling": "linear"}, 1), ({}, 1)])
-def test_a_key_of_yarn_needs_yarn(scaling, wrong):
-    assert len(mistakes(changed(yarn_orig_ctx=32768, **scaling))) == wrong
 
 
 def test_what_this_version_cannot_deploy_is_refused_by_name():
@@ -287,12 +298,6 @@ def test_layers_in_all_are_those_of_the_model_where_its_header_is_known(header, 
     )
 
 
-@pytest.mark.parametrize("split", [{"node1": True, "node2": 1, "node3": 1}, {"node1": "1", "node2": 1, "node3": 1}])
-def test_a_number_of_layers_is_a_whole_number(split):
-    (sentence,) = mistakes(changed(tensor_split=split))
-    assert sentence.startswith("llama_services.reasoning.tensor_split.node1: ")
-
-
 def test_a_head_whose_workers_know_no_address_of_it_is_refused():
     named = {"ansible_host": "rtx1.example.org"}
     (sentence,) = mistakes(hostvars=dict(HOSTVARS, node1=named))
@@ -314,34 +319,6 @@ def test_the_length_of_a_services_name(length, right):
 def test_a_model_without_quants_is_not_held_against_them(model):
     found = mistakes(models={"big": model})
     assert not any("has no Q8_0" in sentence for sentence in found)
-
-
-@pytest.mark.parametrize(
-    ("settings", "right"),
-    [
-        ({"flash_attn": "off"}, True),
-        ({"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, True),
-        ({"cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attn": "on"}, True),
-        ({"cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attn": "auto"}, True),
-        ({"cache_type_k": "f16", "cache_type_v": "f16", "flash_attn": "off"}, True),
-        ({"cache_type_v": "q8_0"}, False),
-    ],
-)
-def test_types_of_a_cache_that_go_together(settings, right):
-    assert (mistakes(changed(**settings)) == []) is right
-
-
-REPLICAS = {"head": "llama_rpc", "workers": None, "rpc_port": None}
-
-
-def test_several_heads_are_replicas():
-    assert mistakes(changed(**REPLICAS, tensor_split=None)) == []
-    assert mistakes(changed(**REPLICAS, tensor_split="auto")) == []
-    (sentence,) = mistakes(changed(**REPLICAS))
-    assert sentence == (
-        "llama_services.reasoning.tensor_split: a map seen with replicas on node2, node3, auto is needed, since each "
-        "holds all layers: drop the key"
-    )
 
 
 def test_the_build_of_a_service_has_to_know_its_settings():
@@ -369,10 +346,3 @@ def test_models_without_a_kind_are_for_a_router():
     assert mistakes(services) == [
         "llama_services.fast.kind: 'routr' seen, server or router is needed, did you mean router?"
     ]
-
-
-def test_a_number_of_a_draft_in_quotes():
-    (sentence,) = mistakes(
-        changed(draft={"model": "big", "quant": "Q4_K_M", "max": "8"}, workers=None, rpc_port=None, tensor_split=None)
-    )
-    assert sentence == "llama_services.reasoning.draft.max: '8' seen, 1 to 64 tokens are allowed: remove the quotes"
