@@ -21,8 +21,8 @@ DRILL = {"drill_service": "chat", "drill_deadline": 1}
 WORKED = {"workers": ["node1"], "shares": [{"node": "node1", "unit": "llama-rpc-chat.service"}]}
 ALONE = {"workers": [], "shares": [], "rpc_endpoints": [], "unit": "llama-head-chat.service"}
 HELD = {"held": "worker", "kind": "start", "where": "worker", "action": "kill"}
-HEAD = {"service": "chat", "primary": False, "model_path": "FOLDER/old.gguf", "workers": [], "layers": {}}
-HEAD["tensor_split"] = None
+HEAD = {"service": "chat", "primary": False, "kind": "head", "workers": [], "layers": {}}
+HEAD.update(tensor_split=None, model_path="FOLDER/old.gguf", model_paths=["FOLDER/old.gguf"])
 # role, part of it, variables (FOLDER is the test's), what it says.
 REFUSALS = {
     "drill of a service without workers": (
