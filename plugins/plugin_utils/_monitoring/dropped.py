@@ -31,11 +31,6 @@ def rules(roles: Path = ROLES) -> list[Dropped]:
     return _dropped(roles, "rules.yml")
 
 
-def rule_tests(roles: Path = ROLES) -> list[Dropped]:
-    """promtool's tests of these rules, in files by domain and by interval."""
-    return _dropped(roles, "rules*_test.yml")
-
-
 def dashboards(roles: Path = ROLES) -> list[Dropped]:
     """Rows of panels, which dashboards.py makes dashboards of."""
     return _dropped(roles, "dashboard.yml")

@@ -15,8 +15,6 @@ def roles(tmp_path):
         "alarm/observed/doctor/b_second.yml",
         "alarm/observed/doctor/a_first.yml",
         "monitoring/observed/rules.yml",
-        "monitoring/observed/rules_nodes_test.yml",
-        "monitoring/observed/rules_test.yml",
         "monitoring/observed/dashboard.yml",
         "monitoring/observed/doctor/notes.md",
         "plain/tasks/main.yml",
@@ -29,7 +27,6 @@ def roles(tmp_path):
 
 def test_a_role_is_found_because_it_brings_a_file_and_the_general_ones_come_first(roles):
     assert [one.role for one in dropped.rules(roles)] == ["monitoring", "alarm"]
-    assert [one.path.name for one in dropped.rule_tests(roles)] == ["rules_nodes_test.yml", "rules_test.yml"]
     assert [one.role for one in dropped.dashboards(roles)] == ["monitoring"]
     assert [one.path.name for one in dropped.doctor_rules(roles)] == ["a_first.yml", "b_second.yml"]
 

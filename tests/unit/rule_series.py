@@ -1,0 +1,69 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tests of rules for promtool, made of tests/unit/rules/ROLE-NAME.yml.
+
+Each test there has `parts`, things that are well for two hours and more, and `series`, what is otherwise: {series:
+values, null for one that is missing}.
+"""
+
+from pathlib import Path
+
+import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped
+
+FILES = sorted((Path(__file__).parent / "rules").glob("*.yml"))
+PARTS = {
+    "node": {
+        'up{job="llama_sampler", node="%(node)s", instance="%(node)s:9754"}': "1x2000",
+        'llama_sampler_info{node="%(node)s", version="1"}': "1x2000",
+        'llama_sampler_timestamp_seconds{node="%(node)s"}': "0+5x2000",
+        'llama_node_held{node="%(node)s"}': "0x2000",
+        'llama_watchdog_alive{node="%(node)s"}': "1x2000",
+        'llama_clock_synchronized{node="%(node)s"}': "1x2000",
+        'llama_sampler_cards_hung{node="%(node)s"}': "0x2000",
+        'llama_fabric_up{node="%(node)s", interface="eth1"}': "1x2000",
+        'llama_fabric_errors_total{node="%(node)s", interface="eth1"}': "2x2000",
+        'llama_disk_free_bytes{node="%(node)s", path="/models"}': "500000000000x2000",
+        'llama_disk_size_bytes{node="%(node)s", path="/models"}': "1000000000000x2000",
+    },
+    "card": {
+        'llama_gpu_utilization_ratio{node="%(node)s", gpu="0"}': "0.9x2000",
+        'llama_gpu_foreign_processes{node="%(node)s", gpu="0"}': "0x2000",
+        'llama_gpu_ecc_uncorrected_total{node="%(node)s", gpu="0"}': "0x2000",
+        'llama_gpu_throttled{node="%(node)s", gpu="0", reason="sw_power_cap"}': "1x2000",
+    },
+    "unit": {
+        'llama_unit_%s{node="%%(node)s", unit="%%(unit)s", service="%%(service)s", role="%%(role)s"}' % name: values
+        for name, values in (("wanted", "1x2000"), ("restarts_total", "0x2000"), ("started_seconds", "0x2000"))
+    },
+}
+
+
+def part(words):
+    """`node n1`, `card n1` or `unit n1 llama-head-chat.service head chat` -> {series: values}."""
+    kind, *given = words.split()
+    fields = dict(zip(("node", "unit", "role", "service"), [*given, ""], strict=False))
+    return {series % fields: values for series, values in PARTS[kind].items()}
+
+
+def expanded(test):
+    """A test as promtool reads it."""
+    series = {}
+    for words in test.get("parts", ()):
+        series.update(part(words))
+    series.update(test.get("series", {}))
+    told = {key: value for key, value in test.items() if key not in ("parts", "series")}
+    shown = [{"series": name, "values": values} for name, values in series.items() if values is not None]
+    return dict(told, input_series=shown)
+
+
+def load(path):
+    """The content of a file for promtool."""
+    told = yaml.safe_load(path.read_text())
+    roles = [dropped.ROLES / role / "observed/rules.yml" for role in told.pop("roles")]
+    return dict(told, rule_files=list(map(str, roles)), tests=[expanded(test) for test in told["tests"]])
+
+
+def tests():
+    return [test for path in FILES for test in load(path)["tests"]]
