@@ -24,18 +24,18 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         timeout = int(self._task.args.get("timeout", 30))
         progress = Progress(self._task.delegate_to or task_vars["inventory_hostname"], "gateway:")
-        began, told = time.monotonic(), None
+        began, first = time.monotonic(), None
         while True:
             left = max(0, timeout - (time.monotonic() - began))
             asked = dict(self._task.args, timeout=math.ceil(min(SLICE, left)))
             try:
                 now = self._execute_module(module_args=asked, task_vars=task_vars)
             except AnsibleConnectionFailure as error:
-                # Its clients cannot be told; those of other gateways, and nodes, do not wait for it.
+                # Nodes and other gateways do not wait for it.
                 progress.show(f"not reached ({error}): go on without it")
                 return dict(result, changed=False, waiting=[], reason=str(error), endpoints=[], seconds=0.0)
             # What the first call has written the next ones find.
-            told = told or now
+            first = first or now
             if now.get("failed") or now.get("reason") or not now["waiting"]:
                 break
             left = timeout - (time.monotonic() - began)
@@ -46,5 +46,5 @@ class ActionModule(ActionBase):
             progress.show(f"its engine does not answer ({now['reason']}): go on without it")
         elif now.get("waiting") and timeout:
             progress.show(f"{'; '.join(now['waiting'])}, {duration(timeout)} is over: go on nevertheless")
-        written = {key: told[key] for key in ("changed", "diff") if key in told and not now.get("failed")}
+        written = {key: first[key] for key in ("changed", "diff") if key in first and not now.get("failed")}
         return {**result, **now, **written, "seconds": round(time.monotonic() - began, 1)}

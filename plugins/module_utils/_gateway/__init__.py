@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gateway: what its engine decides and its hosts are told. Private to the collection."""
+"""The gateway: its engine and the files that it reads. Private to the collection."""

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which replica has read the beginning of a conversation before: its slots hold what it computed of it. Private to the
+"""Which replica has read the beginning of a conversation before: its slots hold the computed part. Private to the
 collection."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 PART = 1024
 # Parts of one conversation, and parts that a replica is remembered to have read.
 PARTS, REMEMBERED = 1024, 4096
-# Values of a message, and letters of a text of it, by which it is told from others: an image has millions.
+# Values of a message, and letters of each text in it, that identify it: an image has millions.
 VALUES, LETTERS = 64, 4096
 
 

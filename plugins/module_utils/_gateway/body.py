@@ -14,7 +14,7 @@ from . import affinity, answers, paths
 from .affinity import Conversation
 from .answers import Answer
 
-# Marks around the values of a JSON body. A value takes many times its bytes, and nobody else is served while values are
+# Marks around the values of a JSON body. A value takes many times its bytes, and all requests wait while values are
 # made. A prompt with more marks in its text is longer than any context.
 VALUES = 512 << 10
 # Letters of a name that are looked at.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable
 
-from .._llama.http_body import LAST, chunk
 from . import request
 from .answers import Answer
+from .http_body import LAST, chunk
 from .log import Entry
 
 # Seconds that a client may take for its request, and to read an answer that came before the request was read.

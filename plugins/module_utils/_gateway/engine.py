@@ -30,7 +30,7 @@ from .watched import Watched, drained, merged
 FILES, FIRST, AGAIN = 0.5, 2.0, 0.5
 # Connections that are accepted in one go.
 AT_ONCE = 64
-# Bytes of a body that is read alone, and of all bodies that are held at one time.
+# Bytes of a body that is read by itself, and of all bodies that are held at one time.
 LARGE, HELD = 256 << 10, 512 << 20
 
 
@@ -194,7 +194,7 @@ class Engine(handlers.State):
             connection.close()
         finally:
             self._connections.discard(connection)
-            # A connection without a request, as a health check makes, is none.
+            # A connection without a request, as a health check makes, is not logged.
             if entry.fields["path"] is not None or entry.fields["status"] not in (None, 499):
                 entry.write()
                 # A look at a page is no request for a model.

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an answer says while it passes: whether an event has come, and at its end what it cost. Private to the
+"""Reading an answer while it passes: whether an event has come, and at its end what it cost. Private to the
 collection."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# Bytes of a line that say what it is.
+# Bytes of a line by which its kind is known.
 LINE = 64
-# Bytes of the beginning and of the end of an answer, where it says what it cost.
+# Bytes of the beginning and of the end of an answer, which have its cost.
 BEGINNING, END = 1 << 10, 2 << 10
 # Numbers as they stand in JSON, of a length that is believed; within a string the quotes would be escaped.
 NUMBERS = re.compile(
@@ -21,7 +21,7 @@ NUMBERS = re.compile(
 
 
 class Events:
-    """Of an event stream. Comments, pings and events without data say only that the server is there."""
+    """Of an event stream. Comments, pings and events without data only show that the server is there."""
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of the line that is on its way
@@ -56,7 +56,7 @@ def only_comments(content: bytes) -> bool:
 
 
 class Cost:
-    """What a server says that an answer cost, by `usage` of OpenAI or Anthropic and by its own `timings`."""
+    """The cost of an answer as its server reports it, by `usage` of OpenAI or Anthropic and by its own `timings`."""
 
     def __init__(self) -> None:
         self._beginning, self._end = b"", b""
@@ -67,7 +67,7 @@ class Cost:
         self._end = (self._end + content[-END:])[-END:]
 
     def found(self) -> dict[str, Any]:
-        """Fields of the log; None for what was not told."""
+        """Fields of the log; None for one that was not reported."""
         text = self._beginning + b"\n" + self._end
         seen = {name.decode("ascii"): float(number) for name, number in NUMBERS.findall(text)}
 

@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 from collections import Counter
 
-from .._llama.http_body import LAST, chunk
 from .._text import duration
 from . import answers, paths, replicas, routing, upstream
 from .answers import Answer, Answered, Unanswered
 from .client import Connection
 from .events import Cost, Events, only_comments
 from .handlers import Passed, State
+from .http_body import LAST, chunk
 from .log import Entry
 from .probes import Prober
 from .replicas import Endpoint, Pool, Waiter

@@ -30,7 +30,7 @@ class Entry:
             "bytes_in": 0,
             "bytes_out": 0,
             "queued": 0.0,
-            # What the server says of it.
+            # As the server reports them.
             "prompt_seconds": None,
             "generation_seconds": None,
             "prompt_tokens": None,

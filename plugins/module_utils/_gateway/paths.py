@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 # What llama-server understands in a path as it stands.
 SAFE = "/-._~!$&'()*+,;=:@"
-# What clients may ask a llama-server for, with or without /v1; everything else is closed. READ by GET, the others by
+# Open paths of a llama-server, with or without /v1; everything else is closed. READ by GET, the others by
 # POST: WORK generates or reads a prompt, so it takes a slot, COUNT does not.
 READ = ("/health", "/metrics", "/props", "/models", "/lora-adapters", "/api/tags")
 WORK = (
@@ -21,7 +21,7 @@ COUNT = (
     *("/tokenize", "/detokenize", "/apply-template", "/api/show"),
     *("/chat/completions/input_tokens", "/responses/input_tokens", "/messages/count_tokens"),
 )
-# What a server has beside that: whoever asks for it is told that it is closed.
+# Other paths of a server: a request for one gets 403.
 CLOSED = ("slots", "props", "lora-adapters", "stream", "streams", "tools", "cors-proxy")
 
 

@@ -34,7 +34,7 @@ def of_tier(config: Config, tier: str, asked: Any) -> Route | Answer:
 
 
 def _of_router(service: Service, asked: str | None) -> Route:
-    """A router has to be told one of its own names."""
+    """A router needs one of its own names."""
     model = service.model(asked) or (service.models[0] if service.models else None)
     name = model.name if model else asked or ""
     return Route(service, name, rewrite=None if name == asked else name)

@@ -43,7 +43,7 @@ pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px;
 </head>
 <body>
 <h1>llama.cpp gateway</h1>
-<p id="told" class="dim" role="status"></p>
+<p id="updated" class="dim" role="status"></p>
 <noscript><p>This page needs JavaScript. The same without it: <a href="status.json">status.json</a>, and
 <a href="clients">how to connect</a>.</p></noscript>
 <div id="page" hidden>
@@ -83,8 +83,8 @@ function ago(since) {
 }
 function state(row, endpoint) {
   var left = endpoint.seconds_left;
-  var told = endpoint.state + (endpoint.state === "loading" && left ? ", about " + Math.round(left) + " s" : "");
-  cell(row, told, "state " + (/^[a-z]+$/.test(endpoint.state) ? endpoint.state : ""));
+  var text = endpoint.state + (endpoint.state === "loading" && left ? ", about " + Math.round(left) + " s" : "");
+  cell(row, text, "state " + (/^[a-z]+$/.test(endpoint.state) ? endpoint.state : ""));
 }
 function show(status) {
   var services = document.createDocumentFragment(), models = document.createDocumentFragment();
@@ -130,9 +130,9 @@ function show(status) {
 }
 function tasks(routes) {
   var names = Object.keys(routes.tasks || {}).sort(), list = document.createElement("p");
-  var told = names.map(function (name) { return name + ": " + routes.tasks[name]; });
-  if (routes.default) { told.push("any other: " + routes.default); }
-  list.textContent = told.length ? "Tasks (/task/NAME/v1, or the header X-Task): " + told.join(", ") : "";
+  var lines = names.map(function (name) { return name + ": " + routes.tasks[name]; });
+  if (routes.default) { lines.push("any other: " + routes.default); }
+  list.textContent = lines.length ? "Tasks (/task/NAME/v1, or the header X-Task): " + lines.join(", ") : "";
   byId("tasks").replaceChildren(list);
 }
 function connect(status, model) {
@@ -156,9 +156,9 @@ function ask() {
     return answer.json();
   }).then(function (status) {
     show(status);
-    byId("told").textContent = "As of " + new Date().toLocaleTimeString() + ", asked every 5 seconds.";
+    byId("updated").textContent = "As of " + new Date().toLocaleTimeString() + ", asked every 5 seconds.";
   }).catch(function (error) {
-    byId("told").textContent = "The gateway does not answer (" + error.message + "); what is below may be out of date.";
+    byId("updated").textContent = "The gateway does not answer (" + error.message + "); this page may be out of date.";
   }).then(function () { setTimeout(ask, 5000); });
 }
 ask();

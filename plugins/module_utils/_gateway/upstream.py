@@ -13,10 +13,10 @@ import re
 import socket
 from collections.abc import Iterable
 
-from .._llama.http_body import Chunks, Plain
 from . import request
 from .answers import CORS, Answered, Unanswered
 from .config import Address
+from .http_body import Chunks, Plain
 from .request import Headers
 
 # Bytes of a head, and of a piece that is read at once.

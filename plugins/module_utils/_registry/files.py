@@ -33,7 +33,7 @@ NEXT_STEP = "restart what writes the file, or remove it"
 
 
 class Endpoint(NamedTuple):
-    """A llama-server as its file describes it. node: its name in the list of hosts; address: from that list alone."""
+    """A llama-server as its file describes it. node: its name in the list of hosts; address: only from that list."""
 
     service: str
     node: str
@@ -112,8 +112,8 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 
 def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
-    """What a file of that name says. hosts: {name: address} of the machines that may be named; the file's own address
-    never counts. Errors: Refusal."""
+    """The endpoint of a file of that name. hosts: {name: address} of the machines that may be named; an address in the
+    file does not count. Errors: Refusal."""
     try:
         record = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which endpoints a registry has, look by look. Private to the collection.
 
-Whoever may write the share must not be able to send prompts elsewhere. So a file counts only where root or a listed
-user owns it and nobody else may write it, and it names a machine of a list, which has the address.
+A user who may write the share must not be able to send prompts elsewhere. So a file counts only if root or a listed
+user owns it and only its owner may write it, and it names a machine of a list, which has the address.
 
-How old a file is, two clocks cannot tell. Its age is the time, by this machine's clock, for which its mtime has not
+Two clocks cannot agree on the age of a file. Its age is the time, by this machine's clock, for which its mtime has not
 moved while the share answered. At the first look the newest mtime of the directory stands for the file server's clock:
 what is older than that by its time to live is left out at once.
 """

@@ -60,7 +60,7 @@ def listener(path: str) -> socket.socket:
 
 def work(found: socket.socket, files: Files, parent: int) -> int:
     """The worker's life."""
-    # Nobody else would tell it that the main process was killed.
+    # The kernel signals the worker when the main process dies.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         return 0
@@ -81,7 +81,7 @@ def work(found: socket.socket, files: Files, parent: int) -> int:
 
 
 def watch(worker: int) -> int:
-    """The main process's life: until its worker ends, or it is told to."""
+    """The main process's life: until its worker ends, or a signal comes."""
 
     def ends(_number: int, _frame: Any) -> None:
         # The worker goes on with what it has begun.

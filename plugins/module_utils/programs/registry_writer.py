@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """registry_writer CONFIG: keeps one endpoint's file in a shared directory, and removes it at the end.
 
-CONFIG: {directory, suffix, url: of the llama-server, record: what the file says of it}. A job's number is in
-SLURM_JOB_ID. SIGUSR1: the endpoint is draining; SIGUSR2: it is not any more. A share that hangs holds up a child alone.
+CONFIG: {directory, suffix, url: of the llama-server, record: the content of its file}. A job's number is in
+SLURM_JOB_ID. SIGUSR1: the endpoint is draining; SIGUSR2: it is not any more. A hanging share blocks only a child.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a gateway is told, and what clients are told of it. Private to the collection."""
+"""Configuration of a gateway, and of its clients. Private to the collection."""

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gateway.json: what the gateway's engine is told of services, models and routes. Private to the collection."""
+"""gateway.json: services, models and routes as the gateway's engine reads them. Private to the collection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .._known import is_planned, slurped
 # Seconds without a byte where a prompt was measured: the least, and times a full prompt.
 LEAST, TIMES = 2700.0, 1.5
 UNSERVED = "no service of this inventory serves it"
-# llama-server's words for the most tokens of an answer, which no key says.
+# Arguments of llama-server for the most tokens of an answer, which no key sets.
 MOST = ("-n", "--predict", "--n-predict")
 
 
@@ -37,12 +37,12 @@ def gateway_config(
     """settings: {routes, port, tls, address, unknown_model, auth, tiers, queue, patience, registry_dir: of role
     gateway, as its host has them where they are not given; plan: of memory_plan(); prompts: {service: what its head
     keeps of a long prompt}; before: gateway.json as it is, as slurp has it, which tells what is not planned in this
-    run}. Without a word of a model, the plan says why no service serves it."""
+    run}. The plan has the reasons of models that no service serves."""
     given = dict(settings or {})
     plan: Mapping[str, Any] = given.get("plan") or {}
     before: Mapping[str, Any] = slurped(given.get("before"))
 
-    def told(name: str, otherwise: Any = None) -> Any:
+    def setting(name: str, otherwise: Any = None) -> Any:
         own = gateway.setting("gateway_" + name, hostvars[host])
         return given[name] if given.get(name) is not None else otherwise if own is None else own
 
@@ -54,27 +54,27 @@ def gateway_config(
             "endpoints": _endpoints(one, port_of[name], models, groups, hostvars),
             "timeout": _kept(name, plan, before).get("timeout")
             or _timeout(name, one, plan, given.get("prompts") or {}),
-            "queue": int(told("queue")),
-            "patience": int(told("patience")),
+            "queue": int(setting("queue")),
+            "patience": int(setting("patience")),
         }
         for name, one in services.items()
     }
     tiers = gateway.tiers(services)
-    scheme, port = ("https", 443) if told("tls") else ("http", 80)
-    own = int(told("port"))
-    address = str(told("address", node_address(host, hostvars)))
+    scheme, port = ("https", 443) if setting("tls") else ("http", 80)
+    own = int(setting("port"))
+    address = str(setting("address", node_address(host, hostvars)))
     address = f"[{address}]" if ":" in address else address
     registry = {"hosts": {node: node_address(node, hostvars) for node in groups.get("llama_nodes") or []}}
     return {
         "version": 1,
         "services": found,
         "unserved": _unserved(services, models, answering, plan, before),
-        "routes": _routes(told("routes", hostvars[host].get("llama_routes") or {})),
-        "unknown_model": str(told("unknown_model")),
-        "auth": str(told("auth")),
-        "registry": registry if told("registry_dir", "") else None,
+        "routes": _routes(setting("routes", hostvars[host].get("llama_routes") or {})),
+        "unknown_model": str(setting("unknown_model")),
+        "auth": str(setting("auth")),
+        "registry": registry if setting("registry_dir", "") else None,
         "base_urls": ["%s://%s%s" % (scheme, address, "" if own == port else ":%d" % own)],
-        "tiers": {name: {"port": int(number)} for name, number in told("tiers").items() if name in tiers},
+        "tiers": {name: {"port": int(number)} for name, number in setting("tiers").items() if name in tiers},
     }
 
 
@@ -97,7 +97,7 @@ def _service(
     plan: Mapping[str, Any],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    told = {(one["name"], one["quant"]): one["slot_ctx_size"] for one in before.get("models") or []}
+    kept = {(one["name"], one["quant"]): one["slot_ctx_size"] for one in before.get("models") or []}
     own: dict[str, list[str]] = {}
     for model, known in gateway.names(service, models):
         if answering[known] == name:
@@ -109,14 +109,14 @@ def _service(
             {
                 "name": known[0],
                 "aliases": known[1:],
-                "quant": alone["quant"],
+                "quant": single["quant"],
                 "build": version_of(entry_of(service, builds)),
-                "slot_ctx_size": told.get((known[0], alone["quant"]), _slot(name, alone, model, plan)),
-                "max_tokens": _most(alone.get("extra_args") or []),
-                "embeddings": bool(alone.get("embeddings")),
+                "slot_ctx_size": kept.get((known[0], single["quant"]), _slot(name, single, model, plan)),
+                "max_tokens": _most(single.get("extra_args") or []),
+                "embeddings": bool(single.get("embeddings")),
             }
             for model, known in own.items()
-            for alone in [_alone(service, model, models)]
+            for single in [_alone(service, model, models)]
         ],
         "state": value(service, "state"),
         "fallback": service.get("fallback"),
@@ -131,7 +131,7 @@ def _alone(service: Settings, model: str, models: Models) -> Mapping[str, Any]:
 def _endpoints(
     service: Settings, port: int, models: Models, groups: Groups, hostvars: HostVars
 ) -> list[dict[str, Any]]:
-    """Its heads; those of jobs say themselves where they run. Of a router the slots that each of its models has."""
+    """Its heads; those of jobs register themselves. Of a router the slots that each of its models has."""
     if value(service, "launcher") != "systemd":
         return []
     every = [_alone(service, model, models) for model in service.get("models") or [service["model"]]]
@@ -142,16 +142,16 @@ def _endpoints(
     ]
 
 
-def _slot(name: str, alone: Settings, model: str, plan: Mapping[str, Any]) -> int | None:
-    """The context of a request: the plan's, of replicas the least; what the inventory says where there is no plan."""
+def _slot(name: str, single: Settings, model: str, plan: Mapping[str, Any]) -> int | None:
+    """The context of a request: the plan's, of replicas the least; the inventory's if there is no plan."""
     parts = [part for part in (plan.get("services") or {}).get(name) or [] if part["model"] == model]
-    total = context(alone)
-    own = None if total is None else total // value(alone, "parallel")
-    return text_tokens(alone, min((part["slot_ctx_size"] for part in parts), default=own))
+    total = context(single)
+    own = None if total is None else total // value(single, "parallel")
+    return text_tokens(single, min((part["slot_ctx_size"] for part in parts), default=own))
 
 
 def _most(words: Sequence[str]) -> int | None:
-    """The most tokens of an answer, where further words of llama-server say it."""
+    """The most tokens of an answer, if further arguments of llama-server set it."""
     for word, number in zip(words, words[1:], strict=False):
         if word in MOST and str(number).isdigit():
             return int(number)
@@ -172,7 +172,7 @@ def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Map
 
 
 def _kept(name: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the gateway was told of a service that this run does not plan, or of which it has not asked every node."""
+    """The service as gateway.json has it, if this run does not plan it or has not asked every node of it."""
     found: Mapping[str, Any] = {} if is_planned(plan, name) else (before.get("services") or {}).get(name) or {}
     return found
 
@@ -184,7 +184,7 @@ def _unserved(
     plan: Mapping[str, Any],
     before: Mapping[str, Any],
 ) -> dict[str, str]:
-    """{name or alias: why nobody answers to it}. A model may be served by names of its service alone."""
+    """{name or alias: why no service answers to it}. A model may be served only by names of its service."""
     reasons: Mapping[str, str] | None = plan.get("unserved")
     if reasons is None:
         reasons = before.get("unserved") or {}

@@ -41,8 +41,8 @@ def front_door(
         return [f"no gateway, clients come to each service: {', '.join(at)}", *notes]
     facts = hostvars[hosts[0]]
     address = known_now(hostvars, hosts[0], "gateway_address") or node_address(hosts[0], hostvars)
-    told = {"plan": plan or {}, "routes": routes or {}, "address": address}
-    config = gateway_config(services, models, groups, hostvars, hosts[0], told)
+    settings = {"plan": plan or {}, "routes": routes or {}, "address": address}
+    config = gateway_config(services, models, groups, hostvars, hosts[0], settings)
     (base,) = config["base_urls"]
     plain = base.partition("://")[2].rsplit(":", 1)[0]
     by_tier = gateway.tiers(services)

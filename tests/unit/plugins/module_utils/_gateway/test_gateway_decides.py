@@ -15,6 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway
     config,
     events,
     handlers,
+    http_body,
     paths,
     probes,
     request,
@@ -34,7 +35,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway
     Fleet,
     Waiter,
 )
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import http_body
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 
