@@ -47,36 +47,26 @@ def accepted(head, *found):
     return acceptance.acceptance(head, "node1", *found)
 
 
-def refused(layers, node2=15, reason=None):
+@pytest.mark.parametrize(
+    ("layers", "node2", "refused"),
+    [
+        ({"node2": 15, "node3": 1, "node1": 20}, 15, []),
+        ({"node2": 16, "node3": 1}, 15, ["worker 10.100.0.32:50052 holds 15 layers of small, 16 needed (why): see "]),
+        ({"node2": 14, "node3": 2}, 15, ["worker 10.100.0.32:50052 holds 15", "worker 10.100.0.33:50052 holds 1"]),
+        # Without a plan a worker holds some.
+        ({}, 15, []),
+        ({"node2": 0, "node3": 1}, 15, []),
+        ({}, 0, ["worker 10.100.0.32:50052 holds 0 layers of small, at least one needed (why): see journalctl"]),
+        ({}, None, ["worker 10.100.0.32:50052 holds 0 layers of small, at least one needed"]),
+    ],
+)
+def test_worker_holds_the_layers_of_the_plan(layers, node2, refused):
     devices = [dict(LOAD["devices"][1], layers=node2), dict(LOAD["devices"][3], layers=1)]
     head = dict(HEAD, shares=[dict(share, layers=layers.get(share["node"])) for share in HEAD["shares"]])
-    return accepted(
-        head, READY, {"devices": devices if node2 is not None else devices[1:], "reason": reason}, "Where?", 8
-    )["refused"]
-
-
-def test_a_worker_holds_the_layers_of_the_plan():
-    assert refused({"node2": 15, "node3": 1, "node1": 20}) == []
-    assert refused({"node2": 16, "node3": 1}) == [
-        "llama_services.chat: worker 10.100.0.32:50052 holds 15 layers of small, 16 needed: see journalctl -u "
-        "llama-head-chat.service on node1"
-    ]
-    assert len(refused({"node2": 14, "node3": 2})) == 2
-
-
-@pytest.mark.parametrize("layers", [{}, {"node2": 0, "node3": 1}])
-def test_without_a_plan_a_worker_holds_some(layers):
-    assert refused(layers) == []
-    for nothing in (0, None):
-        (sentence,) = refused(layers, nothing, "the log has no layers")
-        assert (
-            "worker 10.100.0.32:50052 holds 0 layers of small, at least one needed (the log has no layers): see "
-            "journalctl" in sentence
-        )
-
-
-def test_a_service_without_workers_has_no_layers_elsewhere():
-    assert accepted(dict(HEAD, shares=[]), READY, LOAD, "Where?", 8)["refused"] == []
+    load = {"devices": devices if node2 is not None else devices[1:], "reason": "why"}
+    found = accepted(head, READY, load, "Where?", 8)["refused"]
+    assert len(found) == len(refused)
+    assert all(one.startswith("llama_services.chat: " + words) for one, words in zip(found, refused, strict=True))
 
 
 def test_each_worker_by_endpoint_with_all_its_cards():
@@ -93,12 +83,13 @@ def test_each_worker_by_endpoint_with_all_its_cards():
     assert report["tokens_per_second"] == 33.1
 
 
-def test_bytes_that_ss_does_not_count_are_unknown():
-    untold = [dict(worker, bytes_sent=None, bytes_received=None) for worker in READY["workers"]]
-    lines = accepted(HEAD, dict(READY, workers=untold), LOAD, "Where?", 8)["lines"]
-    assert lines[0].endswith(
-        ", 45.0 MiB of KV cache, bytes for the answer unknown: ss of the head's node does not count them"
-    )
+@pytest.mark.parametrize(
+    "workers", [[dict(one, bytes_sent=None, bytes_received=None) for one in READY["workers"]], [], None]
+)
+def test_uncounted_bytes_are_unknown(workers):
+    judged = accepted(HEAD, dict(READY, workers=workers), LOAD, "Where?", 8)
+    assert "bytes for the answer unknown" in judged["lines"][0]
+    assert [one["bytes_sent"] for one in judged["report"]["workers"]] == [None, None]
 
 
 def test_the_last_lines():
@@ -174,29 +165,28 @@ HELD = {"question": "answers", "tools": "called", "reasoning": "off as configure
 
 
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("health", "lines"),
     [
-        (HELD, "conversation: answers, tools: called, reasoning: off as configured"),
-        (dict(HELD, tools="skipped: no tools"), "conversation: answers, tools: skipped: no tools, reasoning: off"),
-        ({"embedding": "768 numbers"}, "conversation: embedding: 768 numbers"),
-        ({"not_held": "1 of 1 slots work"}, "conversation: not held: 1 of 1 slots work"),
+        ({"conversation": HELD}, ["conversation: answers, tools: called, reasoning: off as configured"]),
+        (
+            {"conversation": dict(HELD, tools="skipped: no tools", draft="19 of 24 drafted tokens accepted")},
+            [
+                "conversation: answers, tools: skipped: no tools, reasoning: off as configured, draft: 19 of 24 "
+                "drafted tokens accepted"
+            ],
+        ),
+        ({"conversation": {"embedding": "768 numbers"}}, ["conversation: embedding: 768 numbers"]),
+        ({"conversation": {"reranking": "2 scores"}}, ["conversation: reranking: 2 scores"]),
+        ({"conversation": {"not_held": "1 of 1 slots work"}}, ["conversation: not held: 1 of 1 slots work"]),
+        ({"long_prompt": "3686 read"}, ["long prompt: 3686 read"]),
+        ({"long_prompt": ""}, []),
     ],
 )
-def test_a_conversation_is_a_line(said, line):
-    judged = accepted(HEAD, dict(READY, conversation=said), LOAD, "Where?", 8)
-    assert [one for one in judged["lines"] if one.startswith(line)] == judged["lines"][4:5]
-    assert judged["report"]["conversation"] == said
-
-
-def test_a_long_prompt_is_a_line():
-    lines = accepted(HEAD, dict(READY, conversation=HELD, long_prompt="3686 read"), LOAD, "Where?", 8)["lines"]
-    assert lines[5] == "long prompt: 3686 read"
-
-
-def test_without_a_conversation_no_line_speaks_of_one():
-    judged = accepted(HEAD, dict(READY, long_prompt=""), LOAD, "Where?", 8)
-    assert not any("conversation" in line or "long prompt" in line for line in judged["lines"])
-    assert (judged["report"]["conversation"], judged["report"]["long_prompt"]) == (None, None)
+def test_conversation_and_long_prompt_are_lines(health, lines):
+    judged = accepted(HEAD, dict(READY, **health), LOAD, "Where?", 8)
+    assert judged["lines"][4:-1] == lines
+    assert judged["report"]["conversation"] == health.get("conversation")
+    assert judged["report"]["long_prompt"] == (health.get("long_prompt") or None)
 
 
 def test_who_embeds_has_no_rate_and_its_own_curl_line():
@@ -336,24 +326,30 @@ def test_the_plan_beside_the_log_and_the_cards():
     assert lines[4] == "plan node3 GPU0: 9 + 9 + 9 MiB planned, the log does not tell what was loaded"
 
 
-def test_a_head_that_computes_on_its_main_memory():
-    plan = {"node": "node1", "model": "small", "devices": [planned("node1", "main", 70, 10, 16)]}
-    alone = dict(HEAD, shares=[])
-    (row,) = accepted(alone, READY, dict(LOADED, devices=LOADED["devices"][:3]), "Where?", 8, [plan])["report"]["plan"]
-    assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}
+ON_MAIN = {"weights": 29.7, "kv": 0.0, "compute": 11.0}
+ON_CARD = {"weights": 40.0, "kv": 10.0, "compute": 5.0}
+EMPTY = [dict(LOADED["devices"][1], model_mib=0.0, kv_mib=0.0, compute_mib=0.0)]
 
 
-def test_main_memory_beside_cards_is_what_is_not_on_them():
-    plan = {
-        "node": "node1",
-        "model": "small",
-        "devices": [planned("node1", "GPU0", 40, 10, 5), planned("node1", "main", 30, 0, 12)],
-    }
-    rows = accepted(dict(HEAD, shares=[]), READY, LOADED, "Where?", 8, [plan])["report"]["plan"]
-    assert [row["loaded_mib"] for row in rows] == [
-        {"weights": 40.0, "kv": 10.0, "compute": 5.0},
-        {"weights": 29.7, "kv": 0.0, "compute": 11.0},
-    ]
+@pytest.mark.parametrize(
+    ("places", "devices", "loaded"),
+    [
+        # Main memory by itself has all of the head, beside cards only what is not on them.
+        ([("node1", "main")], LOADED["devices"][:3], [{"weights": 69.7, "kv": 10.0, "compute": 16.0}]),
+        ([("node1", "GPU0"), ("node1", "main")], LOADED["devices"], [ON_CARD, ON_MAIN]),
+        ([("node2", "main")], LOADED["devices"], [{"weights": 31.75, "kv": 45.0, "compute": 7.0}]),
+        ([("node2", "GPU1")], LOADED["devices"], [{"weights": 20.25, "kv": 30.0, "compute": 4.0}]),
+        # A log of empty buffers tells nothing.
+        ([("node1", "GPU0")], EMPTY, [None]),
+    ],
+)
+def test_planned_device_has_what_llama_cpp_put_there(places, devices, loaded):
+    plan = {"node": "node1", "model": "small", "devices": [planned(*place, 21, 30, 4) for place in places]}
+    # Another node's plan of the same service does not count.
+    plans = [dict(plan, node="node2"), plan]
+    rows = accepted(HEAD, READY, dict(LOADED, devices=devices), "Where?", 8, plans)["report"]["plan"]
+    assert [row["loaded_mib"] for row in rows] == loaded
+    assert [row["error_percent"] is None for row in rows] == [one is None for one in loaded]
 
 
 def test_running_transfer_is_one_line():
@@ -379,57 +375,6 @@ def test_a_stopped_service_is_stopped_as_the_inventory_says_or_runs_all_the_same
     assert row(stopped, READY)[-1] == "it answered, and the inventory says stopped: run site.yml"
     assert row(dict(HEAD, label="chat on node1"), down)[0] == "chat on node1"
     assert row(dict(HEAD, state="started"), down)[2:] == ["down", "http://10.0.0.31:8000/v1", "refused"]
-
-
-def test_sizes_have_two_decimals():
-    devices = [dict(LOAD["devices"][1], model_mib=20.254, kv_mib=30.001), dict(LOAD["devices"][2], kv_mib=15.003)]
-    (worker, _other) = accepted(HEAD, READY, dict(LOAD, devices=devices), "Where?", 8)["report"]["workers"]
-    assert (worker["model_mib"], worker["kv_mib"]) == (31.75, 45.0)
-
-
-def test_bytes_of_a_worker_that_was_not_looked_at_are_unknown():
-    report = accepted(HEAD, dict(READY, workers=READY["workers"][:1]), LOAD, "Where?", 8)["report"]
-    assert [(one["bytes_sent"], one["bytes_received"]) for one in report["workers"]] == [(10, 20), (None, None)]
-    assert accepted(HEAD, dict(READY, workers=None), LOAD, "Where?", 8)["report"]["workers"][0]["bytes_sent"] is None
-
-
-def test_one_plan_is_held_against_the_log():
-    devices = [dict(planned("node2", "GPU0", 21, 30, 4))]
-    plans = [
-        {"node": "node2", "model": "small", "devices": devices * 3},
-        {"node": "node1", "model": "small", "devices": devices},
-    ]
-    assert len(accepted(HEAD, READY, LOADED, "Where?", 8, plans)["report"]["plan"]) == 1
-    assert accepted(HEAD, READY, LOADED, "Where?", 8)["report"]["plan"] == []
-
-
-def test_the_main_memory_of_a_worker_is_all_that_it_has():
-    plan = {"node": "node1", "model": "small", "devices": [planned("node2", "main", 40, 50, 10)]}
-    (row,) = accepted(HEAD, READY, LOADED, "Where?", 8, [plan])["report"]["plan"]
-    on_it = [device for device in LOADED["devices"] if device["endpoint"] == HEAD["shares"][0]["endpoint"]]
-    assert len(on_it) == 2 and row["loaded_mib"] == {
-        kind: round(sum(device[key] for device in on_it), 2)
-        for kind, key in (("weights", "model_mib"), ("kv", "kv_mib"), ("compute", "compute_mib"))
-    }
-
-
-def test_a_card_is_known_by_its_number():
-    plan = {"node": "node1", "model": "small", "devices": [planned("node2", "GPU1", 21, 30, 4)]}
-    for index, seen in ((0, None), (1, 600)):
-        cards = {"node2": [{"index": index, "memory_used_mib": 600}]}
-        (row,) = accepted(HEAD, READY, LOADED, "Where?", 8, [plan], cards)["report"]["plan"]
-        assert row["card_mib"] == seen
-    assert row["loaded_mib"]["weights"] == 20.25, "what llama.cpp calls the first is the first of the plan"
-
-
-def test_what_was_loaded_is_not_told_by_a_log_of_empty_buffers():
-    empty = {"model_mib": 0.0, "kv_mib": 0.0, "compute_mib": 0.0}
-    devices = [dict(LOADED["devices"][1], **empty)]
-    plan = {"node": "node1", "model": "small", "devices": [planned("node2", "GPU0", 21, 30, 4)]}
-    judged = accepted(HEAD, READY, dict(LOADED, devices=devices), "Where?", 8, [plan])
-    (row,) = judged["report"]["plan"]
-    assert (row["loaded_mib"], row["error_percent"]) == (None, None)
-    assert judged["lines"][2].endswith(" MiB planned, the log does not tell what was loaded")
 
 
 @pytest.mark.parametrize(
@@ -471,12 +416,6 @@ def test_a_service_of_embeddings_reads_no_full_prompt():
     assert judged["report"]["full_prompt"] is None
 
 
-def test_what_was_drafted_is_a_part_of_the_conversation():
-    said = dict(HELD, draft="19 of 24 drafted tokens accepted")
-    lines = accepted(HEAD, dict(READY, conversation=said), LOAD, "Where?", 8)["lines"]
-    assert lines[4].endswith(", draft: 19 of 24 drafted tokens accepted")
-
-
 def test_status_says_how_long_a_full_prompt_takes():
     (part,) = mixture.planned(model="big")["services"]["chat"]
     prompt = dict(PROMPT, inputs=part["inputs"])
@@ -494,10 +433,6 @@ def test_status_says_how_long_a_full_prompt_takes():
     assert lines(dict(head, args=["--embeddings"]), READY, read) == []
 
 
-def test_a_service_that_reranks_is_asked_for_scores():
-    judged = accepted(
-        dict(HEAD, args=["--reranking"]), dict(READY, conversation={"reranking": "2 scores"}), LOAD, "Q", 8
-    )
-    assert "conversation: reranking: 2 scores" in judged["lines"]
-    curl = judged["report"]["curl"]
+def test_reranking_service_has_its_own_curl_line():
+    curl = accepted(dict(HEAD, args=["--reranking"]), READY, LOAD, "Q", 8)["report"]["curl"]
     assert "/v1/rerank " in curl and '"query": "Q"' in curl and '"documents": [' in curl
