@@ -17,7 +17,6 @@ from ..plugin_utils._reports.failures import failure_reason
 from ..plugin_utils._reports.link import link_report
 from ..plugin_utils._reports.logs import log_lines
 from ..plugin_utils._reports.outcome import outcome_lines, switch_state
-from ..plugin_utils._reports.page import page
 from ..plugin_utils._reports.speed import upgrade_speed
 from ..plugin_utils._reports.switch import switch_refused
 from ..plugin_utils._reports.verify import criteria_report
@@ -39,7 +38,6 @@ class FilterModule:
             link_report=link_report,
             upgrade_speed=upgrade_speed,
             criteria_report=criteria_report,
-            report_page=page,
             decisions_page=decisions_page,
             drill_report=drill_report,
             doctor_rules=doctor_rules,

@@ -14,6 +14,7 @@ from typing import Any
 from ...module_utils._llama.api import DOCUMENTS
 from ...module_utils._llama.args import told
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured, record
+from .results import FORMAT
 from .table import context_cell, nodes_of, table
 
 Map = Mapping[str, Any]
@@ -46,20 +47,26 @@ def acceptance(
     plans: Sequence[Map] = (),
     cards: Map | None = None,
 ) -> dict[str, Any]:
-    """-> {refused, report, row, lines, prompt} of a service: why it is not accepted, a sentence each; what is kept;
-    what an operator reads of it, in a table and with -v; what its head keeps of a long prompt, nothing without one.
+    """-> {refused, report, files, row, lines, prompt} of a service: why it is not accepted, a sentence each; what is
+    kept; what an operator reads of it, in a table and with -v; what its head keeps of a long prompt, nothing without
+    one.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and
     llama_load_info for it; plans the entry of its service in memory_plan(); cards: {node: gpus of nvidia_smi_facts}
-    while it is loaded. health has `long` and `kept`, see full_prompt.record() and full_prompt.measured().
+    while it is loaded. health has `measured_at`, and `long` and `kept` of full_prompt.record() and
+    full_prompt.measured().
     """
     # Of a router each of its models has one.
     own = [plan for plan in plans if plan["node"] == host and plan["model"] == head["model"]]
     report = _report(head, health, load, prompt, max_tokens, own, cards or {})
     kept = record(health.get("long") or {}, own[0].get("inputs") or [] if own else [])
+    label = str(head.get("label") or head["service"]).replace(" on ", ".")
+    moment = health.get("measured_at")
+    kept_report = {"format": FORMAT, "kind": "verify", "label": label, "measured_at": moment, **report}
     return {
         "refused": _refused(head, host, load),
         "report": report,
+        "files": {f"{label}.json": json.dumps(kept_report, indent=4) + "\n"},
         "row": _row(head, host, health, load, report),
         "lines": _lines(report),
         "prompt": kept,

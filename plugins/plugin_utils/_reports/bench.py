@@ -16,9 +16,9 @@ from typing import Any
 from ...module_utils._llama.args import told
 from ...module_utils._plan.full_prompt import record
 from .failures import failure_reason
+from .results import FORMAT, files_of
 
 Map = Mapping[str, Any]
-FORMAT = 1
 # Columns of the CSV file, each a path into a cell.
 COLUMNS = (
     *("prompt", "depth", "concurrency", "rate", "others", "figures.requests", "figures.errors", "figures.seconds"),
@@ -80,9 +80,8 @@ def benchmark(
     plan: Sequence[Map] = (),
     slot: int = 0,
 ) -> dict[str, Any]:
-    """-> {result, csv, lines, name, latest, prompt} of one service: what is kept as JSON and as CSV, what an operator
-    reads, the files' names without an ending, and what its head keeps of how fast it reads, nothing where no prompt was
-    long enough.
+    """-> {result, files, lines, prompt} of one service: what is kept as JSON and as CSV, what an operator reads, and
+    what its head keeps of how fast it reads, nothing where no prompt was long enough.
 
     head: an entry of head_instances, of a router with the model that was asked. cells: of llama_bench. watches: {node:
     result of llama_bench_watch}. settings: how it was asked, with `from` and `prompts`, their texts by name.
@@ -107,13 +106,11 @@ def benchmark(
         "unwatched": {node: _unwatched(watch) for node, watch in watches.items() if "samples" not in watch},
         "cells": [dict(cell, nodes=_nodes(cell, watches)) for cell in cells],
     }
-    stamp = measured_at.replace("-", "").replace(":", "")
+    files = files_of("benchmarks", result)
     return {
         "result": result,
-        "csv": _csv(result),
+        "files": {**files, next(iter(files)).replace(".json", ".csv"): _csv(result)},
         "lines": lines(result),
-        "name": f"{stamp}-{label.replace('/', '_')}",
-        "latest": f"latest-{label.replace('/', '_')}",
         "prompt": _prompt(head, cells, measured_at, plan, slot),
     }
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._text import Refusal
-from .bench import FORMAT, value
+from .bench import value
+from .results import FORMAT
 
 Map = Mapping[str, Any]
 # The standard error of a median of normal values is that of the mean times the root of pi/2.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._bench.link import STREAMS
-from .results import FORMAT
+from .results import FORMAT, files_of
 from .table import NOTHING, table
 from .targets import LINK
 
@@ -21,7 +21,7 @@ COLUMNS = ("from", "to", "Gbit/s", "of its port", "retransmits", "InfiniBand")
 
 
 def link_report(hostvars: Mapping[str, Map], nodes: Sequence[str], seconds: Any, measured_at: str) -> dict[str, Any]:
-    """-> {result: what is kept as JSON, lines: what an operator reads, name: the file's without an ending}.
+    """-> {files: what is kept, empty without a pair, lines: what an operator reads}.
 
     hostvars: of each node the facts acceptance_link, [{from, to, gbit_per_second, retransmits, limited}], and
     llama_fabric; seconds: of each measurement; measured_at: ISO 8601, UTC.
@@ -52,7 +52,7 @@ def link_report(hostvars: Mapping[str, Map], nodes: Sequence[str], seconds: Any,
         lines = ["idle link, %d streams of TCP for %d s each way" % (STREAMS, int(seconds))]
         lines += table(COLUMNS, [_row(pair) for pair in pairs])
         lines += [remark for pair in pairs for remark in _remarks(pair, fabric.get(pair["from"], {}))]
-    return {"result": result, "lines": lines, "name": measured_at.replace("-", "").replace(":", "")}
+    return {"files": files_of("link", result) if pairs else {}, "lines": lines}
 
 
 def _port(sender: Map, receiver: Map) -> dict[str, Any]:

@@ -47,10 +47,8 @@ svg .color-3 { color: var(--c3); } svg .color-4 { color: var(--c4); } svg .color
 """
 
 
-def page(result: Map, texts: Mapping[str, str]) -> str:
-    """result: of criteria_report(); texts: what was kept before it, {path: content}. Whatever comes from elsewhere is
-    text there, never markup."""
-    kept = Results(texts)
+def page(result: Map, kept: Results) -> str:
+    """result: of criteria_report(); kept: the results before it. Text of others is never markup."""
     rows = [*_benchmarks(kept), *_reports([*kept.history("report"), result])]
     rows.sort(key=lambda row: (row["measured_at"], row["service"]))
     met = [one for one in result["criteria"] if one["verdict"] == "met"]

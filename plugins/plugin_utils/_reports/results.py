@@ -48,6 +48,13 @@ class Results:
         return next(reversed(self.history(kind, label)), None)
 
 
+def files_of(folder: str, result: Map) -> dict[str, str]:
+    """{path below the reports: content} of a result, under its time and as the latest one."""
+    stamp = str(result["measured_at"]).replace("-", "").replace(":", "")
+    label, text = label_of(result).replace("/", "_"), json.dumps(result, indent=4) + "\n"
+    return {f"{folder}/{'-'.join(filter(None, (name, label)))}.json": text for name in (stamp, "latest")}
+
+
 def label_of(result: Map) -> str:
     """As files are called: SERVICE, SERVICE.NODE of a replica, ROUTER.MODEL."""
     return str(result.get("label") or result.get("service") or "")

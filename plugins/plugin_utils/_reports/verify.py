@@ -10,7 +10,8 @@ from typing import Any
 from .._intent.records import Groups, HostVars, Models, Services
 from .criteria import MET, NOT_MET, Criterion, criteria
 from .gathered import gathered
-from .results import FORMAT
+from .page import page
+from .results import FORMAT, files_of
 from .table import table
 from .targets import Reading, link_reading, readings
 
@@ -26,8 +27,8 @@ def criteria_report(
     texts: Mapping[str, str],
     now: str,
 ) -> dict[str, Any]:
-    """-> {result, lines, refused: a sentence for each criterion that is not met, name: of the file without its ending};
-    see gathered.gathered()."""
+    """-> {files: what is kept, lines, refused: a sentence for each criterion that is not met}; see
+    gathered.gathered()."""
     seen = gathered(hostvars, groups, services, models, models_dir, texts, now)
     judged = criteria(seen)
     rows = [row for one in seen.services if one.generates for row in readings(one.measured)]
@@ -52,10 +53,9 @@ def criteria_report(
         },
     }
     return {
-        "result": result,
+        "files": {**files_of("verify", result), "report.html": page(result, seen.kept)},
         "lines": lines(judged, rows, seen.kept.unreadable),
         "refused": [one.refusal() for one in judged if one.verdict == NOT_MET],
-        "name": now.replace("-", "").replace(":", ""),
     }
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...module_utils._node.port_probe import OPEN, SILENT
+from .results import FORMAT, files_of
 
 Map = Mapping[str, Any]
-FORMAT = 1
 # How far from its plan, or from what the log says, a worker's memory may be: a tenth.
 OFF = 0.1
 # Of 1/N: how busy each of N stages has to be while tokens are generated, one stage after the other.
@@ -60,15 +60,14 @@ class Seen(NamedTuple):
 
 
 def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
-    """-> {result, lines, refused, name, latest}: what is kept and printed, a sentence for each fault, and the files'
-    names without an ending.
+    """-> {verdict, files, lines, refused}: what is kept and printed, and a sentence for each fault.
 
     head: an entry of head_instances. measured_at: ISO 8601, UTC.
     """
     label = str(head.get("label") or head["service"]).replace(" on ", ".")
     if seen.wire["decode"] is None:
         said = f"wire of {label}: not looked at, {seen.wire['reason']}"
-        return {"result": {}, "lines": [said], "refused": [], "name": "", "latest": ""}
+        return {"verdict": "not looked at", "files": {}, "lines": [said], "refused": []}
     judged: list[Callable[[Map, Seen], Check]] = [_build, _memory, _addresses, _bytes, _work, _closed]
     checks = [check(head, seen) for check in judged if head["shares"] or check is _build]
     refused = [f"llama_services.{head['service']}: {wrong}" for check in checks for wrong in check.wrong]
@@ -85,13 +84,8 @@ def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
         "checks": [{"name": check.name, "holds": check.holds, "said": check.said} for check in checks],
         "decode": {name: seen.wire["decode"][name] for name in ("tokens", "tokens_per_second", "workers")},
     }
-    return {
-        "result": result,
-        "lines": _lines(label, checks),
-        "refused": refused,
-        "name": f"{measured_at.replace('-', '').replace(':', '')}-{label.replace('/', '_')}",
-        "latest": f"latest-{label.replace('/', '_')}",
-    }
+    lines = _lines(label, checks)
+    return {"verdict": result["verdict"], "files": files_of("wire", result), "lines": lines, "refused": refused}
 
 
 def _verdict(checks: Sequence[Check], refused: Sequence[str]) -> str:

@@ -103,7 +103,8 @@ def test_a_result_has_what_the_nodes_did_meanwhile():
         {"index": 0, "utilization": 45.0, "memory_rest_mib": 22574, "memory_peak_mib": 28708, "power_w": 100.0}
     ]
     assert one["nodes"]["node2"] is None
-    assert (made["name"], made["latest"]) == ("20261125T200000Z-reasoning.node1", "latest-reasoning.node1")
+    names = ["20261125T200000Z-%s.json", "latest-%s.json", "20261125T200000Z-%s.csv"]
+    assert list(made["files"]) == ["benchmarks/" + name % "reasoning.node1" for name in names]
 
 
 def test_a_result_says_what_its_figures_depend_on():
@@ -116,7 +117,7 @@ def test_a_result_says_what_its_figures_depend_on():
 
 
 def test_the_csv_has_a_row_a_cell():
-    rows = list(csv.DictReader(io.StringIO(report(cell(), cell(concurrency=5))["csv"])))
+    rows = list(csv.DictReader(io.StringIO(list(report(cell(), cell(concurrency=5))["files"].values())[-1])))
     assert [row["concurrency"] for row in rows] == ["1", "5"]
     assert rows[0]["figures.tokens_per_second"] == "12.0" and rows[0]["figures.queue_seconds.p50"] == ""
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is kept and printed of links."""
 
+import json
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import link
 
@@ -23,14 +25,16 @@ def report(gbit, fabric=None, other=None, **changes):
 
 def test_result_has_each_pair_with_its_port():
     made = report("62.1")
-    (pair,) = made["result"].pop("pairs")
+    own, latest = made["files"].values()
+    result = json.loads(latest)
+    (pair,) = result.pop("pairs")
     expected = {"from": "node1", "to": "node2", "gbit_per_second": 62.1, "retransmits": 3, "limited": None}
     assert pair == {**expected, "rate_gbps": 100.0, "link_layer": "InfiniBand"}
     moment = "2026-11-26T10:00:00Z"
-    assert made["result"] == {"format": 1, "kind": "link", "measured_at": moment, "streams": 8, "seconds": 10}
-    assert made["name"] == "20261126T100000Z"
+    assert own == latest and result == {"format": 1, "kind": "link", "measured_at": moment, "streams": 8, "seconds": 10}
+    assert list(made["files"]) == ["link/20261126T100000Z.json", "link/latest.json"]
     nothing = link.link_report({"node1": {}}, ["node1"], 10, moment)
-    assert nothing["lines"] == ["link: nothing measured"]
+    assert nothing == {"files": {}, "lines": ["link: nothing measured"]}
 
 
 @pytest.mark.parametrize(

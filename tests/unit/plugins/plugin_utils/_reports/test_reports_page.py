@@ -11,7 +11,9 @@ import sys
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.charts import line_chart
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.page import RUNS, STYLE, page
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.page import RUNS, STYLE
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.page import page as page_of
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.results import Results
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 # What would act if it were markup, a style or a script, and what would end each of them.
@@ -50,6 +52,10 @@ def at(day):
 
 
 KEPT = {"a": benchmark(at(1)), "b": benchmark(at(2), "embed", None), "c": benchmark(at(3), "code", 30.0)}
+
+
+def page(result, texts):
+    return page_of(result, Results(texts))
 
 
 class Markup(html.parser.HTMLParser):

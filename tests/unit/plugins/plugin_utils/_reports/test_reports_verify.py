@@ -252,7 +252,11 @@ def report(**changes):
 
 def test_what_an_operator_reads():
     found = report()
-    assert found["refused"] == [] and found["name"] == "20261126T100000Z"
+    assert found["refused"] == [] and set(found["files"]) == {
+        "verify/20261126T100000Z.json",
+        "verify/latest.json",
+        "report.html",
+    }
     assert found["lines"][0] == "acceptance: 8 of 10 criteria met"
     assert found["lines"][1] == "met                 binaries of one version: b1, whole and the same on 2 nodes"
     assert found["lines"][5] == "met                 throughput: chat 12.7 tokens/s, 47.0 % of the ceiling"
@@ -263,7 +267,7 @@ def test_what_an_operator_reads():
 
 
 def test_what_is_kept_survives_json_and_says_when():
-    result = json.loads(json.dumps(report()["result"]))
+    result = json.loads(report()["files"]["verify/latest.json"])
     assert (result["format"], result["kind"], result["measured_at"]) == (1, "report", NOW)
     assert set(result["criteria"][0]) == {"name", "verdict", "value", "evidence", "measured_at", "needed"}
     assert result["figures"]["chat"]["tokens_per_second"] == 12.7
@@ -289,7 +293,7 @@ def test_a_file_that_is_no_result_is_named():
 def test_one_node_has_no_link():
     services = {"chat": {"model": "m", "quant": "F16", "head": "node1", "port": 8000}}
     found = criteria_report(HOSTS, GROUPS, services, MODELS, "/opt/models", {}, NOW)
-    assert "link" not in [row["metric"] for row in found["result"]["readings"]]
+    assert "link" not in [row["metric"] for row in json.loads(found["files"]["verify/latest.json"])["readings"]]
 
 
 def test_targets_of_the_inventory_are_those_of_their_service():

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the split proof says of a service that does what the plan says, and of each fault."""
 
+import json
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.wire import Seen, wire
 
@@ -72,17 +74,21 @@ def judged(seen, head=None):
     return wire(head or HEAD, Seen(**seen), AT)
 
 
+def checks(found):
+    return json.loads(found["files"]["wire/latest-chat.json"])["checks"]
+
+
 def holds(found):
-    return {check["name"]: check["holds"] for check in found["result"]["checks"]}
+    return {check["name"]: check["holds"] for check in checks(found)}
 
 
 def test_service_in_order():
     found = judged(good())
-    assert (found["refused"], found["result"]["verdict"]) == ([], "true")
+    assert (found["refused"], found["verdict"]) == ([], "true")
     assert holds(found) == {
         **{"build": True, "memory": True, "addresses": True, "bytes": True, "closed": True, "work": None},
     }
-    assert (found["name"], found["latest"]) == ("20261126T110000Z-chat", "latest-chat")
+    assert list(found["files"]) == ["wire/20261126T110000Z-chat.json", "wire/latest-chat.json"]
     assert [line[:12].strip() for line in found["lines"]][0] == "wire of chat"
 
 
@@ -142,7 +148,7 @@ def test_fault_is_one_sentence(name):
     seen = good()
     change(seen)
     found = judged(seen)
-    assert found["result"]["verdict"] == "refused"
+    assert found["verdict"] == "refused"
     (sentence,) = found["refused"]
     assert sentence.startswith("llama_services.chat: " + said)
 
@@ -150,7 +156,7 @@ def test_fault_is_one_sentence(name):
 def test_a_host_that_was_not_reached_is_told():
     seen = good()
     seen["knocks"]["node9"] = None
-    said = judged(seen)["result"]["checks"][-1]["said"]
+    said = checks(judged(seen))[-1]["said"]
     assert said == "refused to node1; no answer to node2; not asked: node9"
 
 
@@ -159,23 +165,23 @@ def test_uncounted_bytes_are_not_judged():
     for one in seen["wire"]["decode"]["workers"]:
         one["bytes_received"] = None
     found = judged(seen)
-    assert (holds(found)["bytes"], found["refused"], found["result"]["verdict"]) == (None, [], "not judged")
+    assert (holds(found)["bytes"], found["refused"], found["verdict"]) == (None, [], "not judged")
 
 
 def test_where_nobody_could_ask_nothing_is_proved():
     seen = good()
     seen["knocks"] = dict.fromkeys(seen["knocks"])
-    assert judged(seen)["result"]["verdict"] == "not judged"
+    assert judged(seen)["verdict"] == "not judged"
 
 
 def test_who_was_busy_was_not_looked_at():
     seen = good()
     seen["wire"].update(decode=None, reason="1 of 1 slots work")
     found = judged(seen)
-    assert (found["lines"], found["refused"], found["name"]) == (
+    assert (found["lines"], found["refused"], found["files"]) == (
         ["wire of chat: not looked at, 1 of 1 slots work"],
         [],
-        "",
+        {},
     )
 
 
