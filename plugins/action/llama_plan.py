@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ..plugin_utils._progress import Progress
 
-# Seconds until somebody who looks on wonders.
+# Seconds until a line says what it waits for.
 PATIENCE = 5
 HUB = "https://huggingface.co"
 # What the module says of a server after several attempts (_fetch/http.attempts).

@@ -13,7 +13,7 @@ from ._key import Key, Words
 # From the oldest build on.
 EVER = 0
 # --reasoning, and a budget of tokens (#20297, 11 March 2026); b8692 is the first release that is known to have both.
-# Before, a budget of 0 told the template not to think, and -1 was the only other one.
+# Before, a budget of 0 made the template not think, and -1 was the only other one.
 THINKS = 8692
 REASONING: Words = (
     (EVER, {"off": ["--reasoning-budget", "0"]}),

@@ -17,7 +17,7 @@ from ._key import Key
 KINDS = ("server", "router")
 LARGEST = 2**31 - 1
 PORT = (1, 65535)
-# Of a KV cache, those that are not quantized first, and those of them that work over RPC.
+# KV cache types: unquantized first. CACHE_TYPES: those that work over RPC.
 PLAIN_CACHE_TYPES = ("f32", "f16", "bf16")
 ALL_CACHE_TYPES = PLAIN_CACHE_TYPES + ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 CACHE_TYPES = ("f16", "q8_0", "q4_0")
@@ -362,7 +362,7 @@ def reads_whole_texts(service: Mapping[str, Any]) -> bool:
 
 
 def _whole_texts(service: Mapping[str, Any]) -> int | None:
-    """Tokens of a micro-batch that holds the text of a whole slot; None where nobody says how long a slot is."""
+    """Tokens of a micro-batch that holds the text of a whole slot; None if the length of a slot is not given."""
     if not reads_whole_texts(service) or "ubatch_size" in service:
         return service.get("ubatch_size") if reads_whole_texts(service) else None
     total = context(service)

@@ -21,7 +21,7 @@ YARN_RAISES = 10754
 
 
 def allowed_context(service: Mapping[str, Any], shape: Shape, build: int | None) -> int:
-    """Tokens that a slot may have; 0 where nobody knows. build: number of the llama.cpp release, None for the
+    """Tokens that a slot may have; 0 if not known. build: number of the llama.cpp release, None for the
     newest."""
     allowed = overridden(service, shape) or shape.context_length
     if (

@@ -43,9 +43,9 @@ class Device(NamedTuple):
     others_mib: int  # what processes of others use
     margin_mib: int
     bandwidth: float | None = None  # GB/s
-    others: dict[str, int | None] = {}  # MiB of the processes of others, in words; nothing where nobody looked
+    others: dict[str, int | None] = {}  # MiB of the processes of others, in words; nothing if not known
     claimed_mib: int = 0  # what other services of the plan have of it
-    uuid: str = ""  # of a card that somebody looked at
+    uuid: str = ""  # empty if not known
     unified: bool = False  # a card whose memory is the node's main memory
 
     def as_dict(self) -> Facts:
@@ -234,7 +234,7 @@ def of_cards(described: Sequence[Facts], margin_mib: int) -> list[Device]:
 
 
 def of_card(node: str, index: int, card: Facts, margin_mib: int) -> Device:
-    """A GPU that nobody looked at."""
+    """A GPU as the inventory describes it."""
     return _device(node, "GPU%d" % index, card.get("name", "GPU"), "GPU", card, margin_mib)
 
 

@@ -38,7 +38,7 @@ def record(long: Mapping[str, Any], inputs: list[Any]) -> dict[str, Any]:
 
 def measured(kept: Mapping[str, Any]) -> Measured | None:
     """The same of a record, as node_facts reads it with a plan (prompt: JSON in base64) or as record() made it; None
-    where it is none."""
+    if it is not one."""
     try:
         found = json.loads(base64.b64decode(kept["prompt"]).decode("utf-8")) if "prompt" in kept else dict(kept)
         tokens, seconds, day = int(found["tokens"]), float(found["seconds"]), DAY.match(found["measured_at"])
@@ -50,7 +50,7 @@ def measured(kept: Mapping[str, Any]) -> Measured | None:
 
 
 def full_prompt(slot: int, inputs: list[Any], found: Measured | None) -> str | None:
-    """In words; None where nobody has measured a service with this plan. slot: tokens."""
+    """In words; None if no service was measured with this plan. slot: tokens."""
     if not found or not inputs or json.dumps(found.inputs) != json.dumps(inputs):
         return None
     return "a full prompt of %d tokens takes about %s at %.1f tokens/s (measured %s)" % (

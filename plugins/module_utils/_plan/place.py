@@ -68,7 +68,7 @@ class ServicePlan(NamedTuple):
     layers: dict[str, int]  # by node
     inputs: list[Any]  # what it was made for
     problem: str | None = None  # why the header was not read
-    unplanned: list[str] = []  # words for llama-server that nobody counted
+    unplanned: list[str] = []  # words for llama-server that are not counted
     node: str = ""  # the head's, none of a model by itself
     models_max: int = 0  # how many models of its router are loaded at a time
 
@@ -78,7 +78,7 @@ class ServicePlan(NamedTuple):
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> ServicePlan:
-        """The plan that as_dict() made the dict of. KeyError, TypeError where it is none of this version's."""
+        """The plan that as_dict() made the dict of. KeyError, TypeError if another version made it."""
         own = dict(facts)
         plan = {key: own.pop(key) for key in Plan._fields if key in own}
         plan["devices"] = [Row(**row) for row in plan["devices"]]
@@ -136,7 +136,7 @@ def plan(
 ) -> Plan:
     """Place a model on devices, in llama.cpp's order.
 
-    local: how many of the last devices are the head's own; counts: layers per device that somebody chose; main: the
+    local: how many of the last devices are the head's own; counts: chosen layers per device; main: the
     main memory of the head beside its GPUs, which is a row of the plan where it keeps experts, layers or prompts, or is
     the memory of one of them. What fits one device is not split unless force_split, and main memory beside GPUs gets
     what they cannot hold.

@@ -39,7 +39,7 @@ def unchanged(planned: Iterable[ServicePlan], earlier: Iterable[ServicePlan]) ->
 
 
 def kept(read: Mapping[str, Any]) -> list[ServicePlan]:
-    """An earlier plan, content: JSON in base64; [] where there is none, or none of this version's."""
+    """An earlier plan, content: JSON in base64; [] without one, or if another version made it."""
     try:
         found = [ServicePlan.of(one) for one in json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))]
         return found if found[0].inputs and found[0].plan.counts else []

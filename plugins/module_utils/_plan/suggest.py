@@ -20,7 +20,7 @@ from .table import join
 CONTEXT_STEP = 1024
 MAX_DEVICES = 15
 """llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
-# Bits of a weight, about: what a quant that somebody could publish or fetch would take.
+# Bits of a weight, about, of the quants that are commonly published.
 BITS = {
     "F16": 16,
     "BF16": 16,

@@ -40,7 +40,7 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
             found.extend(table(*([one._replace(problem=None) for one in parts] if problem in problems else parts)))
             problems.add(problem)
     # What is refused has a sentence of its own.
-    told = {
+    refused = {
         name
         for name in planned["unplanned"]
         for sentence in planned["refused"]
@@ -49,7 +49,7 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
     found.extend(
         "%s: not planned, %s" % item
         for item in sorted(planned["unplanned"].items())
-        if item[0] not in told and item[0] == (only or item[0])
+        if item[0] not in refused and item[0] == (only or item[0])
     )
     ports = ["%s %d" % item for item in sorted(planned["ports"].items()) if item[0] == (only or item[0])]
     return found + _about(only, planned) + ([f"ports, by the services' names: {', '.join(ports)}"] if ports else [])

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cards that somebody writes down, in llama_devices or as -e devices=, for a plan that asks no node. Private to the
+"""The cards that are written down, in llama_devices or as -e devices=, for a plan that asks no node. Private to the
 collection."""
 
 from __future__ import annotations

@@ -146,10 +146,10 @@ def _without(view: View, placed: Placed, why: str, absent: Sequence[str] = ()) -
     split = value(service, "tensor_split")
     placed.rows = [row for part in same for row in part.plan.devices]
     placed.why = why
-    told = hopeless({name: service}, cluster.models, cluster.groups, cluster.nodes)
-    placed.refused += told
+    too_large = hopeless({name: service}, cluster.models, cluster.groups, cluster.nodes)
+    placed.refused += too_large
     # plan.yml does not see the disks of nodes. A router and a draft name the model before the reason.
-    if not told and (cluster.complete and not why.endswith(ON_ITS_NODE) or NO_MODEL in why):
+    if not too_large and (cluster.complete and not why.endswith(ON_ITS_NODE) or NO_MODEL in why):
         placed.refused.append(refusals.not_planned(name, why, absent))
     if isinstance(split, dict) and not absent:
         # Layers per node need no header, but the cards of each node.
@@ -161,7 +161,7 @@ def _without(view: View, placed: Placed, why: str, absent: Sequence[str] = ()) -
     decided = service.get("workers") or service.get("cpu_moe") == "auto" or routers.counts_models(service)
     heads = [head for head in cluster.heads(name) if head in cluster.nodes]
     # Without a head no command line is written in this run.
-    if cluster.complete or told or not decided or not heads:
+    if cluster.complete or too_large or not decided or not heads:
         return
     same = [part for part in same if part.node in heads]
     if len(same) == len(heads) * len(quants(service)) and split in (

@@ -33,8 +33,8 @@ def threads(
     nodes: Mapping[str, Mapping[str, Any]],
     head: str | None = None,
 ) -> list[str]:
-    """More threads than cores stand in each other's way. nodes: {node: {cores, numa}}, see numa(); nothing where nobody
-    looked."""
+    """More threads than cores stand in each other's way. nodes: {node: {cores, numa}}, see numa(); nothing if they are
+    not known."""
     found = []
     for node, facts in sorted(nodes.items()):
         kind = "head" if node == head else "rpc"
@@ -233,7 +233,7 @@ def layers(
 
 
 def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Sequence[str]) -> str:
-    """A split that nobody can compute: what auto needs a header for, and layers per node the cards of every node."""
+    """A split that cannot be computed: what auto needs a header for, and layers per node the cards of every node."""
     if "models" in service:
         return (
             "llama_services.%s.models_max: nothing seen without a plan of its models (%s), a header is needed for it: "

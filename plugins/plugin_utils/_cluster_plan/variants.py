@@ -87,7 +87,7 @@ def variants(
         why=why if workers else "",
         fits=fits,
     )
-    # llama.cpp has the devices of RPC first, the head's own cards after them with nothing: main memory is none.
+    # llama.cpp has the devices of RPC first, the head's own cards after them with nothing; main memory is not listed.
     loopback = local._replace(
         name="loopback",
         title="RPC on loopback",
@@ -160,7 +160,7 @@ def _planned(
 
 
 def _shape(service: Map, facts: Known) -> Shape | None:
-    """Of the model's header; None where nobody has read it."""
+    """Of the model's header; None if it was not read."""
     wanted = (service.get("model"), service.get("quant"))
     headers = [
         one["shape"]

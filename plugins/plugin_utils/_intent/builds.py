@@ -18,7 +18,7 @@ from .hosts import expand
 from .records import Build, Groups, HostVars, Services, Settings
 
 DEFAULT = "default"
-# The programs that are compiled where nobody chooses others, as in defaults of role llama_cpp.
+# The programs that are compiled by default, as in defaults of role llama_cpp.
 TARGETS = (
     *("llama-server", "ggml-rpc-server", "llama-cli", "llama-bench", "llama-fit-params", "llama-gguf-split"),
     "llama-quantize",
@@ -71,7 +71,7 @@ def dialect_of(entry: Mapping[str, Any]) -> str:
 
 
 def asks_build(entry: Mapping[str, Any]) -> bool:
-    """Whether no table knows the flags of a build: a fork, a commit, an archive of somebody's own."""
+    """Whether no table knows the flags of a build: a fork, a commit, an archive of your own."""
     return bool(entry.get("number")) or build_number(version_of(entry)) is None
 
 
@@ -81,8 +81,8 @@ def extra_types(service: Settings, builds: Mapping[str, Any]) -> dict[str, float
 
 
 def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """What a build computes on, on a host: with auto what nvidia-smi says of it, or llama_devices where nobody has
-    asked."""
+    """What a build computes on, on a host: with auto what nvidia-smi says of it, or llama_devices if the host was
+    not contacted."""
     given = entry.get("accelerator", "auto")
     if given != "auto":
         return str(given)
@@ -176,7 +176,7 @@ def node_builds(
 ) -> dict[str, Any]:
     """What is installed on a host, and what it compiles.
 
-    targets: the programs; hosts: those that it compiles for, of which node_facts has told what they have.
+    targets: the programs; hosts: those that it compiles for, whose builds are known from node_facts.
     -> {builds: [Build as a dict], the current one first, orders: [those that one of `hosts` lacks]}
     """
     builds = builds_of({"llama_builds": builds})

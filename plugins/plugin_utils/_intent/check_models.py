@@ -77,7 +77,7 @@ def model_errors(name: Any, model: Any) -> list[str]:
 def _key_errors(
     entry: str, given: dict[str, Any], keys: dict[str, tuple[type, str]], more: Iterable[str] = ()
 ) -> list[str]:
-    """Unknown keys and values of another type; an empty value is none. more: keys that are looked at elsewhere."""
+    """Unknown keys and values of another type; an empty value is left out. more: keys that are looked at elsewhere."""
     known = [*keys, *more]
     found = [unknown_key(entry, key, known) for key in given if key not in known]
     for key, (kind, _text) in keys.items():

@@ -27,7 +27,7 @@ EXAMPLE_KEY = "put-a-key-of-your-own-here"
 # metric -> whether less is better.
 METRICS = {"tokens_per_second": False, "first_token_seconds": True}
 LEVELS = ("target", "acceptable", "critical")
-# Connections by which several hosts may have one address: they are told apart in another way.
+# Connections by which several hosts may have one address: another setting tells them apart.
 SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "libssh", "ansible.netcommon.libssh")
 WAY = ("ansible_host", "ansible_port", "ansible_ssh_common_args", "ansible_ssh_extra_args")
 

@@ -15,7 +15,7 @@ from .routers import quants
 from .values import IPV4, is_a, number, shown
 
 GROUP = "llama_gateway"
-# Of whoever asks a head from its own node.
+# The clients of a head on its own node.
 LOOPBACK = "127.0.0.0/8"
 # Of role gateway, whose defaults no other host sees.
 DEFAULTS: dict[str, Any] = {
@@ -82,7 +82,7 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
 
 
 def client_access(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
-    """NETWORK:PORT for whoever may use a head's port of a node behind a gateway, the node itself aside; empty without
+    """NETWORK:PORT for each client of a head's port of a node behind a gateway, other than the node itself; empty without
     one, or where it alone may. What is stopped has no port."""
     if not hosts(groups):
         return []

@@ -137,7 +137,7 @@ class Head(Record):
     """
 
     service: str
-    # Of its node, and its own for operators, which names the node of a replica; no part of the unit's digest.
+    # node: host name. label: the name shown to operators. Neither is part of the digest.
     node: str
     label: str
     unit: str

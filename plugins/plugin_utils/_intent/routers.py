@@ -30,7 +30,7 @@ def own_settings(own: Any) -> Mapping[str, Any]:
 
 
 def served_alone(service: Settings, model: str) -> dict[str, Any]:
-    """The entry of a service that serves one model of a router, which nobody drafts for."""
+    """The entry of a service that serves one model of a router only, without a draft model."""
     own = own_settings(service["models"][model])
     replaced = {name for names in SAME for name in names if any(one in own for one in names)}
     shared = {name: service[name] for name in SHARED if name in service and name not in replaced}

@@ -234,7 +234,7 @@ class _Node(NamedTuple):
 
 
 def _server(service: Service, here: _Node) -> dict[str, Any]:
-    """What heads and routers have alike."""
+    """Fields common to heads and routers."""
     settings, facts = service.settings, here.hostvars[here.name]
     keys = (facts.get("llama_api_keys") or {}).get(service.name)
     router, total = service.kind == "router", context(settings)
@@ -252,7 +252,7 @@ def _server(service: Service, here: _Node) -> dict[str, Any]:
         "memory_max": settings.get("memory_max", ""),
         "cards": _cards(service, here.name, here.plan),
         "api_key_file": f"{paths.KEYS}/{service.name}" if keys else "",
-        # A host is told by its name only: the gateway takes the address from the inventory.
+        # A host is published by its name only: the gateway takes the address from the inventory.
         "registry": {
             "service": service.name,
             "model": names[0],

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of group_vars and host_vars that Ansible reads for nobody. Private to the collection."""
+"""Files of group_vars and host_vars that Ansible reads for no host. Private to the collection."""
 
 import re
 from collections.abc import Collection, Iterable

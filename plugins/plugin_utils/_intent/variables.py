@@ -43,7 +43,7 @@ INTENT = {
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",
     "llama_builds": "The builds of llama.cpp that services name, see [inventory.md](inventory.md#builds).",
 }
-# What playbooks are told with -e.
+# The variables that playbooks take with -e.
 EXTRA = (
     *(
         "all",
@@ -108,7 +108,7 @@ def _entry_points() -> list[tuple[str, dict[str, Any]]]:
 
 
 def role_options() -> frozenset[str]:
-    """The names of all variables of all roles that an inventory may set: what a role needs of its caller is none."""
+    """The names of all variables of all roles that an inventory may set: what a role needs of its caller is not one."""
     options = [option for _name, options in _entry_points() for option in options.items()]
     return frozenset(name for name, option in options if not option.get("required"))
 
@@ -226,18 +226,18 @@ def _problem(values: Any, name: str, raw: dict[str, Any]) -> tuple[str, str] | N
             for leaf in _leaves(raw[word]):
                 str(leaf)  # decrypts
     except Exception as problem:  # of Ansible's templating, which has no public class for it
-        told = str(problem)
-        missing = re.search(r"'(\w+)' is undefined", told)
+        words = str(problem)
+        missing = re.search(r"'(\w+)' is undefined", words)
         if missing:
             return _missing(missing.group(1))
-        if "vault" in told.lower():
+        if "vault" in words.lower():
             return (
                 "encrypted",
                 "the password of the vault is needed: run with --ask-vault-pass or --vault-password-file",
             )
         # The reason may hold what was computed so far.
         reason = (
-            "" if name.endswith("_api_keys") else f" ({(told.strip().splitlines() or [type(problem).__name__])[0]})"
+            "" if name.endswith("_api_keys") else f" ({(words.strip().splitlines() or [type(problem).__name__])[0]})"
         )
         return "no value" + reason, "an expression that can be computed is needed: correct it"
     return None
@@ -257,7 +257,7 @@ def _needs_a_run(raw: dict[str, Any], name: str) -> bool:
 
 
 def _names_in(text: str) -> Iterator[str]:
-    """The variables of a text's templates; words in quotes, attributes and filters are none."""
+    """The variables of a text's templates; words in quotes, attributes and filters are left out."""
     for expression in re.findall(r"{{(.*?)}}", text, re.DOTALL):
         yield from WORD.findall(re.sub(r"'[^']*'|\"[^\"]*\"|\.\s*\w+|\|\s*[\w.]+", "", expression))
 
