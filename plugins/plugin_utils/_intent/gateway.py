@@ -82,7 +82,7 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
 
 
 def client_access(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
-    """NETWORK:PORT for each client of a head's port of a node behind a gateway, other than the node itself; empty without
+    """NETWORK:PORT for each client of a head on a node behind a gateway, other than the node itself; empty without
     one, or where it alone may. What is stopped has no port."""
     if not hosts(groups):
         return []
