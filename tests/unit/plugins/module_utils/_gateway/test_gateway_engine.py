@@ -45,7 +45,7 @@ def together(*calls):
     return threads, found
 
 
-def test_a_body_is_passed_on_byte_for_byte_and_headers_of_the_connection_are_not(made):
+def test_body_is_passed_on_and_connection_headers_are_not(made):
     server = Server()
     gateway = made(service("big", server), {"clients": {"me": "sk-me"}, "services": {"big": "sk-service"}})
     body = b'{ "model": "BIG",\n "messages": [ ], "temperature": 0.10 }'
@@ -62,7 +62,7 @@ def test_a_body_is_passed_on_byte_for_byte_and_headers_of_the_connection_are_not
     assert "Authorization: Bearer sk-service" in head
 
 
-def test_a_stream_is_passed_on_as_it_comes_with_its_chunks(made):
+def test_stream_is_passed_on_as_it_comes(made):
     goes_on = threading.Event()
 
     def act(_server, end):
@@ -84,7 +84,7 @@ def test_a_stream_is_passed_on_as_it_comes_with_its_chunks(made):
 
 
 @pytest.mark.parametrize("broken", [b"", b"6\r\ndat", b"no size\r\n"])
-def test_a_stream_that_breaks_never_looks_complete(made, broken):
+def test_broken_stream_never_looks_complete(made, broken):
     def act(_server, end):
         end.sendall(CHUNKED + b"6\r\ndata: \r\n")
         time.sleep(0.1)
@@ -112,7 +112,7 @@ def pings(seconds, before=b""):
     return act
 
 
-def test_a_stream_that_only_pings_is_silent_and_its_slot_is_free_again(made):
+def test_stream_of_pings_is_silent(made):
     server = Server(act=pings(10))
     gateway = made(service("big", server, timeout=1.0))
     began = time.monotonic()
@@ -130,7 +130,7 @@ def test_a_stream_that_only_pings_is_silent_and_its_slot_is_free_again(made):
     assert b"data: 1" in found and PING in found and b"\r\n0\r\n" not in found and time.monotonic() - began < 3
 
 
-def test_until_the_first_event_another_server_answers_and_the_clock_of_the_first_byte_runs(made, capfd):
+def test_another_server_answers_until_the_first_event(made, capfd):
     def act(_server, end):
         pings(0.3)(_server, end)
         end.sendall(DONE)
@@ -145,7 +145,7 @@ def test_until_the_first_event_another_server_answers_and_the_clock_of_the_first
 
 
 @pytest.mark.parametrize("sent, ends", [(plain(b'{"error":\n 1}', 400), True), (b"HTTP/1.1 200 OK\r\n\r\nx", False)])
-def test_after_comments_another_answer_is_the_last_event_or_a_break(made, sent, ends):
+def test_answer_after_pings_is_the_last_event(made, sent, ends):
     def act(_server, end):
         end.sendall(sent)
 
@@ -154,7 +154,7 @@ def test_after_comments_another_answer_is_the_last_event_or_a_break(made, sent, 
     assert PING in found and found.endswith(b'data: {"error": 1}\n\n\r\n0\r\n\r\n' if ends else PING)
 
 
-def test_what_an_answer_cost_is_in_the_log(made, capfd):
+def test_cost_of_an_answer_is_logged(made, capfd):
     timings = {"cache_n": 700, "prompt_n": 112, "prompt_ms": 300.5, "predicted_n": 64, "predicted_ms": 1700.25}
     says = {
         "choices": [{"text": '"predicted_n":7,"prompt_ms":9}'}],
@@ -183,12 +183,12 @@ def test_what_an_answer_cost_is_in_the_log(made, capfd):
     assert found[2:] == [(31, 30, 8, None, None), (31, 30, None, None, None), (None,) * 5]
 
 
-def test_an_answer_without_a_length_ends_with_its_connection(made):
+def test_answer_without_length_ends_with_its_connection(made):
     gateway = made(service("big", Server(act=lambda _server, end: end.sendall(b"HTTP/1.1 200 OK\r\n\r\nall of it"))))
     assert gateway.raw(request(body=chat())).endswith(b"\r\n\r\n9\r\nall of it\r\n0\r\n\r\n")
 
 
-def test_what_a_server_says_before_its_answer_is_not_an_answer(made):
+def test_status_1xx_is_not_an_answer(made):
     gateway = made(
         service("big", Server(act=lambda _server, end: end.sendall(b"HTTP/1.1 102 X\r\n\r\n" + plain(b"1"))))
     )
@@ -196,7 +196,7 @@ def test_what_a_server_says_before_its_answer_is_not_an_answer(made):
 
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n", plain(b"half of it")[:-3], b"SSH-2.0\r\n\r\n", CHUNKED])
-def test_a_server_that_ends_before_its_answer_is_replaced_by_another_one(made, sent):
+def test_server_that_breaks_is_replaced(made, sent):
     servers = [Server("a"), Server("b")]
     dies = threading.Lock()
 
@@ -213,7 +213,7 @@ def test_a_server_that_ends_before_its_answer_is_replaced_by_another_one(made, s
     assert sorted(len(server.requests) for server in servers) == [1, 1]
 
 
-def test_a_killed_replica_costs_no_request(made):
+def test_killed_replica_costs_no_request(made):
     goes_on = threading.Event()
 
     def act(server, end):
@@ -235,7 +235,7 @@ def test_a_killed_replica_costs_no_request(made):
     assert len(servers[0].requests) == 1
 
 
-def test_a_request_that_ends_its_servers_is_not_given_to_all_of_them(made):
+def test_request_that_kills_servers_stops_after_three(made):
     servers = [Server(str(at), act=lambda _server, _end: None) for at in range(4)]
     other = Server("other", act=lambda _server, _end: None)
     gateway = made({**service("big", *servers, fallback="small"), **service("small", other)})
@@ -246,7 +246,7 @@ def test_a_request_that_ends_its_servers_is_not_given_to_all_of_them(made):
     assert len(other.requests) == 3
 
 
-def test_the_fallback_answers_with_its_own_name_and_says_so(made):
+def test_fallback_answers_with_its_own_name(made):
     dead, other = Server(), Server("small")
     dead.die()
     gateway = made({**service("big", dead, fallback="small"), **service("small", other)})
@@ -266,7 +266,7 @@ def kill(server, loads=0.5):
     server.health = (b"{}", 200)
 
 
-def test_requests_wait_while_their_only_server_is_killed_and_comes_back(made):
+def test_requests_wait_for_their_only_server(made):
     def act(server, end):
         time.sleep(0.05)
         end.sendall(plain(b"1"))
@@ -291,7 +291,7 @@ def test_requests_wait_while_their_only_server_is_killed_and_comes_back(made):
     assert set(found) == {200}
 
 
-def test_who_is_in_a_hurry_is_told_at_once_and_others_when_nothing_comes_back(made):
+def test_wait_ends_with_patience(made):
     server = Server()
     gateway = made(service("big", server, patience=2))
     server.die()
@@ -309,7 +309,7 @@ def test_who_is_in_a_hurry_is_told_at_once_and_others_when_nothing_comes_back(ma
     assert gateway.ask(body=chat())[0] == 503 and time.monotonic() - began < 1
 
 
-def test_where_another_service_answers_nobody_waits_and_where_it_is_gone_too_all_do(made):
+def test_requests_wait_only_without_fallback(made):
     first, other = Server("a"), Server("small")
     gateway = made({**service("big", first, fallback="small"), **service("small", other)})
     first.die()
@@ -323,7 +323,7 @@ def test_where_another_service_answers_nobody_waits_and_where_it_is_gone_too_all
     assert (found[0][0], found[0][1]["x-llama-service"]) == (200, "big") and "x-llama-fallback" not in found[0][1]
 
 
-def test_a_server_that_loads_says_how_long_and_is_used_when_it_has_loaded(made):
+def test_loading_server_is_used_when_ready(made):
     server = Server()
     server.health = LOADING
     gateway = made(service("big", server))
@@ -334,14 +334,14 @@ def test_a_server_that_loads_says_how_long_and_is_used_when_it_has_loaded(made):
     assert gateway.ask(body=chat())[0] == 200
 
 
-def test_a_server_that_answers_that_it_loads_is_not_what_the_client_is_told(made):
+def test_loading_answer_goes_to_the_fallback(made):
     """It was started again since the last probe."""
     first, other = Server("a", act=lambda _server, end: end.sendall(plain(*LOADING))), Server("small")
     gateway = made({**service("big", first, fallback="small"), **service("small", other)})
     assert gateway.ask(body=chat())[2] == {"model": "small"}
 
 
-def test_a_server_that_hangs_and_comes_back_is_not_missed_for_long(made):
+def test_hanging_server_is_seen_when_back(made):
     hangs = threading.Event()
     server = Server()
     server.die()
@@ -358,7 +358,7 @@ def test_a_server_that_hangs_and_comes_back_is_not_missed_for_long(made):
     wait_for(lambda: gateway.state("big")["state"] == "ready", 5)
 
 
-def test_a_server_has_no_more_slots_than_the_inventory_says(made):
+def test_server_has_at_most_the_slots_of_the_inventory(made):
     server, other = Server(), Server()
     server.slots = b"[%s]" % b",".join([b'{"n_ctx": 1}'] * 5000)
     other.slots = b'[{"n_ctx": 1}]'
@@ -368,7 +368,7 @@ def test_a_server_has_no_more_slots_than_the_inventory_says(made):
     assert gateway.state("big")["endpoints"][0]["slots"] == 1
 
 
-def test_a_look_that_fails_is_not_the_last_one(made, monkeypatch, capfd):
+def test_failed_probe_is_not_the_last(made, monkeypatch, capfd):
     server = Server()
     gateway = made(service("big", server))
     failed = []
@@ -385,7 +385,7 @@ def test_a_look_that_fails_is_not_the_last_one(made, monkeypatch, capfd):
     assert "a mistake of its own in a look at big: RuntimeError('a mistake')" in capfd.readouterr().out
 
 
-def test_without_descriptors_a_server_is_not_taken_for_down(made, monkeypatch):
+def test_server_is_not_down_without_descriptors(made, monkeypatch):
     server = Server()
     gateway = made(service("big", server))
     tried = []
@@ -401,7 +401,7 @@ def test_without_descriptors_a_server_is_not_taken_for_down(made, monkeypatch):
     assert gateway.state("big")["state"] == "ready"
 
 
-def test_one_slot_one_request_and_the_queue_is_bounded(made):
+def test_queue_is_bounded(made):
     server = Server().waits()
     gateway = made(service("big", server, queue=1))
     with gateway.open(request(body=chat(text="1"))), gateway.open(request(body=chat(text="2"))):
@@ -414,7 +414,7 @@ def test_one_slot_one_request_and_the_queue_is_bounded(made):
         assert gateway.ask("/v1/chat/completions/input_tokens", chat())[0] == 200
 
 
-def test_a_client_that_leaves_frees_its_slot_and_its_place(made):
+def test_client_that_leaves_frees_slot_and_place(made):
     server = Server().waits()
     gateway = made(service("big", server))
     with gateway.open(request(body=chat(text="1"))):
@@ -429,7 +429,7 @@ def test_a_client_that_leaves_frees_its_slot_and_its_place(made):
     assert (endpoint["in_flight"], endpoint["free"], len(server.requests)) == (0, 1, 1)
 
 
-def test_a_client_that_leaves_in_a_stream_ends_it_at_the_server(made):
+def test_client_that_leaves_ends_its_stream(made):
     def act(server, end):
         end.sendall(CHUNKED)
         for _second in range(500):
@@ -443,7 +443,7 @@ def test_a_client_that_leaves_in_a_stream_ends_it_at_the_server(made):
     wait_for(lambda: gateway.state("big")["endpoints"][0]["in_flight"] == 0, 1)
 
 
-def test_while_a_change_is_made_requests_wait_and_are_answered_after_it(made):
+def test_requests_wait_through_a_change(made):
     server = Server()
     gateway = made(service("big", server))
     gateway.drain(("big", "n1", "change"))
@@ -464,7 +464,7 @@ def test_while_a_change_is_made_requests_wait_and_are_answered_after_it(made):
     assert found[0][0] == 200
 
 
-def test_what_is_held_for_maintenance_is_as_good_as_down(made):
+def test_maintenance_is_as_good_as_down(made):
     held, other = Server("a"), Server("small")
     gateway = made({**service("big", held, fallback="small"), **service("small", other)})
     gateway.drain(("big", "n1", "maintenance"))
@@ -475,7 +475,7 @@ def test_what_is_held_for_maintenance_is_as_good_as_down(made):
     assert gateway.ask(body=chat())[2]["error"]["code"] == "no_endpoint"
 
 
-def test_an_engine_that_ends_answers_what_has_begun_and_takes_nothing_new(made):
+def test_ending_engine_answers_what_has_begun(made):
     goes_on = threading.Event()
 
     def act(_server, end):
@@ -497,7 +497,7 @@ def test_an_engine_that_ends_answers_what_has_begun_and_takes_nothing_new(made):
     assert gateway.ended.wait(5)
 
 
-def test_endpoints_that_are_exchanged_cost_no_request(made):
+def test_exchanged_endpoints_cost_no_request(made):
     servers = [Server("a"), Server("b")]
     gateway = made(service("big", servers[0]))
     for at in (1, 0, 1):
@@ -507,7 +507,7 @@ def test_endpoints_that_are_exchanged_cost_no_request(made):
     assert servers[1].requests
 
 
-def test_a_configuration_is_read_again_and_a_broken_one_changes_nothing(made, capfd):
+def test_broken_configuration_changes_nothing(made, capfd):
     first, second = Server("a"), Server("b")
     gateway = made(service("big", first))
     gateway.write("gateway.json", configuration({**service("big", first), **service("new", second)}))
@@ -548,7 +548,7 @@ TWO_LENGTHS = b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-L
         (b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", 200),
     ],
 )
-def test_what_could_be_read_in_two_ways_is_refused(made, sent, status):
+def test_ambiguous_requests_are_refused(made, sent, status):
     server = Server()
     gateway = made(service("big", server))
     assert gateway.raw(sent).startswith(b"HTTP/1.1 %d " % status)
@@ -568,7 +568,7 @@ def test_keys(made):
     assert gateway.ask("/v1/models")[0] == 401
 
 
-def test_a_name_may_have_two_keys_while_one_is_exchanged_without_a_restart(made, capfd):
+def test_two_keys_while_one_is_exchanged(made, capfd):
     gateway = made(service("big", Server()), auth="required")
 
     def asked(key, wanted):
@@ -588,7 +588,7 @@ def test_a_name_may_have_two_keys_while_one_is_exchanged_without_a_restart(made,
     assert "keys.json cannot be used (AttributeError)" in said and "sk-" not in said
 
 
-def test_a_key_that_the_server_does_not_know_is_not_the_clients_fault(made):
+def test_wrong_key_of_a_service_is_503(made):
     server = Server(act=lambda _server, end: end.sendall(plain(b'{"error": {"code": 401}}', 401)))
     gateway = made(service("big", server), {"clients": {"me": "sk-me"}, "services": {"big": "sk-old"}}, auth="required")
     status, headers, body = gateway.ask(body=chat(), Authorization="Bearer sk-me")
@@ -596,7 +596,7 @@ def test_a_key_that_the_server_does_not_know_is_not_the_clients_fault(made):
     assert "sk-" not in str(body)
 
 
-def test_what_is_counted(made):
+def test_counts(made):
     # Longer than a slot: the server's own words.
     long = {"error": {"code": 400, "type": "exceed_context_size_error", "message": "the request exceeds"}}
     small = Server("small", lambda _server, end: end.sendall(plain(json.dumps(long).encode(), 400)))
@@ -620,7 +620,7 @@ def test_what_is_counted(made):
         assert line in lines, line
 
 
-def test_doors(made):
+def test_ports_tiers_and_tasks(made):
     server, router = Server("big"), Server("r")
     models = [{"name": "m1", "aliases": ["M1"]}, {"name": "m2", "aliases": []}]
     gateway = made(
@@ -652,7 +652,7 @@ def test_doors(made):
     assert gateway.raw(request("/health", method="HEAD")).endswith(b"\r\n\r\n")
 
 
-def test_a_form_names_its_model_or_is_told_it(made):
+def test_form_gets_its_model(made):
     router = Server("r")
     models = [{"name": "m1", "aliases": ["M1"]}, {"name": "m2", "aliases": []}]
     routes = {"default": "m2", "tasks": {}}
@@ -666,7 +666,7 @@ def test_a_form_names_its_model_or_is_told_it(made):
     assert gateway.ask("/v1/audio/transcriptions", field % b"no" + b"--B--", Content_Type=kind)[0] == 404
 
 
-def test_a_rewritten_body_differs_in_its_model_only(made):
+def test_rewritten_body_differs_only_in_its_model(made):
     dead, other = Server(), Server("small")
     dead.die()
     gateway = made({**service("big", dead, fallback="small"), **service("small", other)})
@@ -696,7 +696,7 @@ def test_paths_of_the_servers_go_by_the_model(made, path):
         ("/v1/completions", "PUT", 405, "use POST"),
     ],
 )
-def test_a_wrong_path_is_told_what_is_right(made, path, method, status, words, tier):
+def test_wrong_path_names_the_right_one(made, path, method, status, words, tier):
     server = Server()
     gateway = made(service("big", server, tier="fast"))
     seen, headers, body = gateway.ask(path, None if method == "GET" else {}, method, **tier)
@@ -705,7 +705,7 @@ def test_a_wrong_path_is_told_what_is_right(made, path, method, status, words, t
     assert server.requests == []
 
 
-def test_what_a_body_may_be_encoded_as(made):
+def test_encodings_of_a_body(made):
     gateway = made(service("big", Server()))
     status, _headers, body = gateway.ask(body=b"\x1f\x8b", Content_Encoding="gzip")
     assert (status, body["error"]["message"].partition(",")[0]) == (415, "content-encoding: gzip seen")
@@ -713,7 +713,7 @@ def test_what_a_body_may_be_encoded_as(made):
     assert gateway.ask(body=b"\xef\xbb\xbf" + json.dumps(chat()).encode())[0] == 200
 
 
-def test_what_a_request_holds_is_its_bytes(made):
+def test_request_holds_only_its_bytes(made):
     server = Server().waits()
     gateway = made(service("big", server))
     sent = b'{"model": "big", "x": [' + b"{}," * 200000 + b"{}]}"
@@ -725,7 +725,7 @@ def test_what_a_request_holds_is_its_bytes(made):
 
 
 @pytest.mark.parametrize("tier", [{}, {"X_Llama_Tier": "fast"}])
-def test_a_page_of_any_origin_may_read_every_answer(made, tier):
+def test_pages_of_any_origin_read_every_answer(made, tier):
     server = Server()
     gateway = made(service("big", server, tier="fast", queue=0), auth="required")
     key = dict(tier, Authorization="Bearer sk-me", Origin="http://ui")
@@ -758,7 +758,7 @@ def test_a_page_of_any_origin_may_read_every_answer(made, tier):
     assert sent.count(b"access-control-allow-origin") == 1
 
 
-def test_a_browser_at_the_root_finds_the_page_and_a_program_what_it_did(made):
+def test_browser_at_the_root_finds_the_page(made):
     server = Server()
     gateway = made(service("big", server, tier="fast"), auth="required")
     status, headers, _body = gateway.ask("/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
