@@ -22,7 +22,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._fetch import bundle
 from ..module_utils._fetch.manifest import is_size
-from ..module_utils._job import told
+from ..module_utils._job import progress_text
 from ..module_utils._text import Refusal, exact
 from ..plugin_utils._progress import Progress, async_result
 
@@ -96,14 +96,13 @@ class ActionModule(ActionBase):
                 done = self._append(one["path"], done, stream.read(STRETCH))
                 now = time.monotonic()
                 if now - shown >= EVERY:
-                    progress.show(
-                        told({"phase": "send", "done": done, "total": size, "rate": (done - first) / (now - begun)})
-                    )
+                    rate = (done - first) / (now - begun)
+                    progress.show(progress_text({"phase": "send", "done": done, "total": size, "rate": rate}))
                     shown = now
 
     def _append(self, path, start, data):
         """Write a stretch at its place. -> the size of the file on the node, from where it goes on."""
-        # A FIFO that somebody has put there must not hold root up: without a reader it is refused.
+        # A FIFO must not block root: without a reader it is refused.
         command = (
             "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow,nonblock conv=notrunc status=none && stat -c %s {0}"
         ).format(shlex.quote(path), start)
@@ -130,7 +129,7 @@ class ActionModule(ActionBase):
 
     def _start(self, arguments, state):
         self._shell(f"touch {shlex.quote(state)}.lease")
-        # What makes _execute_module detach is the task's own async; nobody else may see it set.
+        # What makes _execute_module detach is the task's own async; it is reset for later code.
         self._task.async_val = LONGEST
         try:
             started = self._execute_module(
@@ -138,7 +137,7 @@ class ActionModule(ActionBase):
             )
         finally:
             self._task.async_val = 0
-        # For whoever follows this job in a later run.
+        # For a later run that follows this job.
         self._shell(f"echo {shlex.quote(started.get('ansible_job_id', 'none'))} >{shlex.quote(state)}.jid")
 
     def _follow(self, state):
@@ -151,7 +150,7 @@ class ActionModule(ActionBase):
             time.sleep(POLLS[min(polls, len(POLLS) - 1)])
             polls += 1
             if os.getppid() != controller:
-                # This worker has outlived ansible-playbook: nobody would see the result, so the lease must run out.
+                # This worker has outlived ansible-playbook: the result would not be seen, so the lease must run out.
                 raise AnsibleActionFail("gguf_fetch: the controller is gone: run again, the job goes on")
             seen = self._poll(state)
             now = time.monotonic()
@@ -163,7 +162,7 @@ class ActionModule(ActionBase):
             # The first line waits for a rate to tell.
             if seen and seen.get("total") and now - shown >= EVERY and (seen["rate"] or now - begun >= EVERY):
                 progress = progress or Progress(self._vars["inventory_hostname"], seen["name"])
-                progress.show(told(seen))
+                progress.show(progress_text(seen))
                 shown = now
 
     def _poll(self, state):
@@ -231,15 +230,15 @@ def expanded(arguments):
 def sendable(arguments, asked):
     """[(what a node asks for, the file)], of the bundle's files only: a node says where it wants them, not what of the
     controller it is given."""
-    ours = {one["name"]: one["size"] for one in arguments["_bundled"]["files"]} if asked else {}
+    known = {one["name"]: one["size"] for one in arguments["_bundled"]["files"]} if asked else {}
     found = []
     for one in asked:
-        if one.get("name") not in ours or not is_size(one.get("there")):
+        if one.get("name") not in known or not is_size(one.get("there")):
             raise AnsibleActionFail(
                 "gguf_fetch: bundle: the node asks for %r, a file of this model is needed: look into that node"
                 % one.get("name")
             )
-        found.append((dict(one, size=ours[one["name"]]), os.path.join(arguments["bundle"], "models", one["name"])))
+        found.append((dict(one, size=known[one["name"]]), os.path.join(arguments["bundle"], "models", one["name"])))
     return found
 
 

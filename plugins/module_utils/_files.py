@@ -1,12 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that root reads, writes and runs: below directories that nobody else can exchange. Private to the collection.
+"""Files that root reads, writes and runs: below directories that only root can change. Private to the collection.
 
-A path is walked from / by descriptors. Each directory on the way must belong to root, or to who runs this, and nobody
-else may write it; so what a name stands for cannot change between a check and its use. A sticky directory such as /tmp
-may be on the way, not at the end. Links are followed only on the way, or to a program, and only where nobody else could
-have made them; the last name of a file is never a link.
+A path is walked from / by descriptors. Each directory on the way must belong to root, or to the user of this process,
+and no other user may write it; so what a name stands for cannot change between a check and its use. A sticky directory
+such as /tmp may be on the way, not at the end. Links are followed only on the way, or to a program, and only where no
+other user could have made them; the last name of a file is never a link.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def owners() -> tuple[int, int]:
 
 
 def _refuse_others(path: str, seen: os.stat_result, sticky: bool = False) -> None:
-    """Refusal where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
+    """Refusal if another user may change what path is. sticky: whether a sticky directory is good enough."""
     if seen.st_uid not in owners():
         raise Refusal(
             "%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it and what is in it, "
@@ -48,13 +48,13 @@ def _refuse_others(path: str, seen: os.stat_result, sticky: bool = False) -> Non
 
 
 def may_change(seen: os.stat_result) -> bool:
-    """Whether somebody else may change what was seen by lstat; everybody has every right to a link."""
+    """Whether another user may change what was seen by lstat; every user has every right to a link."""
     return seen.st_uid not in owners() or not stat.S_ISLNK(seen.st_mode) and bool(seen.st_mode & 0o022)
 
 
 def open_directory(path: str, make: int | None = None, others: bool = False) -> int:
-    """-> descriptor of a directory that nobody else can exchange or write. make: mode to make missing ones with.
-    others: it may be somebody else's, and so may those on the way, but for links that somebody else could have made.
+    """-> descriptor of a directory that no other user can exchange or write. make: mode to make missing ones with.
+    others: it and those on the way may be another user's, but no link that another user could have made.
 
     Errors: Refusal, OSError.
     """
@@ -120,12 +120,12 @@ def directory(path: str, make: int | None = None) -> ContextManager[int]:
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """-> descriptor of a regular file that nobody else can exchange or write. Errors: Refusal, OSError."""
+    """-> descriptor of a regular file that no other user can exchange or write. Errors: Refusal, OSError."""
     with directory(os.path.dirname(path)) as folder:
         try:
             descriptor = os.open(os.path.basename(path), flags | FILE, mode, dir_fd=folder)
         except OSError as error:
-            # A link; a FIFO that nobody reads, or a socket.
+            # A link; a FIFO without a reader, or a socket.
             if error.errno in (errno.ELOOP, errno.ENXIO):
                 raise Refusal(f"{path}: no regular file, one is needed: look at who made it, then remove it") from None
             raise OSError(error.errno, error.strerror, path) from None
@@ -141,7 +141,7 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 
 
 def check_program(path: str) -> None:
-    """Refusal where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors:
+    """Refusal if another user may exchange a program, or a link on the way to it, that root is to run. Errors:
     OSError."""
     for _attempt in range(MOST_LINKS):
         with directory(os.path.dirname(path)) as folder:
@@ -152,7 +152,7 @@ def check_program(path: str) -> None:
 
 
 def read(path: str) -> bytes:
-    """Bytes of a file that nobody else can exchange or write. Errors: Refusal, OSError."""
+    """Bytes of a file that no other user can exchange or write. Errors: Refusal, OSError."""
     with os.fdopen(open_file(path), "rb") as stream:
         return stream.read()
 
@@ -171,7 +171,7 @@ def write_atomically(
     mode: None for what the umask leaves of 0644; owner: (user id, group id). anywhere: in a directory that others may
     write too, such as one of models: what they put under the other name is removed and never written through, and who
     reads the file looks at its owner (read_ours). links: False where such a directory is reached over no link of
-    others. durable: False for a file that nobody needs after a crash.
+    others. durable: False for a file that is useless after a crash.
     Errors: Refusal, OSError.
     """
     above, name = os.path.split(path)

@@ -68,7 +68,7 @@ def choose_python(candidates: Iterable[str]) -> str:
             continue
         return path
     raise Refusal(
-        "no Python of root's alone, one of %s is needed%s: install the distribution's python3"
+        "no Python that only root can change, one of %s is needed%s: install the distribution's python3"
         % (" or ".join(PYTHONS), " (%s)" % "; ".join(seen) if seen else "")
     )
 
@@ -110,7 +110,7 @@ def install(prefix: str, sources: dict[str, str], python: str, check: bool = Fal
 
 def _stale(folder: str, wanted: Iterable[str]) -> list[str]:
     """Modules that we no longer have, of an older layout too; what has no such text, or lies in a directory of others,
-    is somebody else's."""
+    belongs to others."""
     found = []
     for where, folders, names in os.walk(folder):
         try:
@@ -127,7 +127,7 @@ def _stale(folder: str, wanted: Iterable[str]) -> list[str]:
 
 
 def _seen(path: str) -> tuple[str, int] | None:
-    """Text and mode of what is installed; None for what is not root's alone: it is written anew."""
+    """Text and mode of what is installed; None for a file that others may change: it is written anew."""
     try:
         with os.fdopen(_files.open_file(path), "rb") as stream:
             return stream.read().decode("utf-8", "replace"), stat.S_IMODE(os.fstat(stream.fileno()).st_mode)

@@ -5,8 +5,8 @@
 waits.
 
 The state file holds one line of JSON, {pid, phase, ...}, replaced about every second; the last one has ``result``.
-Whoever follows touches the lease file beside it; the job holds a lock on that file, so that there is one job per state
-file. A job whose lease nobody has renewed for LEASE seconds stops: an interrupted controller leaves no transfer behind
+Its follower touches the lease file beside it; the job holds a lock on that file, so that there is one job per state
+file. A job whose lease was not renewed for LEASE seconds stops: an interrupted controller leaves no transfer behind
 for long.
 """
 
@@ -45,7 +45,7 @@ def is_live(path: str) -> bool:
 
 
 def claim(path: str) -> Any:
-    """Remove what an ended job has left. -> the result nobody has been told yet, or None.
+    """Remove what an ended job has left. -> the result that was not reported yet, or None.
 
     The name of Ansible's own record of the job, in the same folder, stands in the file PATH.jid.
     """
@@ -72,7 +72,7 @@ def _lock(path: str) -> int:
 
 
 def running(kind: str, folder: str = FOLDER) -> list[dict[str, Any]]:
-    """[{name, line}] of the jobs of this user whose state files begin with ``kind`` and that somebody follows."""
+    """[{name, line}] of the jobs of this user whose state files begin with ``kind`` and that have a follower."""
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(os.path.expanduser(folder)), kind + "-*.json"))):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
@@ -80,12 +80,12 @@ def running(kind: str, folder: str = FOLDER) -> list[dict[str, Any]]:
                 state = json.loads(stream.read(_MOST))
             followed = time.time() - os.stat(lease_path(path)).st_mtime < LEASE
             if followed and os.path.isdir("/proc/%d" % state["pid"]) and state["total"]:
-                found.append({"name": printable(state["name"]), "line": told(state)})
+                found.append({"name": printable(state["name"]), "line": progress_text(state)})
     return found
 
 
-def told(state: dict[str, Any]) -> str:
-    """What to say of a job's state: '34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left'."""
+def progress_text(state: dict[str, Any]) -> str:
+    """A job's state for a progress line: '34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left'."""
     text = "%d %% (%s of %s)" % (100 * state["done"] // state["total"], human(state["done"]), human(state["total"]))
     if state["phase"] == "hash":
         text = "hashing " + text
@@ -119,7 +119,7 @@ class Job:
         self.write({"phase": "end", "result": result})
 
     def abandoned(self) -> str | None:
-        """A reason to stop when nobody has renewed the lease for LEASE seconds, else None. Clock changes do not
+        """A reason to stop if the lease was not renewed for LEASE seconds, else None. Clock changes do not
         matter."""
         now = time.monotonic()
         renewed: int | None = None
@@ -128,5 +128,5 @@ class Job:
         if renewed != self._renewed or not self._seen:
             self._renewed, self._seen = renewed, now
         if now - self._seen > LEASE:
-            return "nobody has followed it for %d seconds: run again, it goes on" % LEASE
+            return "its controller is gone for %d seconds: run again, it goes on" % LEASE
         return None

@@ -11,10 +11,10 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Has a model at its place, whole. Nothing stands under the model's name before size, header and, where one is known,
+  - Publishes a complete model. No file has the model's name before size, header and, where one is known,
     sha256 are right.
   - Sources are a repository of a Hugging Face hub or a mirror, or plain URLs. One file, the raw pieces of one file
-    (V(m.gguf.part1of2)), and shards written by C(llama-gguf-split) are told apart by their names. Pieces are joined
+    (V(m.gguf.part1of2)), and shards written by C(llama-gguf-split) are distinguished by their names. Pieces are joined
     without a second copy; shards stay shards.
   - The header is read first, so that a missing or foreign piece, a web page instead of a model, or too small a disk is
     refused before the large transfer.
@@ -24,9 +24,9 @@ description:
     manifest, a run costs one C(stat) call and no request.
   - The directory, manifest and model must be root's, or of the task's user, and the directory not writable by others;
     they are refused otherwise. A model of another O(owner) is hashed by each run.
-  - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is
+  - A file that is there without a manifest is verified, used and given one; one that is not what was asked for is
     refused, never overwritten.
-  - A file that this module has published for the same request, and that is not whole any more, is fetched again. It is
+  - A file that this module has published for the same request, and that is damaged, is fetched again. It is
     replaced once the good one is verified, or removed before if the disk does not hold both.
 options:
   dest:
@@ -70,9 +70,9 @@ options:
     default: https://huggingface.co
   token_file:
     description:
-      - A file on the node that holds the hub's access token, of root or of the task's user, which nobody else can read
-        (mode 0600).
-      - The token is sent to the origin (scheme, host and port) of O(endpoint) alone. It goes to none of O(urls)
+      - A file on the node that holds the hub's access token, of root or of the task's user, which other users cannot
+        read (mode 0600).
+      - The token is sent only to the origin (scheme, host and port) of O(endpoint). It goes to none of O(urls)
         elsewhere, to no host that redirects lead to, and over plain http only on the loopback.
     type: path
   token:
@@ -104,7 +104,7 @@ options:
     description:
       - Another node that has the model. Its bytes come from there, and neither O(repo) nor O(urls) is contacted; they
         remain what the model is known by, so a later run with or without O(copy_of) finds it untouched.
-      - Every byte is proved on arrival by the digests in O(copy_of.files), so none of these may be null.
+      - Every byte is verified on arrival by the digests in O(copy_of.files), so none of these may be null.
       - In check mode that node is not contacted either.
     type: dict
     suboptions:
@@ -133,8 +133,8 @@ options:
   bundle:
     description:
       - A bundle that C(playbooks/bundle.yml) made, a directory on the controller. The model is then sent from there
-        through Ansible's own connection, resumable and proved on arrival, and nobody is contacted; O(urls) or O(repo)
-        only say which model it is. O(dest) names the file then.
+        through Ansible's own connection, resumable and verified on arrival, without any other server; O(urls) or
+        O(repo) only say which model it is. O(dest) names the file then.
     type: path
   connections:
     description:
@@ -180,7 +180,7 @@ attributes:
 
 EXAMPLES = r"""
 ---
-- name: One file from a web server, proved by its sha256
+- name: One file from a web server, verified by its sha256
   thefermisea.llama_cluster.gguf_fetch:
     urls: [https://models.example.org/SmolLM2-135M-Instruct.Q4_1.gguf]
     sha256: [b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53]
@@ -213,7 +213,7 @@ EXAMPLES = r"""
     bundle: /media/disk/llama-bundle
     dest: /opt/models/OR1-Behemoth.Q8_0.gguf
 
-- name: Pieces that were downloaded by hand become the model
+- name: Downloaded pieces become the model
   thefermisea.llama_cluster.gguf_fetch:
     repo: mradermacher/OR1-Behemoth-GGUF
     files: [OR1-Behemoth.Q8_0.gguf.part1of2, OR1-Behemoth.Q8_0.gguf.part2of2]
@@ -253,8 +253,8 @@ files:
       type: int
       sample: 77263859712
     pieces:
-      description: Size and sha256 of its consecutive stretches as they were proved; the sha256 is null where it is not
-        known.
+      description: Size and sha256 of its consecutive stretches as they were verified; the sha256 is null where it is
+        not known.
       type: list
       elements: dict
       sample: [{size: 98362432, sha256: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53}]
@@ -269,7 +269,7 @@ sha256:
   returned: success
   sample: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 verified:
-  description: What the model was proved by, V(sha256) or V(size and header).
+  description: How the model was verified, V(sha256) or V(size and header).
   type: str
   returned: success
   sample: sha256

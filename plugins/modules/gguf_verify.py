@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: gguf_verify
-short_description: Prove that GGUF model files are whole, and say what they are
+short_description: Verify that GGUF model files are complete, and describe them
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
@@ -72,7 +72,7 @@ attributes:
 
 EXAMPLES = r"""
 ---
-- name: The model is whole
+- name: The model is complete
   thefermisea.llama_cluster.gguf_verify:
     path: /opt/models/OR1-Behemoth.Q8_0.gguf
 

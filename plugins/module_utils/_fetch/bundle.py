@@ -9,7 +9,7 @@ models/, builds/ and source/ hold the files, SHA256SUMS their digests for sha256
    builds: [{name, size, sha256}], source: [{name, size, sha256}]}
 
 wanted is what the inventory asked for, {model, quant, urls, repo, revision, files, sha256}. The pieces of a file are
-what it is proved by on arrival; their sha256 are never null. The records that gguf_fetch keeps beside the models hold
+its verification on arrival; their sha256 are never null. The records that gguf_fetch keeps beside the models hold
 inodes and times of the disk they are on, so they are no part of it.
 """
 

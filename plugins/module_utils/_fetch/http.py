@@ -296,7 +296,7 @@ def status_failure(url: str, response: http.client.HTTPResponse, hint: str = "",
 
 
 def hint(response: http.client.HTTPResponse, size: int | None = None) -> str:
-    """What to do about a file of ``size`` bytes, None where nobody says how many, that is not given."""
+    """What to do about a file of ``size`` bytes, None if unknown, that is not given."""
     if response.headers.get("X-Error-Code") == "GatedRepo":
         return "the repository is gated, accept its terms there and set model_token_file"
     if response.status == 407:

@@ -157,7 +157,7 @@ class HttpSource:
                 raise failure
             if renewals == _MAX_RENEWALS:
                 raise Transient(str(failure))
-            # A signed URL has expired: whoever sees it first resolves again, for all threads.
+            # A signed URL has expired: the first thread to see it resolves again, for all threads.
             renewals += 1
             with self._lock:
                 if generation == self._generation:

@@ -47,7 +47,7 @@ def public_url(url: str) -> str:
     """The URL without what may be secret: user, password, query (signatures) and fragment."""
     try:
         parts = urlsplit(url)
-        _port = parts.port  # a password with a "/" in it leaves a port that is none
+        _port = parts.port  # a password with a "/" in it leaves an invalid port
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
         scheme, _slashes, rest = re.split("[?#]", url)[0].rpartition("://")
@@ -134,7 +134,7 @@ def is_loopback(host: str) -> bool:
 
 
 def authorization(url: str, token: str | None, home: str) -> dict[str, str]:
-    """The header fields that prove access. The token goes to the origin of ``home`` alone, over plain http only within
+    """The header fields that grant access. The token goes only to the origin of ``home``, over plain http only within
     this machine."""
     if not token or not same_origin(url, home):
         return {}

@@ -119,7 +119,7 @@ def _difference(path: str, entry: Entry, advance: Callable[[int], None]) -> str 
 
 
 def verify_url(url: str, token: str | None = None) -> dict[str, Any]:
-    """The same for a file on a server, by its header alone: at most 16 MiB are read, nothing is hashed. path is the URL
+    """The same for a file on a server, only by its header: at most 16 MiB are read, nothing is hashed. path is the URL
     without its secrets."""
     client = Client()
     headers: list[Header] = []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._text import Refusal, exact
-from .gguf import Header, Tensor, told
+from .gguf import Header, Tensor, shown
 
 # general.file_type, the llama_ftype enumeration of llama.h.
 FILE_TYPES = {
@@ -107,18 +107,18 @@ def check_shards(headers: Sequence[Header], names: Sequence[str]) -> None:
         count = count or 1
         if count != len(headers):
             raise Refusal(
-                f"{name}: its header names {told(count)} shards, {len(headers)} given: give all shards of one model"
+                f"{name}: its header names {shown(count)} shards, {len(headers)} given: give all shards of one model"
             )
         if count == 1:
             continue
         if place != number:
             raise Refusal(
-                "%s: its header says shard %s, place %d needs shard %d" % (name, told(place), number + 1, number)
+                "%s: its header says shard %s, place %d needs shard %d" % (name, shown(place), number + 1, number)
             )
         if tensors != total:
             raise Refusal(
                 "%s: its header says %s tensors in all shards, they have %d: a shard of another model is among them"
-                % (name, told(tensors), total)
+                % (name, shown(tensors), total)
             )
 
 
@@ -141,7 +141,7 @@ def check_model(metadata: dict[str, Any]) -> None:
     if what:
         raise Refusal(
             "header: general.type %s, architecture %s seen: %s, %s: name the file of the model itself"
-            % (told(kind), told(architecture), what, NO_MODEL)
+            % (shown(kind), shown(architecture), what, NO_MODEL)
         )
 
 

@@ -202,7 +202,7 @@ class _Cursor:
             self.skip(at - self.at)
 
 
-def told(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value of a header as a sentence shows it: ASCII, and short."""
     return ascii(value)[:40]
 
@@ -365,7 +365,7 @@ def read_header(read: Read, name: str, limit: int = MAX_HEADER, again: str = "fe
     metadata, lengths = _read_metadata(cursor, key_count)
     alignment = metadata.get("general.alignment", 32)
     if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        raise cursor.error("general.alignment is %s, a power of two is needed: damaged header" % told(alignment))
+        raise cursor.error("general.alignment is %s, a power of two is needed: damaged header" % shown(alignment))
     tensors, padded, bare = _read_tensors(cursor, tensor_count, alignment)
     end = cursor.tell()
     data = end + -end % alignment

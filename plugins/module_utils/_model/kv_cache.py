@@ -26,7 +26,7 @@ CACHE_TYPES = {
 
 
 class Settings(NamedTuple):
-    """What llama-server is told that decides about memory."""
+    """Settings of llama-server that decide about memory."""
 
     build: int | None  # its number; None when unknown: the larger of what known builds need
     ctx_size: int  # tokens as given to -c, 0 for the model's own

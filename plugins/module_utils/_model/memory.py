@@ -1,10 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much memory a model needs on each device, from its header alone.
+"""How much memory a model needs on each device, only from its header.
 
-All sizes are bytes. A layer is a block; the output layer is none, it goes with the last device that has layers. In no
-number: the accelerator's own context, its pools, and what a driver keeps.
+All sizes are bytes. A layer is a block; the output layer is not one, it goes with the last device that has layers. Not
+counted: the accelerator's own context, its pools, and what a driver keeps.
 """
 
 from __future__ import annotations

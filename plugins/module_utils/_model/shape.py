@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .._text import Refusal
 from .describe import check_model
-from .gguf import Header, Tensor, told
+from .gguf import Header, Tensor, shown
 
 
 class Mla(NamedTuple):
@@ -179,7 +179,7 @@ class _Keys:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_COUNT:
             raise Refusal(
                 "architecture %s: %s.%s is %s, a count is needed: use a file that a current llama.cpp converted"
-                % (self.architecture, self.architecture, key, "missing" if value is None else told(value))
+                % (self.architecture, self.architecture, key, "missing" if value is None else shown(value))
             )
         return value
 
@@ -315,13 +315,13 @@ def read_shape(header: Header | list[Header]) -> Shape:
     """-> Shape of a model.
 
     header: Header of gguf, or the list of its shards' headers in order. Raises Refusal for an architecture whose memory
-    cannot be told.
+    cannot be known.
     """
     headers = header if isinstance(header, list) else [header]
     metadata = headers[0].metadata
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not _ARCHITECTURE.match(architecture):
-        seen = "missing" if architecture is None else told(architecture)
+        seen = "missing" if architecture is None else shown(architecture)
         raise Refusal(f"header: general.architecture is {seen}, its name is needed: give the first shard of the model")
     check_model(metadata)
     keys = _Keys(metadata, architecture)

@@ -179,4 +179,4 @@ def test_killed_job_is_reported_and_resumed(control, fake):
     ],
 )
 def test_lines(state, text):
-    assert gguf_fetch.told(state) == text
+    assert gguf_fetch.progress_text(state) == text

@@ -387,7 +387,7 @@ def test_real_files_have_exactly_size_their_header_says(path):
     [(7, "7"), ("a\u2028b", r"'a\u2028b'"), (0.5, "0.5"), ("x" * 38, "'%s'" % ("x" * 38)), ("x" * 99, "'" + "x" * 39)],
 )
 def test_header_value_is_cut_in_messages(value, text):
-    assert gguf.told(value) == text and len(text) <= 40
+    assert gguf.shown(value) == text and len(text) <= 40
 
 
 @pytest.mark.parametrize(
