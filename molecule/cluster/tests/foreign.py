@@ -29,9 +29,6 @@ PLANT = (
     """
 set -eu
 useradd --system --no-create-home alice
-chown alice /opt/models
-chmod 2770 /opt/models
-chmod o+rx /opt/models
 %s
 mkdir -p /var/cache/llama-cluster/alice/datasets
 echo theirs > /etc/llama-cluster/keys/by-hand

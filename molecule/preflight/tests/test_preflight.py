@@ -108,7 +108,7 @@ def test_a_truncated_model(lab):
 
 
 def test_too_little_disk(lab):
-    lab.node1.check_output("mkdir -p /mnt/small && mount -t tmpfs -o size=64m tmpfs /mnt/small")
+    lab.node1.check_output("mkdir -p /mnt/small && mount -t tmpfs -o size=64m,mode=0755 tmpfs /mnt/small")
     status, output = lab.playbook("site", "-e", "llama_models_dir=/mnt/small")
     assert status != 0
     assert "/mnt/small" in output and "free" in output and "98.4 MB" in output
