@@ -307,6 +307,18 @@ class Simulation:
         status, lines = self.run_lines(playbook, *arguments)
         return status, one_line(lines)
 
+    def done(self, playbook, *arguments):
+        """The output of a run that has to succeed."""
+        status, output = self.run(playbook, *arguments)
+        assert status == 0, output
+        return output
+
+    def refused(self, playbook, *arguments):
+        """The output of a run that has to fail."""
+        status, output = self.run(playbook, *arguments)
+        assert status != 0, output
+        return output
+
     def run_lines(self, playbook, *arguments, **environment):
         """-> (exit status, the lines of the output)"""
         self.events = []

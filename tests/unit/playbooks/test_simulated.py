@@ -50,8 +50,7 @@ def upgraded(deployed, tmp_path_factory):
             up="node1 started " + HEAD,
             proving="node1 ask " + HEAD,
         )
-        status, output = cluster.run("upgrade", *TO_B2)
-        assert status == 0, output
+        cluster.done("upgrade", *TO_B2)
         assert cluster.builds() == ALL_B2 and cluster.current() == ["b2", "b2"]
 
     return Simulation(once(tmp_path_factory, "upgraded", make), deployed.home)
@@ -66,12 +65,10 @@ def rolled_back(deployed, tmp_path_factory):
         cluster.keep_moments(
             up="node1 started " + HEAD, restored="node1 stopped " + HEAD, undoing="node2 restarted " + WORKER
         )
-        status, output = cluster.run("upgrade", "-e", "tag=b2-mute")
-        assert status != 0
         assert (
             "upgrade: llama_health: http://node1:8000 is loading: it has been loading for ever: rolled back, b1 serves "
-            "again, " in output
-        )
+            "again, "
+        ) in cluster.refused("upgrade", "-e", "tag=b2-mute")
 
     return Simulation(once(tmp_path_factory, "rolled_back", make), deployed.home)
 
@@ -127,27 +124,23 @@ def test_a_worker_without_its_layers_is_refused(cluster):
     sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0}
     loaded = {"reason": None, "devices": [dict(sizes, device="RPC0", endpoint="10.0.0.2:50052", layers=29)]}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
-    status, output = cluster.run("_verify")
-    assert status != 0
     assert (
         "llama_services.chat: worker 10.0.0.2:50052 holds 29 layers of m, 30 needed: see journalctl -u "
-        "llama-head-chat.service on node1" in output
-    )
+        "llama-head-chat.service on node1"
+    ) in cluster.refused("_verify")
 
 
 def test_a_worker_without_any_layer_is_refused(cluster):
     loaded = {"reason": "the log has no layers", "devices": []}
     plan = {"layers": {}, "tensor_split": [], "devices": [], "node": "node1", "model": "m"}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
-    status, output = cluster.run(
-        "_verify",
-        "-e",
-        json.dumps({"preflight_plan": {"services": {"chat": [plan]}}}),
-    )
-    assert status != 0
     assert (
         "worker 10.0.0.2:50052 holds 0 layers of m, at least one needed (the log has no layers): see journalctl"
-        in output
+        in cluster.refused(
+            "_verify",
+            "-e",
+            json.dumps({"preflight_plan": {"services": {"chat": [plan]}}}),
+        )
     )
 
 
@@ -156,12 +149,10 @@ def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
         "workers": [{"endpoint": "10.0.0.2:50052", "connected": True, "bytes_sent": None, "bytes_received": None}]
     }
     (cluster.node("node1") / "health.json").write_text(json.dumps(unknown))
-    status, output = cluster.run("_verify", "-v")
-    assert status == 0, output
     assert (
         "worker node2 (10.0.0.2:50052): 30 layers, 1.0 MiB of weights, 1.0 MiB of KV cache, bytes for the answer "
-        "unknown" in output
-    )
+        "unknown"
+    ) in cluster.done("_verify", "-v")
 
 
 # The conversation
@@ -172,35 +163,30 @@ def talks(cluster):
 
 
 def test_a_run_that_changes_nothing_asks_nothing_more(cluster):
-    status, output = cluster.run("site")
-    assert status == 0, output
+    cluster.done("site")
     assert talks(cluster) == ["node1 talk plain with " + HEAD]
     (cluster.node("node1") / "run" / HEAD).unlink()
-    status, output = cluster.run("site")
-    assert status == 0, output
+    output = cluster.done("site")
     assert talks(cluster) == ["node1 talk full with " + HEAD]
     assert "http://node1:8000/v1 answers, tools: called" in output
 
 
 def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
-    status, output = cluster.run("verify")
-    assert status == 0, output
+    cluster.done("verify")
     assert talks(cluster) == ["node1 talk full with " + HEAD]
-    status, output = cluster.run("verify", "-e", "deep=true")
-    assert status == 0, output
+    output = cluster.done("verify", "-e", "deep=true")
     assert talks(cluster) == ["node1 talk full with " + HEAD, "node1 fill " + HEAD]
     assert "answers, tools: called 3686 of the 4096 tokens of a slot read in 15 s" in output
 
 
 def test_how_fast_a_long_prompt_was_read_is_kept_with_its_plan(cluster):
     kept = cluster.node("node1") / "var/lib/llama-cluster/prompt-chat.json"
-    status, output = cluster.run("verify", "-e", "deep=true")
-    assert status == 0 and not kept.exists(), "without a plan nobody could say what it was measured with"
+    cluster.done("verify", "-e", "deep=true")
+    assert not kept.exists(), "without a plan nobody could say what it was measured with"
     plan = {"node": "node1", "model": "m", "devices": [], "layers": {}, "tensor_split": [], "cpu_moe": 0}
     plan["inputs"] = ["m", 1]
     given = json.dumps({"preflight_plan": {"services": {"chat": [plan]}}})
-    status, output = cluster.run("verify", "-e", "deep=true", "-e", given)
-    assert status == 0, output
+    cluster.done("verify", "-e", "deep=true", "-e", given)
     found = json.loads(kept.read_text())
     assert (found["tokens"], found["seconds"], found["inputs"]) == (3686, 14.7, ["m", 1])
     assert re.match(r"^20\d\d-\d\d-\d\dT", found["measured_at"])
@@ -211,14 +197,12 @@ BROKEN = "a request with tools is answered 500 (Object expected), 200 is needed:
 
 def test_a_service_that_nobody_can_talk_with_is_refused(cluster):
     (cluster.node("node1") / "conversation").write_text(BROKEN)
-    status, output = cluster.run("_verify")
-    assert status != 0 and "http://node1:8000 is degraded: " + BROKEN in output
+    assert "http://node1:8000 is degraded: " + BROKEN in cluster.refused("_verify")
 
 
 def test_a_switch_to_what_nobody_can_talk_with_is_taken_back(deployed, cluster):
     (cluster.node("node1") / "conversation").write_text(BROKEN)
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
-    assert status != 0 and BROKEN in output
+    assert BROKEN in cluster.refused("switch_model", "-e", "service=chat quant=Q8_0")
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
     assert cluster.builds() == ALL_B1
 
@@ -226,8 +210,7 @@ def test_a_switch_to_what_nobody_can_talk_with_is_taken_back(deployed, cluster):
 def test_a_rollback_to_what_nobody_can_talk_with_is_whole_and_says_so(upgraded, tmp_path):
     cluster = upgraded.copy(tmp_path)
     (cluster.node("node1") / "conversation").write_text(BROKEN)
-    status, output = cluster.run("rollback")
-    assert status != 0 and BROKEN in output
+    assert BROKEN in cluster.refused("rollback")
     assert cluster.builds() == ALL_B1 and cluster.current() == ["b1", "b1"]
     assert cluster.snapshots() == [["last.json"], ["last.json"]]
 
@@ -249,8 +232,7 @@ def test_a_rollback_to_what_nobody_can_talk_with_is_whole_and_says_so(upgraded, 
 def test_check_mode_changes_nothing(request, tmp_path_factory, state, playbook, settings):
     cluster = request.getfixturevalue(state).copy(tmp_path_factory.mktemp("checked"))
     before = cluster.files()
-    status, output = cluster.run(playbook, "--check", "--diff", "-e", settings)
-    assert status == 0, output
+    output = cluster.done(playbook, "--check", "--diff", "-e", settings)
     assert cluster.files() == before and disturbed(cluster) == []
     # It is not silent about what it would do.
     assert re.search(r"changed=[1-9]", output)
@@ -262,8 +244,7 @@ def test_check_mode_changes_nothing(request, tmp_path_factory, state, playbook, 
 def test_different_builds_start_nothing(cluster):
     cluster.install("node2", "b1", "another program")
     (cluster.node("node2") / "run" / WORKER).unlink()
-    status, output = cluster.run("_apply")
-    assert status != 0
+    output = cluster.refused("_apply")
     assert (
         "/opt/llama.cpp/releases/b1: different builds on the nodes (node1 has " in output
         and "one identical build is needed: remove it on those that differ and run with --tags build" in output
@@ -274,12 +255,10 @@ def test_different_builds_start_nothing(cluster):
 def test_a_build_with_changed_files_starts_nothing(cluster):
     (cluster.release("node2", "b1") / "program").write_text("changed")
     (cluster.node("node2") / "run" / WORKER).unlink()
-    status, output = cluster.run("_apply")
-    assert status != 0
     assert (
         "node2: program of build b1 differ from its build.json, an intact build is needed: remove the release and run "
-        "with --tags build" in output
-    )
+        "with --tags build"
+    ) in cluster.refused("_apply")
     assert disturbed(cluster) == []
 
 
@@ -287,8 +266,7 @@ def test_a_build_with_changed_files_starts_nothing(cluster):
 
 
 def test_running_requests_end_before_anything_stops(cluster):
-    status, output = cluster.run("maintenance", "-e", "node=node2")
-    assert status == 0, output
+    cluster.done("maintenance", "-e", "node=node2")
     assert cluster.events == [
         "node1 drain %s for 300 s" % HEAD,
         "node2 copy /etc/llama-cluster/held.json",
@@ -299,12 +277,10 @@ def test_running_requests_end_before_anything_stops(cluster):
     ]
     held = cluster.configuration()
     # Nothing upgrades around a node that is held.
-    status, output = cluster.run("upgrade", *TO_B2)
-    assert status != 0
     assert (
         "upgrade: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml -e "
-        "node=node2 -e state=return" in output
-    )
+        "node=node2 -e state=return"
+    ) in cluster.refused("upgrade", *TO_B2)
     assert disturbed(cluster) == [] and cluster.configuration() == held
 
 
@@ -312,11 +288,9 @@ def test_a_node_without_a_unit_cannot_be_held(cluster):
     (cluster.node("node2") / "etc/systemd/system" / WORKER).unlink()
     (cluster.node("node2") / "etc/systemd/system/multi-user.target.wants" / WORKER).unlink()
     (cluster.node("node2") / "run" / WORKER).unlink()
-    status, output = cluster.run("maintenance", "-e", "node=node2")
-    assert status != 0
     assert (
         "maintenance: no unit of a service seen on node2, at least one is needed to hold it: run site.yml first"
-        in output
+        in cluster.refused("maintenance", "-e", "node=node2")
     )
     assert cluster.events == []
 
@@ -336,35 +310,32 @@ def test_what_is_not_fit_does_not_return(held, tmp_path):
     cluster = held.copy(tmp_path)
     returns = ("-e", "node=node2 state=return")
     cluster.install("node2", "b1", "another program")
-    status, output = cluster.run("maintenance", *returns)
-    assert status != 0
-    assert "/opt/llama.cpp/releases/b1: different builds on the nodes (node1 has " in output
+    assert "/opt/llama.cpp/releases/b1: different builds on the nodes (node1 has " in cluster.refused(
+        "maintenance", *returns
+    )
     assert cluster.events == []
     cluster.install("node2", "b1")
     (cluster.release("node2", "b1") / "program").unlink()
-    status, output = cluster.run("maintenance", *returns)
-    assert status != 0
-    assert "node2: program of build b1 differ from its build.json, an intact build is needed" in output
+    assert "node2: program of build b1 differ from its build.json, an intact build is needed" in cluster.refused(
+        "maintenance", *returns
+    )
     assert cluster.events == []
     cluster.install("node2", "b1")
-    status, output = cluster.run(
+    assert (
+        "node2: no GPU seen (no nvidia-smi), the one that its build for cuda needs is missing: correct that, then "
+        "return it"
+    ) in cluster.refused(
         "maintenance",
         *returns,
         "-e",
         json.dumps({"llama_builds": {"default": {"version": "b1", "accelerator": "cuda"}}}),
-    )
-    assert status != 0
-    assert (
-        "node2: no GPU seen (no nvidia-smi), the one that its build for cuda needs is missing: correct that, then "
-        "return it" in output
     )
     assert cluster.events == []
 
 
 def test_what_is_fit_returns(held, tmp_path):
     cluster = held.copy(tmp_path)
-    status, output = cluster.run("maintenance", "-e", "node=node2 state=return")
-    assert status == 0, output
+    cluster.done("maintenance", "-e", "node=node2 state=return")
     assert cluster.events[:4] == [
         "node2 remove /etc/llama-cluster/held.json",
         "node2 enabled " + WORKER,
@@ -380,8 +351,7 @@ def test_what_is_fit_returns(held, tmp_path):
 def test_staged_builds_that_differ_stop_nothing(cluster):
     cluster.install("node2", "b2", "another program")
     before = cluster.configuration()
-    status, output = cluster.run("upgrade", *TO_B2)
-    assert status != 0
+    output = cluster.refused("upgrade", *TO_B2)
     assert (
         "/opt/llama.cpp/releases/b2: different builds on the nodes (node1 has " in output
         and "remove it on those that differ and run with --tags build" in output
@@ -398,23 +368,22 @@ def test_a_build_that_is_slower_than_four_fifths_is_rolled_back(upgraded, tmp_pa
     """Without upgrade_min_ratio. The old one's 10 tokens/s were kept by a run that died."""
     cluster = upgraded.copy(tmp_path, "at-proving")
     (cluster.node("node1") / "health.json").write_text('{"tokens_per_second": 7.9}')
-    status, output = cluster.run("upgrade", *TO_B2)
-    assert status != 0
-    assert "llama_services.chat generates 7.9 tokens/s, 8.0 are needed (0.8 of the 10.0 " in output
+    assert "llama_services.chat generates 7.9 tokens/s, 8.0 are needed (0.8 of the 10.0 " in cluster.refused(
+        "upgrade", *TO_B2
+    )
     assert cluster.builds() == ALL_B1
 
 
 def test_a_build_whose_speed_nobody_could_measure_is_not_kept_in_silence(upgraded, tmp_path):
     cluster = upgraded.copy(tmp_path, "at-proving")
     (cluster.node("node1") / "health.json").write_text('{"state": "busy", "reason": "1 of 1 slots work"}')
-    status, output = cluster.run("upgrade", *TO_B2)
-    assert status == 0, output
-    assert "chat: its speed was not measured (busy, 1 of 1 slots work) and may be lower than before: " in output
+    assert "chat: its speed was not measured (busy, 1 of 1 slots work) and may be lower than before: " in cluster.done(
+        "upgrade", *TO_B2
+    )
 
 
 def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
-    status, output = cluster.run("upgrade", "-e", "tag=b2-deaf")
-    assert status != 0
+    output = cluster.refused("upgrade", "-e", "tag=b2-deaf")
     assert (
         "llama-rpc-chat.service: nobody listens at 10.0.0.2:50052 of node2 15 s after the start, a worker that does is "
         "needed" in output
@@ -425,8 +394,7 @@ def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
 
 def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
     cluster.lose("node2 restarted " + WORKER)
-    status, output = cluster.run("upgrade", *TO_B2)
-    assert status != 0
+    output = cluster.refused("upgrade", *TO_B2)
     assert (
         "upgrade: node2 cannot be reached any more: the old one is not back either (" in output
         and "correct this and run rollback.yml" in output
@@ -434,15 +402,13 @@ def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
     assert cluster.builds()["head-chat"] == "b1" and cluster.current() == ["b1", "b1"]
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
     (cluster.node("node2") / "lost").unlink()
-    status, output = cluster.run("rollback")
-    assert status == 0, output
+    cluster.done("rollback")
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
 
 
 def test_a_node_that_cannot_be_put_back_has_the_others_put_back(deployed, cluster):
     cluster.fail("node2 snapshot restored")
-    status, output = cluster.run("upgrade", "-e", "tag=b2-mute")
-    assert status != 0
+    output = cluster.refused("upgrade", "-e", "tag=b2-mute")
     assert (
         "it has been loading for ever: the old one is not back either (llama_health: http://node1:8000 is degraded: "
         in output
@@ -475,8 +441,7 @@ def test_a_run_that_died_is_finished(deployed, upgraded, tmp_path, moment, serve
     assert cluster.builds() == serves and cluster.current() == ["b1", "b1"]
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
     (cluster.node("node1") / "health.json").write_text('{"tokens_per_second": 8.0}')
-    status, output = cluster.run(finishes, *(TO_B2 if finishes != "rollback" else ()))
-    assert status == 0, output
+    output = cluster.done(finishes, *(TO_B2 if finishes != "rollback" else ()))
     assert cluster.builds() == then and set(cluster.current()) == set(then.values())
     assert cluster.configuration() == (deployed if then == ALL_B1 else upgraded).configuration()
     # What served before the switch is what rollback.yml puts back from here on.
@@ -490,8 +455,7 @@ def test_a_run_that_died_is_finished(deployed, upgraded, tmp_path, moment, serve
 def test_a_rollback_that_died_is_finished_by_rollback(deployed, rolled_back, tmp_path):
     cluster = rolled_back.copy(tmp_path, "at-undoing")
     assert "head-chat" not in cluster.builds()
-    status, output = cluster.run("rollback")
-    assert status == 0, output
+    cluster.done("rollback")
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
 
 
@@ -509,8 +473,7 @@ def test_a_node_that_left_the_inventory_is_not_asked(upgraded, tmp_path):
     }
     cluster.inventory = inventory
     (cluster.node("node1") / "load.json").write_text('{"reason": null, "devices": []}')
-    status, output = cluster.run("site", *TO_B2)
-    assert status == 0, output
+    cluster.done("site", *TO_B2)
     assert not any("node2" in event for event in cluster.events)
     assert {"node1 stopped " + HEAD, "node1 started " + HEAD} <= set(disturbed(cluster))
     assert cluster.builds()["head-chat"] == "b2"
@@ -522,8 +485,7 @@ def test_a_node_that_left_the_inventory_is_not_asked(upgraded, tmp_path):
 def test_no_rollback_with_a_node_that_was_replaced(upgraded, tmp_path):
     cluster = upgraded.copy(tmp_path)
     shutil.rmtree(cluster.node("node2") / "var/lib/llama-cluster/rollback")
-    status, output = cluster.run("rollback")
-    assert status != 0
+    output = cluster.refused("rollback")
     assert re.search(r"rollback: no snapshot of \S+ on node2, one that upgrade.yml took is needed", output)
     assert disturbed(cluster) == []
 
@@ -538,8 +500,7 @@ def models(cluster):
 
 
 def test_a_switch_restarts_the_head_alone_and_can_be_rolled_back(deployed, cluster):
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
-    assert status == 0, output
+    output = cluster.done("switch_model", "-e", "service=chat quant=Q8_0")
     assert models(cluster) == ["/opt/models/m8.gguf"]
     assert disturbed(cluster) == ["node1 configure " + HEAD, "node1 stopped " + HEAD, "node1 started " + HEAD]
     # Nothing stops before the model is there.
@@ -551,12 +512,10 @@ def test_a_switch_restarts_the_head_alone_and_can_be_rolled_back(deployed, clust
     )
     assert cluster.snapshots() == [["last.json"], ["last.json"]]
     # A second run changes nothing, and leaves the way back.
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
-    assert status == 0, output
+    cluster.done("switch_model", "-e", "service=chat quant=Q8_0")
     assert disturbed(cluster) == [] and cluster.snapshots() == [["last.json"], ["last.json"]]
     assert "node1 ask " + HEAD in cluster.events
-    status, output = cluster.run("rollback")
-    assert status == 0, output
+    cluster.done("rollback")
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
 
 
@@ -566,20 +525,17 @@ def test_a_switch_leaves_other_services_alone(cluster):
     for folder in ("etc/systemd/system", "run"):
         path = cluster.node("node1") / folder / HEAD
         path.with_name(other).write_text(path.read_text().replace('"8000"', '"8001"'))
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0 retire=after")
-    assert status == 0, output
+    cluster.done("switch_model", "-e", "service=chat quant=Q8_0 retire=after")
     assert not any(other in event for event in disturbed(cluster)) and "node1 model retire" in cluster.events
     # Without its model there is nothing to go back to.
     assert cluster.snapshots() == [[], []]
 
 
 def test_a_model_that_does_not_load_gives_way_to_the_old_one(deployed, cluster):
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X")
-    assert status != 0
     assert (
         "llama_services.chat: the new model does not serve (llama_health: http://node1:8000 is loading: it has been "
         "loading for ever), the old one serves again: see journalctl -t llama-head-chat on node1"
-    ) in output
+    ) in cluster.refused("switch_model", "-e", "service=chat quant=Q4_X")
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
     assert cluster.snapshots() == [[], []] and "node1 model retire" not in cluster.events
 
@@ -587,8 +543,8 @@ def test_a_model_that_does_not_load_gives_way_to_the_old_one(deployed, cluster):
 @pytest.mark.parametrize("when", ["first", "after"])
 def test_an_old_model_that_cannot_be_removed_is_refused_before_the_switch(deployed, cluster, when):
     cluster.fail("node1 model record")
-    status, _output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0 retire=" + when)
-    assert status != 0 and cluster.events[-1] == "node1 model record"
+    cluster.refused("switch_model", "-e", "service=chat quant=Q8_0 retire=" + when)
+    assert cluster.events[-1] == "node1 model record"
     assert (
         disturbed(cluster) == []
         and cluster.configuration() == deployed.configuration()
@@ -598,9 +554,7 @@ def test_an_old_model_that_cannot_be_removed_is_refused_before_the_switch(deploy
 
 def test_a_model_that_cannot_be_had_stops_nothing(deployed, cluster):
     cluster.fail("node1 model fetch")
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
-    assert status != 0
-    assert "no space left" in output
+    assert "no space left" in cluster.refused("switch_model", "-e", "service=chat quant=Q8_0")
     assert (
         disturbed(cluster) == []
         and cluster.configuration() == deployed.configuration()
@@ -610,11 +564,9 @@ def test_a_model_that_cannot_be_had_stops_nothing(deployed, cluster):
 
 def test_a_parked_model_comes_back_before_its_head_starts(deployed, cluster):
     cluster.fail("node1 model fetch")
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0 park=node2")
-    assert status != 0
     assert (
         "llama_services.chat: the new model does not serve (no space left), m.gguf is back from node2 and serves again"
-        in output
+        in cluster.refused("switch_model", "-e", "service=chat quant=Q8_0 park=node2")
     )
     assert disturbed(cluster) == ["node1 stopped " + HEAD, "node1 started " + HEAD]
     assert cluster.events.index("node1 model unpark") < cluster.events.index("node1 started " + HEAD)
@@ -623,28 +575,23 @@ def test_a_parked_model_comes_back_before_its_head_starts(deployed, cluster):
 
 def test_a_parked_model_that_does_not_come_back_is_named(deployed, cluster):
     cluster.fail("node1 model unpark")
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X park=node2")
-    assert status != 0
     assert (
         "it has been loading for ever), the old one does not answer either (no space left): see journalctl -t "
-        "llama-head-chat on node1" in output
-    )
+        "llama-head-chat on node1"
+    ) in cluster.refused("switch_model", "-e", "service=chat quant=Q4_X park=node2")
     # The next run, or rollback.yml, goes on with it.
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
-    status, output = cluster.run("rollback")
-    assert status == 0, output
+    cluster.done("rollback")
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
 
 
 def test_nothing_is_switched_around_a_node_that_is_held(held, tmp_path):
     cluster = held.copy(tmp_path)
     before = cluster.files()
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
-    assert status != 0
     assert (
         "switch_model: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml "
-        "-e node=node2" in output
-    )
+        "-e node=node2"
+    ) in cluster.refused("switch_model", "-e", "service=chat quant=Q8_0")
     assert cluster.files() == before and cluster.events == []
 
 
@@ -672,8 +619,7 @@ def recorded(cluster):
 
 
 def test_heads_stop_before_workers_and_start_after_them(by_hand):
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
+    output = by_hand.done("adopt")
     order = [
         "node1 adoption stop head",
         "node2 adoption stop worker",
@@ -688,12 +634,9 @@ def test_heads_stop_before_workers_and_start_after_them(by_hand):
         by_hand.builds() == ALL_B1 and serves_by_hand(by_hand) == [False, False] and recorded(by_hand) == [True, True]
     )
     # Nothing is left to do, and nothing is undone but when it is asked for.
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
+    output = by_hand.done("adopt")
     assert "adopt: nothing runs by hand on node1, node2, nothing is to be done" in output and disturbed(by_hand) == []
-    status, output = by_hand.run("adopt", "-e", "undo=true")
-    assert status == 0, output
-    assert "adopt: undone, the old one serves again; nothing answered for " in output
+    assert "adopt: undone, the old one serves again; nothing answered for " in by_hand.done("adopt", "-e", "undo=true")
     order = [
         "node1 remove all of head_server",
         "node2 remove all of rpc_worker",
@@ -710,8 +653,7 @@ def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken)
         by_hand.install(name, "b1-mute")
     if broken:
         (by_hand.node("node1") / "broken").touch()
-    status, output = by_hand.run("adopt", "-e", "tag=b1-mute")
-    assert status != 0
+    output = by_hand.refused("adopt", "-e", "tag=b1-mute")
     end = "and the old one does not answer either: old nobody listens" if broken else "the old one serves again"
     reason = "llama_health: http://node1:8000 is loading: it has been loading for ever"
     assert (
@@ -721,12 +663,10 @@ def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken)
     # The record stays for as long as something is to be repaired by it.
     assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [broken, broken]
     if broken:
-        status, output = by_hand.run("adopt", "-e", "undo=true")
-        assert status != 0
         assert (
             "adopt: ours is gone, and the old one does not answer either: old nobody listens: see journalctl on the "
-            "node" in output
-        )
+            "node"
+        ) in by_hand.refused("adopt", "-e", "undo=true")
 
 
 # Teardown
@@ -741,8 +681,7 @@ def removed(cluster):
 
 
 def test_teardown_keeps_the_models(cluster):
-    status, output = cluster.run("teardown")
-    assert status == 0, output
+    output = cluster.done("teardown")
     assert removed(cluster) == dict.fromkeys(
         ("node1", "node2"), ["router_server", "head_server", "rpc_worker", "llama_cpp", "node_setup"]
     )
@@ -750,8 +689,7 @@ def test_teardown_keeps_the_models(cluster):
 
 
 def test_teardown_removes_models_when_it_is_told_to(cluster):
-    status, output = cluster.run("teardown", "-e", "teardown_models=true")
-    assert status == 0, output
+    output = cluster.done("teardown", "-e", "teardown_models=true")
     assert removed(cluster) == dict.fromkeys(
         ("node1", "node2"), ["router_server", "head_server", "rpc_worker", "llama_cpp", "model", "node_setup"]
     )
@@ -763,12 +701,10 @@ def test_teardown_refuses_while_an_adoption_can_be_undone(cluster):
     record = cluster.node("node2") / "var/lib/llama-cluster/adopted/record.json"
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({"created": "2026-10-01T08:00:00Z", "finished": True, "heads": []}))
-    status, output = cluster.run("teardown", "-e", "teardown_models=true")
-    assert status != 0
     assert (
         "the deployment of before 2026-10-01T08:00:00Z is saved there on node2, none may be: bring it back with "
-        "adopt.yml -e undo=true" in output
-    )
+        "adopt.yml -e undo=true"
+    ) in cluster.refused("teardown", "-e", "teardown_models=true")
     assert cluster.events == []
 
 
@@ -776,34 +712,33 @@ def test_a_port_that_clients_do_not_reach_is_no_success(cluster):
     (cluster.node("node1") / "closed").touch()
     asker = cluster.node("asker")
     asker.write_text("10.0.0.2")
-    status, output = cluster.run("verify")
-    assert status != 0
     assert (
         "llama_services.chat.port: node2 (10.0.0.2) gets no answer from http://node1:8000/v1 (No route to host), which "
-        "answers on node1 itself" in output
-    )
+        "answers on node1 itself"
+    ) in cluster.refused("verify")
     # From there nobody has to reach it.
     asker.write_text("192.0.2.9")
-    status, output = cluster.run("verify")
-    assert status == 0, output
-    assert "chat: not asked from another machine, node2 is no client of its port (10.0.0.0/24)" in output
+    assert "chat: not asked from another machine, node2 is no client of its port (10.0.0.0/24)" in cluster.done(
+        "verify"
+    )
 
 
 def test_a_service_that_is_not_deployed_cannot_be_switched(cluster):
     (cluster.node("node1") / "etc/systemd/system" / HEAD).unlink()
     (cluster.node("node1") / "run" / HEAD).unlink()
     before = cluster.files()
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=F16")
-    assert status != 0
-    assert "%s: missing on node1, a deployed service is needed: run playbooks/site.yml first" % HEAD in output
+    assert "%s: missing on node1, a deployed service is needed: run playbooks/site.yml first" % HEAD in cluster.refused(
+        "switch_model", "-e", "service=chat quant=F16"
+    )
     assert cluster.files() == before and cluster.events == []
 
 
 def test_services_given_with_e_cannot_be_switched_and_that_is_said(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     services = json.dumps({"llama_services": simulation.INVENTORY["llama_nodes"]["vars"]["llama_services"]})
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0", "-e", services)
-    assert status != 0 and "switch_model: llama_services given with -e, which nothing can change in a run" in output
+    assert "switch_model: llama_services given with -e, which nothing can change in a run" in cluster.refused(
+        "switch_model", "-e", "service=chat quant=Q8_0", "-e", services
+    )
     assert disturbed(cluster) == []
 
 
@@ -812,6 +747,6 @@ def test_verify_names_what_somebody_has_added_to_a_unit(deployed, tmp_path):
     path = "/etc/systemd/system/%s.d/override.conf" % HEAD
     (cluster.node("node1") / path.lstrip("/")).parent.mkdir()
     (cluster.node("node1") / path.lstrip("/")).touch()
-    status, output = cluster.run("_verify")
-    assert status == 0, output
-    assert "note: %s is changed by %s on node1, which this collection did not write" % (HEAD, path) in output
+    assert "note: %s is changed by %s on node1, which this collection did not write" % (HEAD, path) in cluster.done(
+        "_verify"
+    )

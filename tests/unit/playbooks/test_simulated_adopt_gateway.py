@@ -40,19 +40,15 @@ def is_there(cluster):
 
 
 def test_it_is_replaced_when_the_new_services_serve_and_put_back_after_the_old_ones(by_hand):
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
-    assert "gateway1: %s: a site of nginx" % SITE in output
+    assert "gateway1: %s: a site of nginx" % SITE in by_hand.done("adopt")
     assert steps(by_hand) == ["save", "stop", "save", "put_aside", "ours", "finish"]
     events = by_hand.events
     last = max(number for number, event in enumerate(events) if event.startswith("node"))
     assert events.index("gateway1 front save") > last and "node1 ask" in " ".join(events[:last])
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
+    output = by_hand.done("adopt")
     assert [event for event in by_hand.events if not event.endswith(" adoption finish")] == []
     assert "adopt: nothing runs by hand on " in output
-    status, output = by_hand.run("adopt", "-e", "undo=true")
-    assert status == 0, output
+    by_hand.done("adopt", "-e", "undo=true")
     assert is_there(by_hand)
     undone = by_hand.events
     at = [
@@ -67,18 +63,15 @@ def test_it_is_replaced_when_the_new_services_serve_and_put_back_after_the_old_o
 
 def test_where_ours_does_not_serve_the_old_one_comes_back_and_the_next_run_goes_on(by_hand):
     by_hand.fail("gateway1 front ours")
-    status, output = by_hand.run("adopt")
-    assert status != 0
     assert (
         "adopt: our gateway does not serve (no space left), the one made by hand serves the new services again: "
-        "correct that, then run adopt.yml again" in output
-    )
+        "correct that, then run adopt.yml again"
+    ) in by_hand.refused("adopt")
     assert is_there(by_hand)
     assert steps(by_hand)[-3:] == ["put_back", "start", "forget"]
     # The services stay.
     assert not (by_hand.node("node1") / "by-hand").exists()
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
+    by_hand.done("adopt")
     assert not is_there(by_hand)
     assert [event for event in by_hand.events if event.startswith("node1 st")] == []
 
@@ -86,63 +79,51 @@ def test_where_ours_does_not_serve_the_old_one_comes_back_and_the_next_run_goes_
 def test_a_gateway_stays_where_the_new_services_do_not_serve(by_hand):
     for name in ("node1", "node2"):
         by_hand.install(name, "b1-mute")
-    status, output = by_hand.run("adopt", "-e", "tag=b1-mute")
-    assert status != 0
-    assert "the old one serves again" in output
+    assert "the old one serves again" in by_hand.refused("adopt", "-e", "tag=b1-mute")
     assert is_there(by_hand) and steps(by_hand) == []
 
 
 def test_check_mode_changes_nothing(by_hand):
     before = by_hand.files()
-    status, output = by_hand.run("adopt", "--check")
-    assert status == 0, output
+    by_hand.done("adopt", "--check")
     assert by_hand.files() == before
     assert steps(by_hand) == []
 
 
 def test_what_clients_would_lose_needs_a_word_first(by_hand):
     del by_hand.inventory["llama_gateway"]["vars"]["gateway_auth"]
-    status, output = by_hand.run("adopt")
-    assert status != 0
-    assert "gateway_auth: not set, and %s on gateway1 asks for no key: set log_only to serve" % SITE in output
+    assert "gateway_auth: not set, and %s on gateway1 asks for no key: set log_only to serve" % SITE in by_hand.refused(
+        "adopt"
+    )
     by_hand.inventory["llama_gateway"]["vars"]["gateway_auth"] = "log_only"
     (by_hand.node("node1") / "talkers").write_text("10.0.0.9 10.0.0.10")
-    status, output = by_hand.run("adopt")
-    assert status != 0
     assert (
         "llama_clients: not set, and 10.0.0.9 talks to node1, 10.0.0.10 talks to node1 without the gateway, whose "
         "alone these ports will be: list these clients or their network in llama_clients, or set it to [] to leave the "
-        "ports to the gateway" in output
-    )
+        "ports to the gateway"
+    ) in by_hand.refused("adopt")
     assert by_hand.events == []
     by_hand.inventory["llama_nodes"]["vars"]["llama_clients"] = ["10.0.0.0/24"]
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
+    by_hand.done("adopt")
 
 
 def test_clients_of_the_tailnet_need_a_word_where_nginx_has_an_address_of_its_own(by_hand):
     (by_hand.node("gateway1") / "tailnet").write_text("100.101.5.9")
     by_hand.inventory["llama_gateway"]["vars"]["gateway_addresses"] = ["10.0.0.5"]
-    status, output = by_hand.run("adopt")
-    assert status != 0
     assert (
         "gateway_tailscale: false, and 100.101.5.9 of the tailnet talks to gateway1, where nginx will listen on "
-        "10.0.0.5 only: set gateway_tailscale to true, or drop gateway_addresses" in output
-    )
+        "10.0.0.5 only: set gateway_tailscale to true, or drop gateway_addresses"
+    ) in by_hand.refused("adopt")
     assert by_hand.events == []
     del by_hand.inventory["llama_gateway"]["vars"]["gateway_addresses"]
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
+    by_hand.done("adopt")
 
 
 def test_teardown_refuses_while_a_gateway_is_saved(by_hand):
-    status, output = by_hand.run("adopt")
-    assert status == 0, output
+    by_hand.done("adopt")
     by_hand.node("node1").joinpath("var/lib/llama-cluster/adopted/record.json").unlink()
     by_hand.node("node2").joinpath("var/lib/llama-cluster/adopted/record.json").unlink()
-    status, output = by_hand.run("teardown")
-    assert status != 0
     assert (
         "/var/lib/llama-cluster/adopted-gateway: the gateway made by hand is saved there on gateway1, none may be"
-        in output
+        in by_hand.refused("teardown")
     )

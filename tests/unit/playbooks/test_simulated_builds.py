@@ -49,38 +49,35 @@ def disturbed(cluster, service):
 def test_one_service_moves_alone_and_back(cluster):
     before = {path: text for path, text in cluster.configuration().items() if "other" not in path}
     # What the inventory says of the others by now is not for this run.
-    status, output = cluster.run("upgrade", *ALONE, *intent(chat="turbo", other="turbo"))
-    assert status == 0, output
+    output = cluster.done("upgrade", *ALONE, *intent(chat="turbo", other="turbo"))
     assert "other: b2 serves, nothing served for " in output and "rollback.yml puts b1 of " in output
     assert cluster.builds() == MOVED and cluster.current() == ["b1", "b1"]
     assert disturbed(cluster, "chat") == []
     assert {path: text for path, text in cluster.configuration().items() if "other" not in path} == before
     status, output = cluster.run("upgrade", *ALONE, *intent(other="turbo"))
     assert (status, "other: nothing to do, b2 serves" in output) == (0, True), output
-    status, output = cluster.run("rollback")
-    assert status == 0, output
+    cluster.done("rollback")
     assert cluster.builds() == BEFORE and disturbed(cluster, "chat") == []
 
 
 def test_a_service_whose_new_build_does_not_serve_is_taken_back_alone(cluster):
-    status, output = cluster.run("upgrade", *ALONE, *intent(turbo="b2-mute", other="turbo"))
-    assert status != 0
-    assert "http://node1:8001 is loading: it has been loading for ever: rolled back, b1 serves again" in output
+    assert (
+        "http://node1:8001 is loading: it has been loading for ever: rolled back, b1 serves again"
+        in cluster.refused("upgrade", *ALONE, *intent(turbo="b2-mute", other="turbo"))
+    )
     assert cluster.builds() == BEFORE and disturbed(cluster, "chat") == []
     assert cluster.snapshots() == [[], []]
 
 
 def test_a_service_that_there_is_not_stops_nothing(cluster):
-    status, output = cluster.run("upgrade", "-e", "service=othr", *intent(other="turbo"))
-    assert status != 0
-    assert "upgrade: service othr seen, one of chat, other is needed, did you mean other?" in output
+    assert "upgrade: service othr seen, one of chat, other is needed, did you mean other?" in cluster.refused(
+        "upgrade", "-e", "service=othr", *intent(other="turbo")
+    )
     assert cluster.events == []
 
 
 def test_the_current_build_is_that_of_the_primary_service(cluster):
-    status, output = cluster.run("upgrade", *intent(chat="turbo"))
-    assert status == 0, output
-    assert "chat, other: b1, b2 serves, " in output
+    assert "chat, other: b1, b2 serves, " in cluster.done("upgrade", *intent(chat="turbo"))
     assert cluster.builds() == {"head": "b2", "rpc": "b2", "head-other": "b1", "rpc-other": "b1"}
     assert cluster.current() == ["b2", "b2"]
     assert disturbed(cluster, "other") == []

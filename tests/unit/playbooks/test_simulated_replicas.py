@@ -49,39 +49,32 @@ def running(cluster):
     return [name for name in BOTH if (cluster.node(name) / "run" / UNIT).exists()]
 
 
-def done(cluster, playbook, *arguments):
-    """The output of a playbook that succeeds."""
-    status, output = cluster.run(playbook, *arguments)
-    assert status == 0, output
-    return output
-
-
 def test_a_second_run_and_one_of_a_part_of_the_nodes_change_nothing(cluster):
-    done(cluster, "site", *services())
+    cluster.done("site", *services())
     assert changed(cluster) == []
-    done(cluster, "site", *services(), "--limit", "node2")
+    cluster.done("site", *services(), "--limit", "node2")
     assert changed(cluster) == [] and running(cluster) == BOTH
 
 
 def test_a_host_joins_and_leaves_and_the_others_stay(cluster):
-    done(cluster, "site", *services(head="node1"))
+    cluster.done("site", *services(head="node1"))
     assert changed(cluster) == ["node2"] and running(cluster) == ["node1"]
-    done(cluster, "site", *services())
+    cluster.done("site", *services())
     assert changed(cluster) == ["node2"] and running(cluster) == BOTH
 
 
 def test_a_node_that_is_held_holds_its_replica_alone(cluster):
-    output = done(cluster, "maintenance", *services(), "-e", "node=node2")
+    output = cluster.done("maintenance", *services(), "-e", "node=node2")
     assert "node2 is held, no service waits for it; embed answers on node1" in output
     assert changed(cluster) == ["node2"] and running(cluster) == ["node1"]
-    output = done(cluster, "site", *services())
+    output = cluster.done("site", *services())
     assert changed(cluster) == [] and "embed: not verified, node2 held for maintenance" in output
-    done(cluster, "maintenance", *services(), "-e", "node=node2 state=return")
+    cluster.done("maintenance", *services(), "-e", "node=node2 state=return")
     assert changed(cluster) == ["node2"] and running(cluster) == BOTH
 
 
 def test_status_has_a_line_for_each(cluster):
-    output = done(cluster, "status", *services())
+    output = cluster.done("status", *services())
     assert all(re.search(r"embed on %s +%s +ready +http://%s:8000/v1" % ((name,) * 3), output) for name in BOTH)
 
 
@@ -94,29 +87,27 @@ def in_its_inventory(cluster):
 
 def test_a_switch_is_one_of_all_and_can_be_rolled_back(cluster):
     in_its_inventory(cluster)
-    done(cluster, "switch_model", "-e", "service=embed quant=Q8_0")
+    cluster.done("switch_model", "-e", "service=embed quant=Q8_0")
     assert nodes(cluster, "stopped") == BOTH == nodes(cluster, "started")
-    done(cluster, "rollback")
+    cluster.done("rollback")
     assert nodes(cluster, "started") == BOTH == running(cluster)
 
 
 def test_a_model_that_does_not_serve_is_taken_back_on_all(cluster):
     in_its_inventory(cluster)
     before = cluster.configuration()
-    status, output = cluster.run("switch_model", "-e", "service=embed quant=Q4_X")
-    assert status != 0 and "the old one serves again" in output
+    assert "the old one serves again" in cluster.refused("switch_model", "-e", "service=embed quant=Q4_X")
     assert cluster.configuration() == before and running(cluster) == BOTH
 
 
 def test_what_is_for_one_head_is_refused(cluster):
-    status, output = cluster.run("switch_model", *services(), "-e", "service=embed quant=Q8_0 park=node2")
-    assert status != 0 and (
+    assert (
         "switch_model: park node2 seen, and embed has replicas on node1, node2, one head is needed for it: take -e "
-        "retire=first, or free space there" in output
-    )
+        "retire=first, or free space there"
+    ) in cluster.refused("switch_model", *services(), "-e", "service=embed quant=Q8_0 park=node2")
     for given, seen in (("", "no node given"), ("node=node9", "node node9 seen")):
-        status, output = cluster.run("drill", *services(), "-e", "service=embed " + given, "--check")
-        assert status != 0 and (
-            "drill: %s, one of node1, node2 is needed, where embed has replicas: add -e node=node1" % seen in output
+        assert (
+            "drill: %s, one of node1, node2 is needed, where embed has replicas: add -e node=node1" % seen
+            in cluster.refused("drill", *services(), "-e", "service=embed " + given, "--check")
         )
     assert cluster.events == []

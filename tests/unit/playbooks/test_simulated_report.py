@@ -70,8 +70,7 @@ def written(cluster, name):
 
 
 def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
-    status, output = cluster.run("verify")
-    assert status == 0, output
+    output = cluster.done("verify")
     assert "acceptance: 8 of 10 criteria met" in output
     assert "met all GPUs active: 1 service with 1 worker" in output
     assert "met first token < 5 s: chat 0.50 s" in output
@@ -89,69 +88,61 @@ def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
 def test_a_criterion_that_is_not_met_ends_it_with_a_failure(cluster):
     found = dict(VERIFIED, workers=[dict(VERIFIED["workers"][0], bytes_sent=0)])
     (cluster.folder / ".reports/chat.json").write_text(json.dumps(found))
-    status, output = cluster.run("verify")
-    assert status != 0
     assert (
-        "verify: all GPUs active: chat: worker node2 holds 30 layers and moved 0 bytes, every worker has to" in output
+        "verify: all GPUs active: chat: worker node2 holds 30 layers and moved 0 bytes, every worker has to"
+        in cluster.refused("verify")
     )
     # What was judged is kept nevertheless.
     assert "not met" in written(cluster, "report.html").read_text()
 
 
 def test_models_are_hashed_on_request(cluster):
-    status, output = cluster.run("verify", "-e", "models=hash")
-    assert status == 0, output
+    output = cluster.done("verify", "-e", "models=hash")
     assert "node1: hashes 3.7 GB of models, about 10 s at 370 MB/s of one core" in output
     assert "met model complete and verified: 1 of 1, hashed just now" in output
     (cluster.node("node1") / "flipped").touch()
-    status, output = cluster.run("verify", "-e", "models=hash")
-    assert status != 0
+    output = cluster.refused("verify", "-e", "models=hash")
     assert "model complete and verified: node1: /opt/models/m.gguf: bytes 0 to 9 have sha256 a, b recorded, " in output
     assert "the bytes that were published are needed: run site.yml with --tags model" in output
-    status, output = cluster.run("verify", "-e", "models=hash", "--limit", "node1")
-    assert status != 0 and "m.gguf: bytes 0 to 9 have sha256 a, b recorded: run site.yml --tags model" in output
-    status, output = cluster.run("verify", "-e", "models=hsah")
-    assert status != 0 and "models: hsah seen, hash is needed: run with -e models=hash" in output
+    assert "m.gguf: bytes 0 to 9 have sha256 a, b recorded: run site.yml --tags model" in cluster.refused(
+        "verify", "-e", "models=hash", "--limit", "node1"
+    )
+    assert "models: hsah seen, hash is needed: run with -e models=hash" in cluster.refused(
+        "verify", "-e", "models=hsah"
+    )
 
 
 def test_too_few_hours_are_said_and_are_no_failure(cluster):
     (cluster.node("node2") / "hand.json").write_text(json.dumps({"at": 200000.0 - 7300, "what": "a unit was started"}))
-    status, output = cluster.run("verify")
-    assert status == 0, output
+    output = cluster.done("verify")
     assert "24 h without a hand: 2 of 24 hours, a unit was started on node2" in output and "not yet" in output
 
 
 def test_a_node_that_failed_before_is_named(cluster):
     (cluster.node("node1") / "closed").touch()
     cluster.node("asker").write_text("10.0.0.2")
-    status, output = cluster.run("verify")
-    assert status != 0
-    assert "verify: binaries of one version: node1 not looked at, all nodes are needed" in output
+    assert "verify: binaries of one version: node1 not looked at, all nodes are needed" in cluster.refused("verify")
 
 
 def test_nothing_changes_and_a_dry_run_writes_nothing(cluster):
     before = cluster.configuration()
-    status, output = cluster.run("verify", "--check")
-    assert status == 0, output
+    output = cluster.done("verify", "--check")
     assert "acceptance:" not in output and not written(cluster, "report.html").exists()
     assert cluster.configuration() == before
 
 
 def test_site_asks_none_of_it(cluster):
-    status, output = cluster.run("site")
-    assert status == 0, output
+    output = cluster.done("site")
     assert "criteria met" not in output and not written(cluster, "verify/latest.json").exists()
 
 
 def test_a_node_with_a_unit_that_does_not_run_as_configured(cluster):
     unit = cluster.node("node2") / "etc/systemd/system/multi-user.target.wants/llama-rpc-chat.service"
     unit.unlink()
-    status, output = cluster.run("verify")
-    assert status != 0
     assert (
         "verify: workers and head under systemd: llama-rpc-chat.service on node2 not running as configured, units that "
-        "are enabled and run with their configuration are needed: run site.yml" in output
-    )
+        "are enabled and run with their configuration are needed: run site.yml"
+    ) in cluster.refused("verify")
 
 
 def with_others(cluster):
@@ -169,16 +160,14 @@ def test_a_hand_on_the_gateway_is_one_too(cluster):
     (cluster.node("front") / "hand.json").write_text(
         json.dumps({"at": 200000.0 - 3600, "what": "gateway.json changed"})
     )
-    status, output = cluster.run("verify")
-    assert status == 0, output
+    output = cluster.done("verify")
     assert "24 h without a hand: 1 of 24 hours, gateway.json changed on front" in output
     assert "met monitoring works: everything is scraped and every rule known" in output
 
 
 def test_monitoring_that_did_not_prove_it_is_named(cluster):
     (with_others(cluster).node("watch") / "lost").touch()
-    status, output = cluster.run("verify")
-    assert status != 0
     assert (
-        "verify: monitoring works: a host of llama_monitoring did not prove it, everything has to be scraped" in output
+        "verify: monitoring works: a host of llama_monitoring did not prove it, everything has to be scraped"
+        in cluster.refused("verify")
     )

@@ -42,36 +42,28 @@ def cluster(deployed, tmp_path):
     return deployed.copy(tmp_path)
 
 
-def done(cluster, playbook, *arguments):
-    """The output of a playbook that succeeds."""
-    status, output = cluster.run(playbook, *arguments)
-    assert status == 0, output
-    return output
-
-
 def happened(cluster, *kinds):
     return [event for event in cluster.events if event.split()[1] in kinds]
 
 
 def test_a_second_run_changes_nothing_and_asks_no_model(cluster):
-    done(cluster, "site", *intent())
+    cluster.done("site", *intent())
     assert happened(cluster, "configure", "started", "stopped", "talk") == []
-    done(cluster, "verify", *intent())
+    cluster.done("verify", *intent())
     assert len(happened(cluster, "talk")) == 2
 
 
 def test_it_is_held_and_returned_with_its_node(cluster):
-    done(cluster, "maintenance", *intent(), "-e", "node=node1")
+    cluster.done("maintenance", *intent(), "-e", "node=node1")
     assert happened(cluster, "stopped") == ["node1 stopped " + UNIT]
-    done(cluster, "maintenance", *intent(), "-e", "node=node1 state=return")
+    cluster.done("maintenance", *intent(), "-e", "node=node1 state=return")
     assert happened(cluster, "started") == ["node1 started " + UNIT]
 
 
 def test_another_quant_is_taken_back_where_a_model_does_not_answer(cluster):
-    output = done(cluster, "upgrade", *intent(models={"m": "Q8_0", "n": "F16"}))
+    output = cluster.done("upgrade", *intent(models={"m": "Q8_0", "n": "F16"}))
     assert len(happened(cluster, "talk")) == 2, output
-    status, output = cluster.run("upgrade", *intent(models={"m": "Q8_0", "n": "Q4_X"}))
-    assert status != 0 and "rolled back" in output
+    assert "rolled back" in cluster.refused("upgrade", *intent(models={"m": "Q8_0", "n": "Q4_X"}))
     unit = json.loads((cluster.node("node1") / "etc/systemd/system" / UNIT).read_text())
     assert "/opt/models/n.gguf" in unit["arguments"]
 
@@ -79,6 +71,6 @@ def test_another_quant_is_taken_back_where_a_model_does_not_answer(cluster):
 def test_what_the_inventory_does_not_name_any_more_goes(cluster):
     chat = {"model": "m", "quant": "F16", "head": "node1", "port": 8000}
     variables = json.loads(intent()[1])
-    done(cluster, "site", "-e", json.dumps(dict(variables, llama_services={"chat": chat})))
+    cluster.done("site", "-e", json.dumps(dict(variables, llama_services={"chat": chat})))
     assert "node1 stopped " + UNIT in cluster.events
     assert not (cluster.node("node1") / "etc/systemd/system" / UNIT).exists()

@@ -46,22 +46,15 @@ def changes(cluster):
     return [event for event in cluster.events if event.split()[1] not in quiet]
 
 
-def done(cluster, playbook, *arguments):
-    """The output of a playbook that succeeds."""
-    status, output = cluster.run(playbook, *arguments)
-    assert status == 0, output
-    return output
-
-
 def test_a_second_run_changes_nothing_and_nobody_waits(cluster):
-    assert SAYS in done(cluster, "site", *STOPPED)
+    assert SAYS in cluster.done("site", *STOPPED)
     assert changes(cluster) == [] and not any(" ask " in event for event in cluster.events)
 
 
 def test_starting_and_stopping_it_is_a_run_of_site(cluster):
-    done(cluster, "site", *STARTED)
+    cluster.done("site", *STARTED)
     assert cluster.builds() == RUNS
-    assert SAYS in done(cluster, "site", *STOPPED) and cluster.builds() == {}
+    assert SAYS in cluster.done("site", *STOPPED) and cluster.builds() == {}
     assert [event for event in changes(cluster) if " configure " not in event] == [
         "node1 stopped " + HEAD,
         "node2 stopped " + WORKER,
@@ -70,60 +63,58 @@ def test_starting_and_stopping_it_is_a_run_of_site(cluster):
 
 def test_check_mode_foretells_and_does_not_wait(cluster):
     before = cluster.files()
-    assert "changed=1" in done(cluster, "site", "--check", *STARTED)
+    assert "changed=1" in cluster.done("site", "--check", *STARTED)
     assert cluster.files() == before and changes(cluster) == []
-    done(cluster, "site", *STARTED)
+    cluster.done("site", *STARTED)
     before = cluster.files()
-    output = done(cluster, "site", "--check", *STOPPED)
+    output = cluster.done("site", "--check", *STOPPED)
     assert cluster.files() == before and SAYS not in output
     # The head: configured, stopped, disabled.
     assert "changed=3" in output
 
 
 def test_one_that_runs_all_the_same_is_refused_by_verify(cluster):
-    done(cluster, "site", *STARTED)
-    status, output = cluster.run("verify", *STOPPED)
-    assert status != 0
+    cluster.done("site", *STARTED)
     assert (
         "llama_services.chat.state: stopped seen, and llama-rpc-chat.service is active on node2, inactive is needed: "
-        "run site.yml, which stops it" in output
-    )
+        "run site.yml, which stops it"
+    ) in cluster.refused("verify", *STOPPED)
 
 
 def test_another_service_runs_beside_it(cluster):
     both = services(chat="stopped", other="started")
-    assert SAYS in done(cluster, "site", *both)
+    assert SAYS in cluster.done("site", *both)
     assert sorted(cluster.builds()) == ["head-other", "rpc-other"]
-    done(cluster, "site", *both)
+    cluster.done("site", *both)
     assert changes(cluster) == []
 
 
 def test_an_upgrade_writes_its_units_and_starts_nothing(cluster):
-    output = done(cluster, "upgrade", *STOPPED, "-e", "tag=b2")
+    output = cluster.done("upgrade", *STOPPED, "-e", "tag=b2")
     assert SAYS in output and cluster.builds() == {} and cluster.current() == ["b2", "b2"]
     assert all(" configure " in event for event in changes(cluster))
 
 
 @pytest.mark.parametrize("before, after", [(STOPPED, STARTED), (STARTED, STOPPED)], ids=["started", "stopped"])
 def test_a_rollback_undoes_a_start_and_a_stop(cluster, before, after):
-    done(cluster, "site", *before)
+    cluster.done("site", *before)
     ran = cluster.builds()
-    done(cluster, "upgrade", *after)
+    cluster.done("upgrade", *after)
     assert cluster.builds() != ran
-    done(cluster, "rollback", *after)
+    cluster.done("rollback", *after)
     assert cluster.builds() == ran
 
 
 def test_maintenance_neither_starts_nor_enables_it(cluster):
-    done(cluster, "maintenance", *STOPPED, "-e", "node=node2")
+    cluster.done("maintenance", *STOPPED, "-e", "node=node2")
     assert changes(cluster) == ["node2 copy /etc/llama-cluster/held.json"]
-    done(cluster, "maintenance", *STOPPED, "-e", "node=node2 state=return")
+    cluster.done("maintenance", *STOPPED, "-e", "node=node2 state=return")
     assert changes(cluster) == ["node2 remove /etc/llama-cluster/held.json"] and cluster.builds() == {}
 
 
 def test_its_quant_is_not_switched_before_it_can_answer(cluster):
-    status, output = cluster.run("switch_model", *STOPPED, "-e", "service=chat quant=Q8_0")
-    assert status != 0 and cluster.events == []
+    output = cluster.refused("switch_model", *STOPPED, "-e", "service=chat quant=Q8_0")
+    assert cluster.events == []
     assert (
         "switch_model: llama_services.chat.state stopped seen, started is needed, since the new model has to answer: "
         "set the quant of the service in the inventory and run site.yml" in output
@@ -133,5 +124,5 @@ def test_its_quant_is_not_switched_before_it_can_answer(cluster):
 def test_adoption_does_not_start_it(cluster):
     for name, kind in (("node1", "head"), ("node2", "worker")):
         (cluster.node(name) / "by-hand").write_text(kind)
-    done(cluster, "adopt", *services(chat="stopped", other="started"))
+    cluster.done("adopt", *services(chat="stopped", other="started"))
     assert sorted(cluster.builds()) == ["head-other", "rpc-other"]

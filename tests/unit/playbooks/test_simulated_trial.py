@@ -31,8 +31,7 @@ def on_trial(deployed, tmp_path_factory):
 
     def make(folder):
         cluster = deployed.copy(folder)
-        status, output = cluster.run("switch_model", *TRIAL)
-        assert status == 0, output
+        output = cluster.done("switch_model", *TRIAL)
         (folder / "output").write_text(output)
 
     return Simulation(once(tmp_path_factory, "on_trial", make), deployed.home)
@@ -80,8 +79,7 @@ def test_it_begins_once_the_new_model_has_answered(on_trial):
 
 def test_a_second_run_changes_nothing(cluster):
     before = cluster.files("etc"), cluster.files("var")
-    status, output = cluster.run("switch_model", *TRIAL)
-    assert status == 0, output
+    output = cluster.done("switch_model", *TRIAL)
     assert "changed=0" in output and "changed=1" not in output
     assert (cluster.files("etc"), cluster.files("var")) == before
     assert not any(event.split()[1] in ("configure", "stopped", "started") for event in cluster.events)
@@ -91,46 +89,38 @@ def test_its_end_needs_no_controller_and_no_run_brings_it_back(deployed, cluster
     record = end_of(cluster)
     assert (record["state"], record["reason"]) == ("reverted", "") and serves(cluster) == ["/opt/models/m.gguf"] * 2
     assert cluster.configuration() == deployed.configuration()
-    status, output = cluster.run("status")
-    assert status == 0, output
-    assert "chat: the trial of Q8_0 on node1 was not kept, reverted to F16 at " in output
-    status, output = cluster.run("site")
-    assert status == 0, output
+    assert "chat: the trial of Q8_0 on node1 was not kept, reverted to F16 at " in cluster.done("status")
+    cluster.done("site")
     assert serves(cluster) == ["/opt/models/m.gguf"] * 2
-    status, output = cluster.run("switch_model", "-e", "service=chat keep=true")
-    assert status != 0
+    output = cluster.refused("switch_model", "-e", "service=chat keep=true")
     assert "llama_services.chat: the trial of Q8_0 seen to have ended at " in output
     assert "on node1, one that runs is needed to keep it: switch with -e quant=Q8_0" in output
     # For good, and the note goes.
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
-    assert status == 0, output
+    cluster.done("switch_model", "-e", "service=chat quant=Q8_0")
     assert serves(cluster) == ["/opt/models/m8.gguf"] * 2 and trials(cluster) == []
 
 
 def test_kept_it_stays(cluster):
     before = serves(cluster)
-    status, output = cluster.run("switch_model", "-e", "service=chat keep=true", "--check")
-    assert status == 0 and trials(cluster) == [("Q8_0", "running")], output
+    output = cluster.done("switch_model", "-e", "service=chat keep=true", "--check")
+    assert trials(cluster) == [("Q8_0", "running")]
     assert "chat: check mode, Q8_0 stays on trial" in output
-    status, output = cluster.run("switch_model", "-e", "service=chat keep=true")
-    assert status == 0, output
+    output = cluster.done("switch_model", "-e", "service=chat keep=true")
     assert "chat: Q8_0 is kept, its trial is over" in output
     assert "the inventory says F16: set the quant of llama_services.chat to Q8_0 there, or the next site" in output
     assert trials(cluster) == [] and not (cluster.node("node1") / TIMER).exists() and serves(cluster) == before
-    status, output = cluster.run("switch_model", "-e", "service=chat keep=true")
-    assert status == 0 and "chat: not on trial, nothing is to be kept" in output and cluster.events == []
+    output = cluster.done("switch_model", "-e", "service=chat keep=true")
+    assert "chat: not on trial, nothing is to be kept" in output and cluster.events == []
 
 
 def test_switched_back_it_is_over(deployed, cluster):
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=F16")
-    assert status == 0, output
+    cluster.done("switch_model", "-e", "service=chat quant=F16")
     assert trials(cluster) == [] and serves(cluster) == ["/opt/models/m.gguf"] * 2
     assert cluster.configuration() == deployed.configuration()
 
 
 def test_rolled_back_it_is_over(deployed, cluster):
-    status, output = cluster.run("rollback")
-    assert status == 0, output
+    cluster.done("rollback")
     assert trials(cluster) == [] and serves(cluster) == ["/opt/models/m.gguf"] * 2
     assert cluster.configuration() == deployed.configuration()
 
@@ -145,8 +135,7 @@ def test_rolled_back_it_is_over(deployed, cluster):
 )
 def test_nothing_else_begins_meanwhile(cluster, playbook, arguments):
     before = cluster.files()
-    status, output = cluster.run(playbook, "-e", arguments)
-    assert status != 0
+    output = cluster.refused(playbook, "-e", arguments)
     assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
     assert "or go back with switch_model.yml -e service=chat -e quant=F16" in output
     assert cluster.files() == before and cluster.events == []
@@ -167,44 +156,42 @@ def test_nothing_else_begins_meanwhile(cluster, playbook, arguments):
 def test_what_cannot_be_tried_is_said_before_anything_changes(deployed, tmp_path, arguments, sentence):
     cluster = deployed.copy(tmp_path)
     before = cluster.files()
-    status, output = cluster.run("switch_model", "-e", "service=chat " + arguments)
-    assert status != 0
-    assert sentence in output
+    assert sentence in cluster.refused("switch_model", "-e", "service=chat " + arguments)
     assert cluster.files() == before and cluster.events == []
 
 
 def test_what_comes_back_is_what_the_inventory_says(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
-    assert status == 0, output
+    cluster.done("switch_model", "-e", "service=chat quant=Q8_0")
     before = cluster.files()
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
-    assert status != 0
-    assert "llama_services.chat.quant: F16 seen, the quant that serves (m8.gguf) is needed during a trial" in output
+    assert (
+        "llama_services.chat.quant: F16 seen, the quant that serves (m8.gguf) is needed during a trial"
+        in cluster.refused("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
+    )
     assert cluster.files() == before and cluster.events == []
 
 
 def test_what_comes_back_has_to_be_there(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     (cluster.node("node1") / "unproved").touch()
-    status, output = cluster.run("switch_model", *TRIAL)
-    assert status != 0
-    assert "/opt/models/m.gguf: not as its record says on node1, the verified model is needed when the trial" in output
+    assert (
+        "/opt/models/m.gguf: not as its record says on node1, the verified model is needed when the trial"
+        in cluster.refused("switch_model", *TRIAL)
+    )
     assert cluster.events == []
 
 
 def test_what_ends_it_has_to_be_installed(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     (cluster.node("node1") / "old-programs").touch()
-    status, output = cluster.run("switch_model", *TRIAL)
-    assert status != 0
-    assert "programs/trial.py: missing on node1, it is needed to end a trial: run site.yml --tags node first" in output
+    assert (
+        "programs/trial.py: missing on node1, it is needed to end a trial: run site.yml --tags node first"
+        in cluster.refused("switch_model", *TRIAL)
+    )
     assert cluster.events == []
 
 
 def test_a_model_that_does_not_serve_is_taken_back_and_is_no_trial(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
-    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
-    assert status != 0
-    assert "the old one serves again" in output
+    assert "the old one serves again" in cluster.refused("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
     assert trials(cluster) == [] and cluster.configuration() == deployed.configuration()
