@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.builds import BY_ACCELERATOR
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import done, run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "thefermisea.llama_cluster.llama_cpp"
@@ -109,8 +109,7 @@ def test_a_directory_that_another_user_may_exchange_is_refused(tmp_path):
         assert "%s/releases: on localhost " % prefix in output and " is on the way to it, " in output
         assert "a directory that only root can write to is needed" in output
         assert culprit in output
-    status, output = run(tmp_path, "owned.yml", __llama_cpp_prefix="/opt/llama.cpp")
-    assert status == 0, output
+    done(run(tmp_path, "owned.yml", __llama_cpp_prefix="/opt/llama.cpp"))
 
 
 NAMEI = """\
@@ -221,8 +220,7 @@ def test_what_is_compiled_lies_in_a_directory_of_roots_that_leads_nowhere(tmp_pa
     os.link(precious, scratch / "build.sh")
     os.mkfifo(scratch / "pipe")
     (scratch / "folder").mkdir()
-    status, output = play(tmp_path, tasks, **variables)
-    assert status == 0, output
+    done(play(tmp_path, tasks, **variables))
     assert [path.name for path in scratch.iterdir()] == ["source.tar.gz"] and precious.read_text() == "precious"
     # Whoever writes there by name has it made before.
     for name in ("compile.yml", "install.yml"):
@@ -367,14 +365,15 @@ def test_a_commit_of_a_fork_is_fetched_and_nothing_else_is_taken_for_it(tmp_path
 def test_a_commit_of_a_fork_goes_into_a_bundle(tmp_path, repository):
     address, (first, _second) = repository
     (tmp_path / "bundle/source").mkdir(parents=True)
-    status, output = run(
-        tmp_path,
-        "bundle_one.yml",
-        llama_builds={"default": {"repository": address, "commit": first}},
-        llama_cpp_bundle_folder=str(tmp_path / "bundle"),
-        llama_cpp_gathered={"builds": [], "source": []},
+    done(
+        run(
+            tmp_path,
+            "bundle_one.yml",
+            llama_builds={"default": {"repository": address, "commit": first}},
+            llama_cpp_bundle_folder=str(tmp_path / "bundle"),
+            llama_cpp_gathered={"builds": [], "source": []},
+        )
     )
-    assert status == 0, output
     (source,) = (tmp_path / "bundle/source").iterdir()
     with tarfile.open(source) as archive:
         assert archive.extractfile("source/CMakeLists.txt").read() == b"one"

@@ -308,16 +308,10 @@ class Simulation:
         return status, one_line(lines)
 
     def done(self, playbook, *arguments):
-        """The output of a run that has to succeed."""
-        status, output = self.run(playbook, *arguments)
-        assert status == 0, output
-        return output
+        return done(self.run(playbook, *arguments))
 
     def refused(self, playbook, *arguments):
-        """The output of a run that has to fail."""
-        status, output = self.run(playbook, *arguments)
-        assert status != 0, output
-        return output
+        return refused(self.run(playbook, *arguments))
 
     def run_lines(self, playbook, *arguments, **environment):
         """-> (exit status, the lines of the output)"""
@@ -382,6 +376,20 @@ class Simulation:
 
     def snapshots(self):
         return [sorted(os.listdir(self.node(name) / "var/lib/llama-cluster/rollback")) for name in NODES]
+
+
+def done(found):
+    """The output of a run that has to succeed. found: (exit status, output)"""
+    status, output = found
+    assert status == 0, output
+    return output
+
+
+def refused(found):
+    """The output of a run that has to fail."""
+    status, output = found
+    assert status != 0, output
+    return output
 
 
 def run_playbook(playbook, *arguments, home, **environment):

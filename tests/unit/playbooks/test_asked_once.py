@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    done,
+    run_playbook,
+)
 
 OURS = "thefermisea.llama_cluster."
 GETENT = """\
@@ -43,8 +47,7 @@ def fixture_play(tmp_path):
         (tmp_path / "play.yml").write_text(json.dumps([one]))
         path = "%s:%s" % (programs, os.environ["PATH"])
         environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "CALLS": str(calls), "PATH": path, **more}
-        status, output = run_playbook(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path, **environment)
-        assert status == 0, output
+        done(run_playbook(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path, **environment))
         return calls.read_text().splitlines()
 
     return play
@@ -129,5 +132,4 @@ def test_models_are_checked_by_runs_that_fetch_them(tmp_path, arguments, tags, c
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": told, "tasks": tasks}
     role = Path(__file__).resolve().parents[3] / "roles/preflight/vars/main.yml"
     (tmp_path / "play.yml").write_text(json.dumps([dict(play, vars_files=[str(role)])]))
-    status, output = run_playbook(tmp_path / "play.yml", "-i", "localhost,", *arguments, home=tmp_path)
-    assert status == 0, output
+    done(run_playbook(tmp_path / "play.yml", "-i", "localhost,", *arguments, home=tmp_path))

@@ -9,7 +9,12 @@ import sys
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    done,
+    refused,
+    run_playbook,
+)
 
 CONTENT = gguf_files.model(1)
 PARTS = (CONTENT[:400000], CONTENT[400000:])
@@ -45,8 +50,7 @@ def play(folder, tasks_from, **variables):
 def test_pieces_fetched_by_hand_become_the_model(models):
     for number, part in enumerate(PARTS, 1):
         (models / ("m.gguf.part%dof2" % number)).write_bytes(part)
-    status, output = run(models, "fetch.yml")
-    assert status == 0, output
+    output = done(run(models, "fetch.yml"))
     assert "adopted in " in output and "fetched" not in output.partition("m.gguf: ")[2]
     assert sorted(path.name for path in models.iterdir()) == ["m.gguf", "m.gguf.manifest.json"]
     assert (models / "m.gguf").read_bytes() == CONTENT
@@ -54,34 +58,28 @@ def test_pieces_fetched_by_hand_become_the_model(models):
 
 def test_an_unfinished_piece_stops_preflight(models):
     (models / "m.gguf.part1of2").write_bytes(PARTS[0][:-1])
-    status, output = run(models, "preflight.yml")
-    assert status != 0
+    output = refused(run(models, "preflight.yml"))
     assert "m.gguf.part1of2 has 399,999 bytes, the pieces have" in output and "finish, move or remove it" in output
 
 
 def test_a_piece_without_a_digest_stops_preflight(models):
     (models / "m.gguf.part1of2").write_bytes(PARTS[0])
-    status, output = run(models, "preflight.yml", hashed=False)
-    assert status != 0
     assert (
         "m.gguf.part1of2: no sha256 of m.gguf.part1of2 is known, one is needed to use it: give that sha256, or move "
-        "the file away" in output
-    )
+        "the file away"
+    ) in refused(run(models, "preflight.yml", hashed=False))
 
 
 def test_piece_others_may_write_stops_preflight(models):
     piece = models / "m.gguf.part1of2"
     piece.write_bytes(PARTS[0])
     piece.chmod(0o664)
-    status, output = run(models, "preflight.yml")
-    assert status != 0
-    assert "%s: its mode 0664 lets others than its owner write it" % piece in output
+    assert "%s: its mode 0664 lets others than its owner write it" % piece in refused(run(models, "preflight.yml"))
 
 
 def test_file_of_same_size_is_named(models):
     (models / "by-hand.gguf").write_bytes(CONTENT)
-    status, output = run(models, "preflight.yml")
-    assert status == 0, output
+    output = done(run(models, "preflight.yml"))
     assert "m Q8_0: %s/by-hand.gguf of localhost has its size" % models in output
     assert "`file: by-hand.gguf` in its quant's entry uses it" in output
 
@@ -102,10 +100,9 @@ def test_a_quant_that_does_not_fit_beside_another_is_given_a_way(tmp_path):
         "m": {"quants": {"Q8_0": source, "Q4_1": {"urls": ["file:///small.gguf"], "file": "small.gguf"}}}
     }
     item = dict(source, model="m", quant="Q8_0", dest=str(tmp_path / "models/large.gguf"), repo="", files=[], sha256=[])
-    status, output = play(
-        tmp_path, "preflight.yml", model_items=[item], model_dir=str(tmp_path / "models"), **variables
+    output = refused(
+        play(tmp_path, "preflight.yml", model_items=[item], model_dir=str(tmp_path / "models"), **variables)
     )
-    assert status != 0
     assert "large.gguf needs 4.4 TB" in output
     assert (
         "; or set llama_services.chat.quant to Q4_1, which is there, and run site.yml, then switch_model.yml -e "

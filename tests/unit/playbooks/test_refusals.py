@@ -8,7 +8,11 @@ import os
 import sys
 from pathlib import Path
 
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    done,
+    run_playbook,
+)
 
 REFUSALS = [
     "role acceptance: no entry point named, tasks_from: verify is needed",
@@ -35,7 +39,6 @@ def test_what_is_missing_is_said_with_the_next_step(tmp_path):
     path = "%s:%s" % (tmp_path, os.environ["PATH"])
     playbook = Path(__file__).with_name("refusals.yml")
     arguments = ("-i", str(tmp_path / "hosts.json"))
-    status, output = run_playbook(playbook, *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, PATH=path)
-    assert status == 0, output
+    output = done(run_playbook(playbook, *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, PATH=path))
     missing = [text for text in REFUSALS if output.count(json.dumps(text).strip('"')) == 0]
     assert not missing, output

@@ -9,6 +9,8 @@ import sys
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
     ROOT,
+    done,
+    refused,
     run_playbook,
 )
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
@@ -37,29 +39,29 @@ def retire(tmp_path, *names, forged=False, times=1):
 
 def test_a_model_leaves_with_its_record(tmp_path):
     # switch_model.yml asks again at its end, also when the model went first.
-    status, output = retire(tmp_path, "old.gguf", times=2)
-    assert status == 0, output
+    done(retire(tmp_path, "old.gguf", times=2))
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["other.gguf"]
 
 
 def test_a_record_that_names_other_places_removes_nothing(tmp_path):
-    status, output = retire(tmp_path, "old.gguf", "../precious.gguf")
-    assert status != 0
-    assert 'old.gguf.manifest.json: "../precious.gguf" seen, names of .gguf files in its directory are needed' in output
+    assert (
+        'old.gguf.manifest.json: "../precious.gguf" seen, names of .gguf files in its directory are needed'
+        in refused(retire(tmp_path, "old.gguf", "../precious.gguf"))
+    )
     assert (tmp_path / "precious.gguf").exists() and len(list((tmp_path / "models").iterdir())) == 3
 
 
 def test_a_record_of_another_user_removes_nothing(tmp_path):
-    status, output = retire(tmp_path, "old.gguf", "other.gguf", forged=True)
-    assert status != 0
-    assert "old.gguf.manifest.json: no record of root's seen, one is needed to remove that model" in output
+    assert "old.gguf.manifest.json: no record of root's seen, one is needed to remove that model" in refused(
+        retire(tmp_path, "old.gguf", "other.gguf", forged=True)
+    )
     assert len(list((tmp_path / "models").iterdir())) == 3
 
 
 def test_a_directory_in_the_place_of_a_model_stays(tmp_path):
     (tmp_path / "models/old.gguf").mkdir(parents=True)
     (tmp_path / "models/old.gguf/precious").write_text("theirs")
-    status, output = retire(tmp_path, "old.gguf")
-    assert status != 0
-    assert "old.gguf: a directory seen, the file of root's that its record names is needed" in output
+    assert "old.gguf: a directory seen, the file of root's that its record names is needed" in refused(
+        retire(tmp_path, "old.gguf")
+    )
     assert (tmp_path / "models/old.gguf/precious").exists()

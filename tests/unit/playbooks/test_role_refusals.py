@@ -11,6 +11,7 @@ import sys
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
+    done,
     once,
     run_playbook,
 )
@@ -238,15 +239,16 @@ def fixture_said(tmp_path_factory):
         (folder / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": settings}}}))
         (folder / "play.yml").write_text(json.dumps([{"hosts": "llama_nodes", "gather_facts": False, "tasks": tasks}]))
         path = "%s:%s" % (folder, os.environ["PATH"])
-        status, output = run_playbook(
-            folder / "play.yml",
-            "-i",
-            str(folder / "hosts.json"),
-            home=folder,
-            ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
-            PATH=path,
+        done(
+            run_playbook(
+                folder / "play.yml",
+                "-i",
+                str(folder / "hosts.json"),
+                home=folder,
+                ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
+                PATH=path,
+            )
         )
-        assert status == 0, output
 
     folder = once(tmp_path_factory, "refusals", make)
     return {
