@@ -203,7 +203,7 @@ def lost(recorded: str, listed: str, active: str) -> list[dict[str, str]]:
 
 
 def machine() -> dict[str, Any]:
-    """{clock, numa, selinux, slurm, certificate}."""
+    """{clock, numa, certificate}."""
     balancing = read("/proc/sys/kernel/numa_balancing").strip()
     return {
         "clock": {"synchronized": clock_synchronized()},
@@ -211,19 +211,8 @@ def machine() -> dict[str, Any]:
             "nodes": len(glob.glob("/sys/devices/system/node/node[0-9]*")) or None,
             "balancing": int(balancing) if balancing.isdigit() else None,
         },
-        "slurm": slurm(),
         "certificate": _certificate(),
     }
-
-
-def slurm() -> dict[str, Any]:
-    """Jobs of ours that wait: [{job, name, reason}]; nothing where Slurm is not."""
-    if not any(os.access(os.path.join(folder, "squeue"), os.X_OK) for folder in ("/usr/bin", "/usr/local/bin")):
-        return {"there": False, "pending": []}
-    status, text = output_of(["squeue", "--noheader", "--states=PENDING", "--format=%i|%j|%r"], SHORT)
-    pending = [line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2] if not status else []
-    pending = [one for one in pending if one[1].startswith("llama")]
-    return {"there": True, "pending": [dict(zip(("job", "name", "reason"), one)) for one in pending]}
 
 
 def _certificate() -> dict[str, Any]:
