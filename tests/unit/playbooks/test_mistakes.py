@@ -284,8 +284,8 @@ def test_a_host_of_monitoring_alone_is_checked_like_a_node(run):
         hosts["all"]["vars"]["monitoring_sampler_port"] = 8001
 
     assert run("site", inventory=change) == [
-        "monitoring_listen: 0.0.0.0 seen, one private address of front is needed, since Prometheus asks nobody for a "
-        "password: write 127.0.0.1, or one of a private network",
+        "monitoring_listen: 0.0.0.0 seen, one private address of front is needed, since Prometheus has no password: "
+        "write 127.0.0.1, or one of a private network",
         "monitoring_webhooks: no URL seen in place 1, http:// or https:// and a host are needed: correct it",
         "monitoring_sampler_port: 8001 on rtx2 is taken by llama_services.small.port, a port of its own is needed: "
         "choose another",
