@@ -12,6 +12,7 @@ apply_changes. A node that is gone counts as one that failed.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -123,27 +124,31 @@ def outcome_lines(
     return ENDINGS[ending](hostvars, hosts, run or {})
 
 
+def _first(*rows: tuple[Any, str]) -> str:
+    """The text of the first row that applies."""
+    return next(text for applies, text in rows if applies)
+
+
 def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: the state of the switch; services, service: the only one, empty for all, id of the snapshot, check_mode,
     seconds: without an answer."""
     build = _builds_now(hostvars, hosts, run["service"])
-    names = ", ".join(sorted(name for name, one in run["services"].items() if not is_stopped(one))) or "no service"
     stopped = sorted(name for name, service in run["services"].items() if is_stopped(service))
-    if run["check_mode"]:
-        return [f"{names}: check mode, {run['old_build']} serves on; what would change is shown above"]
-    if run["idle"]:
-        return [f"{names}: nothing to do, {build} serves with the inventory's configuration"]
-    if run["opened"]:
-        outage = "which finishes what an earlier run began"
-    elif any(changes["heads_down"] for changes in _noted(hostvars, hosts, "apply_changes")):
-        outage = _outage(hostvars, hosts, run["seconds"])
-    else:
-        outage = "no head had to restart"
+    names = ", ".join(sorted(set(run["services"]) - set(stopped))) or "no service"
+    went_down = any(changes["heads_down"] for changes in _noted(hostvars, hosts, "apply_changes"))
+    end = _first(
+        (run["check_mode"], f"check mode, {run['old_build']} serves on; what would change is shown above"),
+        (run["idle"], f"nothing to do, {build} serves with the inventory's configuration"),
+        (run["opened"], f"{build} serves, which finishes what an earlier run began"),
+        (went_down, f"{build} serves, {_outage(hostvars, hosts, run['seconds'])}"),
+        (True, f"{build} serves, no head had to restart"),
+    )
+    if run["check_mode"] or run["idle"]:
+        return [f"{names}: {end}"]
     return [
-        f"{names}: {build} serves, {outage}",
+        f"{names}: {end}",
         *(f"{name}: stopped, as the inventory says" for name in stopped),
-        *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
-        *unmeasured_lines(*_by_service(hostvars, hosts, "upgrade_unmeasured")),
+        *_speed(hostvars, hosts),
         f"rollback.yml puts {run['old_build']} of {run['id']} back",
         "what was given with -e belongs in the inventory, or the next site.yml switches back",
     ]
@@ -156,28 +161,31 @@ def _outage(hostvars: HostVars, hosts: Sequence[str], seconds: Any) -> str:
     return f"nothing served for {seconds} s"
 
 
-def _by_service(hostvars: HostVars, hosts: Sequence[str], *facts: str) -> list[dict[str, Any]]:
-    """What nodes have noted of each service, for each of these facts; of a replica by its node."""
-    noted = [(fact, host, service) for fact in facts for host in hosts for service in hostvars[host].get(fact, {})]
-    nodes: dict[str, set[str]] = {}
-    for _fact, host, service in noted:
-        nodes.setdefault(service, set()).add(host)
-    found: dict[str, dict[str, Any]] = {fact: {} for fact in facts}
-    for fact, host, service in noted:
-        label = service if len(nodes[service]) == 1 else f"{service} on {host}"
-        found[fact][label] = hostvars[host][fact][service]
-    return list(found.values())
+def _speed(hostvars: HostVars, hosts: Sequence[str]) -> list[str]:
+    """The speed of each service before and after, of a replica with its node."""
+    facts = ("upgrade_measured", "upgrade_baseline", "upgrade_unmeasured")
+    noted = {(host, name) for host in hosts for fact in facts for name in hostvars[host].get(fact, {})}
+    nodes = Counter(name for _host, name in noted)
+    measured, baseline, unmeasured = (
+        {
+            name if nodes[name] == 1 else f"{name} on {host}": hostvars[host][fact][name]
+            for host, name in sorted(noted)
+            if name in hostvars[host].get(fact, {})
+        }
+        for fact in facts
+    )
+    return [*speed_lines(measured, baseline), *unmeasured_lines(unmeasured)]
 
 
 def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: the state of the switch; check_mode, seconds: since heads went down, empty where none did."""
-    if run["undone"]:
-        after = f", {run['seconds']} s after the switch began" if run["seconds"] != "" else ""
-        end = f"rolled back, {run['old_build']} serves again{after}"
-    elif run["check_mode"]:
-        end = "nothing was changed, this is check mode"
-    else:
-        end = f"the old one is not back either ({_way_back(hostvars, hosts)}), correct this and run rollback.yml"
+    after = f", {run['seconds']} s after the switch began" if run["seconds"] != "" else ""
+    way_back = _way_back(hostvars, hosts)
+    end = _first(
+        (run["undone"], f"rolled back, {run['old_build']} serves again{after}"),
+        (run["check_mode"], "nothing was changed, this is check mode"),
+        (True, f"the old one is not back either ({way_back}), correct this and run rollback.yml"),
+    )
     return [f"upgrade: {run['failures'][0]}: {end}"]
 
 
@@ -212,10 +220,7 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
         return [f"{run['service']}: check mode, {old} serves on; what would change is shown above"]
     stays = not _is_wanted(files) and files["retire"] == "never"
     kept = f", {files['old']} stays on {run['park'] or ', '.join(hosts)}" if stays else ""
-    speed = [
-        *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
-        *unmeasured_lines(*_by_service(hostvars, hosts, "upgrade_unmeasured")),
-    ]
+    speed = _speed(hostvars, hosts)
     if run.get("trial"):
         until = minute(hostvars[hosts[0]]["switch_model_trial"]["trials"][0]["until"])
         return [
@@ -251,17 +256,13 @@ def _model_kept(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]
 
 def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: as of a switch that did not fail."""
-    if run["check_mode"]:
-        end = "nothing was changed, this is check mode"
-    elif not run["undone"]:
-        end = f"the old one does not answer either ({_way_back(hostvars, list(hostvars))})"
-    elif run["park"]:
-        end = "%s is back from %s and serves again" % (
-            os.path.basename(hostvars[hosts[0]]["apply_model_files"]["old"]),
-            run["park"],
-        )
-    else:
-        end = "the old one serves again"
+    old = os.path.basename(hostvars[hosts[0]].get("apply_model_files", {}).get("old", ""))
+    end = _first(
+        (run["check_mode"], "nothing was changed, this is check mode"),
+        (not run["undone"], f"the old one does not answer either ({_way_back(hostvars, list(hostvars))})"),
+        (run["park"], f"{old} is back from {run['park']} and serves again"),
+        (True, "the old one serves again"),
+    )
     words = (run["service"], run["failures"][0], end, run["service"], ", ".join(hosts))
     return ["llama_services.%s: the new model does not serve (%s), %s: see journalctl -t llama-head-%s on %s" % words]
 

@@ -37,19 +37,8 @@ def files(**more):
     return {"apply_model_files": dict({"old": OLD, "new": NEW, "wanted": [NEW], "retire": "never"}, **more)}
 
 
-# What nodes have noted
-
-
-def test_a_node_that_is_gone_is_a_failure_after_what_the_others_said():
-    hostvars = {"node1": {"apply_failure": "chat is down"}, "node2": {}}
-    assert switch_state(hostvars, NODES, NODES)["failures"] == ["chat is down"]
-    assert switch_state(hostvars, NODES, ["node1"])["failures"] == ["chat is down", "node2 cannot be reached any more"]
-    assert switch_state({"node1": {}, "node2": {}}, NODES, NODES)["failures"] == []
-
-
-def test_who_knows_the_reason_is_heard_first():
-    hostvars = {"node1": {"apply_failure": "no reason given"}, "node2": {"apply_failure": "chat is down"}}
-    assert switch_state(hostvars, NODES, NODES)["failures"] == ["chat is down", "no reason given"]
+DOWN, SLOW = {"apply_failure": "chat is down"}, {"apply_failure": "chat is slow"}
+UNDONE = {"apply_undone": True}
 
 
 def snapshot(opened=None, last=None, differs=(), build="b1"):
@@ -68,25 +57,35 @@ def state(node1, node2, left=tuple(NODES), **more):
     return switch_state({"node1": node1, "node2": node2}, NODES, left, **more)
 
 
-def test_what_failed_on_a_node_that_was_lost_later_is_still_said():
-    lost = state({"apply_failure": "chat is slow"}, {}, left=["node2"])
-    assert lost["failures"] == ["chat is slow", "node1 cannot be reached any more"]
+@pytest.mark.parametrize(
+    ("node1", "node2", "left", "failures"),
+    [
+        ({}, {}, NODES, []),
+        (DOWN, {}, NODES, ["chat is down"]),
+        (DOWN, {}, ["node1"], ["chat is down", "node2 cannot be reached any more"]),
+        # Also of a node that was lost later.
+        (SLOW, {}, ["node2"], ["chat is slow", "node1 cannot be reached any more"]),
+        # A node that knows the reason comes first.
+        ({"apply_failure": "no reason given"}, DOWN, NODES, ["chat is down", "no reason given"]),
+    ],
+)
+def test_failures_of_nodes_and_lost_nodes(node1, node2, left, failures):
+    assert state(node1, node2, left)["failures"] == failures
 
 
-def test_a_way_back_that_failed_is_none_whatever_another_playbook_noted():
-    undone = {"apply_failure": "chat is slow", "apply_undone": True}
-    assert state(undone, undone)["snapshot"] == "dropped"
-    failed = state(undone, dict(undone, apply_undo_failure="no room"))
-    assert (failed["undone"], failed["snapshot"]) == (False, "opened")
-
-
-def test_all_nodes_have_to_be_as_they_were():
-    undone = {"apply_undone": True}
-    assert state(undone, undone)["undone"]
-    assert not state(undone, {"apply_undone": False})["undone"]
-    assert not state(undone, {})["undone"]
-    # What a node said before it was lost is no word of all.
-    assert not state(undone, undone, ["node1"])["undone"]
+@pytest.mark.parametrize(
+    ("node1", "node2", "left", "undone"),
+    [
+        (UNDONE, UNDONE, NODES, True),
+        (UNDONE, {"apply_undone": False}, NODES, False),
+        (UNDONE, {}, NODES, False),
+        # One node is lost.
+        (UNDONE, UNDONE, ["node1"], False),
+        (UNDONE, {**UNDONE, "apply_undo_failure": "no room"}, NODES, False),
+    ],
+)
+def test_all_nodes_have_to_be_undone(node1, node2, left, undone):
+    assert state(node1, node2, left)["undone"] is undone
 
 
 @pytest.mark.parametrize(
@@ -136,18 +135,23 @@ def test_what_served_is_what_an_earlier_run_found(earlier, current, build):
     assert state({"apply_earlier": snapshot()}, {})["old_build"] == state({}, {}, [])["old_build"] == "none"
 
 
-def test_what_becomes_of_the_snapshot():
-    done, undone = still(idle=False), still(apply_undone=True)
-    assert state(done, done)["snapshot"] == "closed"
-    assert state(still(), still())["snapshot"] == "dropped"
-    # Something is still to be undone.
-    assert state(dict(done, apply_failure="chat is down"), done)["snapshot"] == "opened"
-    assert state(dict(undone, apply_failure="chat is down"), done)["snapshot"] == "opened"
-    assert state(undone, undone, ["node1"])["snapshot"] == "opened"
-    assert state(dict(undone, apply_failure="chat is down"), undone)["snapshot"] == "dropped"
-    # Also where the old model is to go; it has not gone yet, or is back.
-    failed = dict(done, **files(retire="after"), apply_failure="chat is down")
-    assert state(failed, done)["snapshot"] == "opened"
+@pytest.mark.parametrize(
+    ("node1", "node2", "left", "becomes"),
+    [
+        (still(idle=False), still(idle=False), NODES, "closed"),
+        (still(), still(), NODES, "dropped"),
+        # Something is still to be undone.
+        (still(idle=False, **DOWN), still(idle=False), NODES, "opened"),
+        (still(**DOWN, **UNDONE), still(idle=False), NODES, "opened"),
+        (still(**UNDONE), still(**UNDONE), ["node1"], "opened"),
+        (still(**DOWN, **UNDONE), still(**UNDONE), NODES, "dropped"),
+        ({**SLOW, **UNDONE}, {**SLOW, **UNDONE, "apply_undo_failure": "no room"}, NODES, "opened"),
+        # Also if the old model is to go: it has not gone yet, or is back.
+        (still(idle=False, **files(retire="after"), **DOWN), still(idle=False), NODES, "opened"),
+    ],
+)
+def test_what_becomes_of_the_snapshot(node1, node2, left, becomes):
+    assert state(node1, node2, left)["snapshot"] == becomes
 
 
 @pytest.mark.parametrize(
@@ -194,42 +198,45 @@ def test_what_served_is_what_units_named():
     assert switch_state({"node1": node}, ["node1"], ["node1"], "embed")["old_build"] == "b2-cuda"
 
 
-def test_an_upgrade_says_what_serves_how_fast_and_what_follows():
-    slower = dict(RATES, tokens_per_second=30.0)
-    facts = {
-        "apply_changes": dict(NOTHING, heads_down=["llama-head-chat.service"]),
-        "upgrade_measured": {"chat": RATES},
-    }
-    facts["upgrade_baseline"] = {"chat": dict(slower, build="b1-cpu")}
-    assert upgraded(facts) == [
-        "chat, embed: b2-cpu serves, nothing served for 4.2 s",
-        "chat: 40.0 tokens/s, prompts 200.0 tokens/s (median of 5); before: 30.0 and 200.0 with b1-cpu",
-        "rollback.yml puts b1-cpu of 2026-11-22T00:00:00Z back",
-        "what was given with -e belongs in the inventory, or the next site.yml switches back",
-    ]
-    assert (
-        upgraded(facts, opened="2026-11-21T00:00:00Z")[0]
-        == "chat, embed: b2-cpu serves, which finishes what an earlier run began"
-    )
+MEASURED = {
+    "apply_changes": dict(NOTHING, heads_down=["llama-head-chat.service"]),
+    "upgrade_measured": {"chat": RATES},
+    "upgrade_baseline": {"chat": dict(RATES, tokens_per_second=30.0, build="b1-cpu")},
+    "upgrade_unmeasured": {"embed": "busy, 1 of 1 slots work"},
+}
+LEFT_TO_DO = [
+    "rollback.yml puts b1-cpu of 2026-11-22T00:00:00Z back",
+    "what was given with -e belongs in the inventory, or the next site.yml switches back",
+]
 
 
-def test_an_upgrade_says_whose_speed_nobody_measured():
-    facts = {"apply_changes": NOTHING, "upgrade_unmeasured": {"embed": "busy, 1 of 1 slots work"}}
-    assert (
-        "embed: its speed was not measured (busy, 1 of 1 slots work) and may be lower than before: measure it when it "
-        "is idle" in upgraded(facts)
-    )
-
-
-def test_an_upgrade_without_a_restart_has_no_outage():
-    assert upgraded()[0] == "chat, embed: b2-cpu serves, no head had to restart"
-
-
-def test_an_upgrade_that_changes_nothing_says_so():
-    assert upgraded(idle=True, check_mode=True) == [
-        "chat, embed: check mode, b1-cpu serves on; what would change is shown above"
-    ]
-    assert upgraded(idle=True) == ["chat, embed: nothing to do, b2-cpu serves with the inventory's configuration"]
+@pytest.mark.parametrize(
+    ("facts", "run", "lines"),
+    [
+        (
+            MEASURED,
+            {},
+            [
+                "b2-cpu serves, nothing served for 4.2 s",
+                "chat: 40.0 tokens/s, prompts 200.0 tokens/s (median of 5); before: 30.0 and 200.0 with b1-cpu",
+                "embed: its speed was not measured (busy, 1 of 1 slots work) and may be lower than before: measure it "
+                "when it is idle",
+                *LEFT_TO_DO,
+            ],
+        ),
+        (
+            {},
+            {"opened": "2026-11-21T00:00:00Z"},
+            ["b2-cpu serves, which finishes what an earlier run began", *LEFT_TO_DO],
+        ),
+        ({}, {}, ["b2-cpu serves, no head had to restart", *LEFT_TO_DO]),
+        ({}, {"idle": True, "check_mode": True}, ["check mode, b1-cpu serves on; what would change is shown above"]),
+        ({}, {"idle": True}, ["nothing to do, b2-cpu serves with the inventory's configuration"]),
+    ],
+)
+def test_upgrade_ends_with_what_serves(facts, run, lines):
+    first, *others = upgraded(facts, **run)
+    assert [first.partition("chat, embed: ")[2], *others] == lines
 
 
 @pytest.mark.parametrize(
