@@ -78,10 +78,6 @@ def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str,
     own = sum(one["layers"] or 0 for one in load["devices"] if one["endpoint"] is None)
     rows = [row for row in report["plan"] if row["loaded_mib"]]
     loaded, planned = (sum(sum(row[of].values()) for row in rows) for of in ("loaded_mib", "planned_mib"))
-    said = report["conversation"] or {}
-    parts = [said["question"]] if said.get("question") else []
-    parts += [f"{name}: {said[name]}" for name in PARTS if said.get(name) and said[name] not in USUAL]
-    parts += [f"not held: {said['not_held']}"] if said.get("not_held") else []
     return {
         "nodes": nodes_of(head, host),
         # The log does not tell those of a head that computes on its main memory.
@@ -92,7 +88,7 @@ def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str,
         "context": context_cell(health),
         "plan": "%.0f of %d MiB" % (loaded, planned) if rows else "",
         "endpoint": report["endpoint"],
-        "conversation": ", ".join(parts),
+        "conversation": ", ".join(_conversation(report, USUAL)),
         "long prompt": report["long_prompt"],
         "curl": report["curl"],
         "key": f"llama_api_keys.{head['service']}" if head.get("api_key_file") else "",
@@ -252,19 +248,21 @@ def _lines(report: Map) -> list[str]:
         lines.append(f"tokens/s: not measured, the service is {report['state']} with other requests and makes progress")
     elif report["tokens_per_second"] is not None:
         lines.append(f"tokens/s: {report['tokens_per_second']}")
-    lines.extend(_conversation_lines(report))
-    return lines + [f"answer: {' '.join(report['answer'].split())}"] if report["answer"] else lines
+    named = {
+        "conversation": ", ".join(_conversation(report)),
+        "long prompt": report["long_prompt"],
+        "": report["full_prompt"],
+        "answer": " ".join((report["answer"] or "").split()),
+    }
+    return lines + [f"{name}: {text}" if name else text for name, text in named.items() if text]
 
 
-def _conversation_lines(report: Map) -> list[str]:
-    """What llama_health and llama_long_prompt said of it, a line each."""
+def _conversation(report: Map, usual: Sequence[str] = ()) -> list[str]:
+    """The parts that llama_health reports, but those that are as usual."""
     said = report["conversation"] or {}
-    parts = [said[name] for name in ("question",) if said.get(name)]
-    parts += [f"{name}: {said[name]}" for name in PARTS if said.get(name)]
-    parts += [f"not held: {said['not_held']}"] if said.get("not_held") else []
-    lines = [f"conversation: {', '.join(parts)}"] if parts else []
-    lines += [f"long prompt: {report['long_prompt']}"] if report["long_prompt"] else []
-    return lines + ([report["full_prompt"]] if report["full_prompt"] else [])
+    named = {"not_held": "not held: ", "question": "", **{name: f"{name}: " for name in PARTS}}
+    order = ("question", *PARTS, "not_held")
+    return [f"{named[name]}{said[name]}" for name in order if said.get(name) and said[name] not in usual]
 
 
 def context_of(health: Map) -> str | None:
