@@ -18,9 +18,35 @@ NAMES = [rule["name"] for rule in RULES]
 KEYS = set(rules.JUDGED) | {"name", "drills", "seen", "fixture", "healthy"}
 
 
+LINE = {
+    "at": 1795548339.5,
+    "over": False,
+    "current": True,
+    "stopping": False,
+}
+UNIT = {
+    "name": "llama-head-chat.service",
+    "unit": "llama-head-chat.service",
+    "service": "chat",
+    "kind": "head",
+    "role": "head",
+    "ours": True,
+    "enabled": True,
+    "active_state": "active",
+    "stale": False,
+    "failed_in_a_row": 0,
+}
+# What a fixture does not say of a line of the journal, and of a unit.
+DEFAULTS = {"lines": LINE, "units": UNIT}
+
+
 def shown(fixture, rule):
     """A fixture as evidence: of node1, or of all nodes."""
-    return dict({"node": "node1", "at": 1795548400.0, "is_held": False}, scope=rule.get("scope"), **fixture)
+    filled = {
+        key: [dict(DEFAULTS[key], **one) for one in value] if key in DEFAULTS else value
+        for key, value in fixture.items()
+    }
+    return dict({"node": "node1", "at": 1795548400.0, "is_held": False}, scope=rule.get("scope"), **filled)
 
 
 def found_in(rule, fixture):
