@@ -223,32 +223,19 @@ def sync_folder(folder: str) -> None:
         os.close(fd)
 
 
-def open_regular(path: str, flags: int, mode: int = 0o644) -> int:
-    """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an
-    OSError."""
-    fd = os.open(path, flags | FILE, mode)
-    status = os.fstat(fd)
-    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
-        return fd
-    os.close(fd)
-    raise OSError(errno.EINVAL, "not a file of its own, remove it", path)
-
-
 def is_ours(status: os.stat_result) -> bool:
-    """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or to who runs this: a
-    models directory may be others'."""
+    """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or the user of this
+    process."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid in owners()
 
 
 def open_ours(path: str) -> int:
     """A descriptor to read such a file by; another one is an OSError."""
-    fd = open_regular(path, os.O_RDONLY)
+    fd = os.open(path, os.O_RDONLY | FILE)
     if is_ours(os.fstat(fd)):
         return fd
     os.close(fd)
-    raise OSError(
-        errno.EPERM, "it belongs to user id %d, 0 is needed" % os.stat(path, follow_symlinks=False).st_uid, path
-    )
+    raise OSError(errno.EPERM, "not a regular file of root's with one name", path)
 
 
 def read_ours(path: str, most: int) -> bytes:

@@ -19,7 +19,7 @@ tests/lab/venv.sh requirements-dev.txt
 python() { .venv/bin/python "$@"; }
 
 case $what in
-    acquisition) python $here/acquisition/header.py; python $here/acquisition/run.py "$@" ;;
+    acquisition) python $here/acquisition/run.py "$@" ;;
     card | runs)
         [ "$what" = card ] || { tests/lab/engine.sh; tests/lab/artifacts.sh; }
         python "$here/$what/run.py" "$@" ;;
