@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prints lines; documented in plugins/modules/show_lines.py."""
+"""Prints lines, and fails with what is refused; documented in plugins/modules/show_lines.py."""
 
 from ansible import constants as C
 from ansible.plugins.action import ActionBase
@@ -17,9 +17,9 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        lines = {"type": "list", "elements": "str"}
+        texts = {"type": "list", "elements": "str", "default": []}
         _validation, arguments = self.validate_argument_spec(
-            argument_spec={"lines": dict(lines, required=True), "warnings": dict(lines, default=[])}
+            argument_spec={"lines": texts, "warnings": texts, "refused": texts}
         )
         for line in arguments["warnings"]:
             display.warning(printable(line, None))
@@ -28,4 +28,6 @@ class ActionModule(ActionBase):
         if C.DEFAULT_STDOUT_CALLBACK != "thefermisea.llama_cluster.brief" or display.verbosity:
             for line in lines:
                 display.display(line)
+        if arguments["refused"]:
+            return dict(result, failed=True, msg="\n".join(arguments["refused"]), lines=lines)
         return dict(result, changed=False, lines=lines)

@@ -168,6 +168,8 @@ class CallbackModule(Default):
         self.warn(result)
         if of(result, "result").get("changed"):
             self.changed(result)
+        if of(result, "task").action == SHOW_LINES:
+            self.show_lines(of(result, "result"))
         if not ignore_errors and not is_rescued(of(result, "task")):
             self.failures.add(result)
         self.failures.note(result, failed=True)

@@ -6,19 +6,20 @@
 DOCUMENTATION = r"""
 ---
 module: show_lines
-short_description: "Internal: print lines"
+short_description: "Internal: print lines, and fail with what is refused"
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
   Prints lines to the controller's terminal without quoting or folding them, so that a command in them can be
   copied.
 options:
-  lines: {description: The lines., type: list, elements: str, required: true}
+  lines: {description: The lines., type: list, elements: str, default: []}
   warnings:
     description: "Lines that are printed before, each as a warning of Ansible's."
     type: list
     elements: str
     default: []
+  refused: {description: "Sentences, of which any fails the task.", type: list, elements: str, default: []}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
   check_mode: {support: full}

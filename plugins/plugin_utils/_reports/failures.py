@@ -12,9 +12,9 @@ from typing import Any
 
 OURS = "thefermisea.llama_cluster."
 # They look at something and change nothing: their messages are sentences of ours, one for each line.
-REFUSE = ("assert", "fail", "set_fact", "validate_argument_spec")
+REFUSE = ("assert", "fail", "set_fact", "show_lines", "validate_argument_spec")
 # With these they say nothing of a host.
-ON_CONTROLLER = (*REFUSE, "add_host", "debug", "group_by", "include_role", "include_tasks", "meta", "show_lines")
+ON_CONTROLLER = (*REFUSE, "add_host", "debug", "group_by", "include_role", "include_tasks", "meta")
 # What went wrong, in the order in which it is counted at the end of a run.
 MISTAKE, SILENT, FINDING, FAILURE = "mistake", "host", "finding", "failure"
 # A sentence about a variable of the inventory.

@@ -134,5 +134,5 @@ def test_the_intent_is_checked_once(tmp_path):
     _status, output = run(tmp_path, "site")
     assert [
         output.count(task + "] *")
-        for task in ("Check the inventory's intent", "Require a value for every variable", "Log in")
+        for task in ("Check the inventory's intent", "Report variables without use or value", "Log in")
     ] == [1, 1, 1]
