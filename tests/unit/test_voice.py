@@ -25,17 +25,17 @@ Wait Warn Watch Write
 """
 # How often the house's private words are there at most: a number may only be lowered. STYLE.md has the usual words.
 BANNED = {
-    "told": 745,
-    "doors": 16,
-    "(?:knock|knocks|knocked)": 29,
-    "lanes?": 28,
-    "[Ss]trangers?": 63,
-    "[Ww]hoever": 59,
-    "[Nn]obody": 323,
-    "[Oo]urs": 335,
-    "(?:is|are) none": 95,
-    "alone": 416,
-    "by hand": 153,
+    "told": 469,
+    "doors": 6,
+    "(?:knock|knocks|knocked)": 10,
+    "lanes?": 1,
+    "[Ss]trangers?": 41,
+    "[Ww]hoever": 37,
+    "[Nn]obody": 197,
+    "[Oo]urs": 240,
+    "(?:is|are) none": 71,
+    "alone": 312,
+    "by hand": 84,
 }
 # More than one sentence, a full stop where other texts quote it, and the language of programs.
 WRONG = re.compile(
