@@ -87,11 +87,11 @@ def test_a_path_has_one_spelling(target, path):
     "target",
     ["*", "http://x/", "/%2573lots", "/a b", "/a%00", "/a%0d%0ab", "/a\\b", "/a#b", "/%ff", "/a?b#c", "/a%3Fb"],
 )
-def test_what_has_no_one_meaning_is_no_path(target):
+def test_ambiguous_path_is_refused(target):
     assert paths.normalise(target) is None
 
 
-def test_what_is_sent_is_what_was_judged():
+def test_sent_path_is_the_judged_one():
     assert paths.normalise("/v1/x%22y%3Cz?q=1&%41").sent == "/v1/x%22y%3Cz"
     assert paths.normalise("/v1/props?model=big&autoload=true").sent == "/v1/props"
 
@@ -129,7 +129,7 @@ def test_closed_paths(method, path, closed):
     assert not (closed and paths.is_open(method, path))
 
 
-def test_what_needs_a_slot():
+def test_paths_that_take_a_slot():
     assert paths.takes_slot("POST", "/v1/embeddings")
     assert not paths.takes_slot("GET", "/metrics")
     assert not paths.takes_slot("POST", "/v1/messages/count_tokens")
@@ -184,7 +184,7 @@ def test_missing_configuration_is_refused(tmp_path):
         config.load(str(tmp_path))
 
 
-def test_a_models_own_name_comes_before_an_alias_and_started_before_stopped():
+def test_own_names_come_before_aliases():
     services = {
         **service("a", state="stopped", models=[{"name": "m", "aliases": []}]),
         **service("b", models=[{"name": "x", "aliases": ["m", "y"]}]),
@@ -217,7 +217,7 @@ def test_routes():
     assert routing.of_tier(strict, "none", "big").status == 503
 
 
-def test_what_a_client_sends_breaks_no_header_and_no_sentence():
+def test_texts_of_clients_break_no_header():
     made = parsed(service("big"), routes={"default": "big"})
     assert routing.of_model(made, "a\r\nX: 1\u2028", "big").note == "default; unknown task a??X: 1?"
 
@@ -228,7 +228,7 @@ def test_most_free_slots():
     assert made.take("big", affinity.NONE) == WAIT
 
 
-def test_a_conversation_goes_where_it_was():
+def test_conversation_stays_with_its_replica():
     made = fleet(service(endpoints=2, slots=4), READY, READY).pools["big"]
     first = made.take("big", talk("q1"))
     for _one in range(2):
@@ -239,7 +239,7 @@ def test_a_conversation_goes_where_it_was():
     assert made.take("big", talk("q1", "a1", "q2", "a2", "q3")) is not first
 
 
-def test_a_shared_system_prompt_alone_attracts_nobody():
+def test_shared_system_prompt_does_not_attract():
     made = fleet(service(endpoints=2, slots=4), READY, READY).pools["big"]
     first = made.take("big", talk("you are", "q1", roles=("system", "user")))
     assert made.take("big", talk("you are", "other", roles=("system", "user"))) is not first
@@ -270,7 +270,7 @@ def test_a_conversation_is_known_by_a_bounded_part():
     assert len(affinity.conversation("/completion", {"prompt": "x" * (8 << 20)}).parts) == affinity.PARTS
 
 
-def test_responses_go_on_where_they_were():
+def test_responses_stay_with_their_replica():
     def of(value, **keys):
         return affinity.conversation("/v1/responses", dict({"input": value}, **keys)).parts
 
@@ -287,7 +287,7 @@ def test_responses_go_on_where_they_were():
     assert affinity.conversation("/v1/embeddings", {"input": "hi"}) == affinity.NONE
 
 
-def test_texts_that_differ_are_told_apart():
+def test_different_texts_differ():
     def of(content):
         return talk(content).parts
 
@@ -346,7 +346,7 @@ def test_the_model_of_a_form(kind, data, asked):
         (FORM, form((b"X: " + b"y" * 10000, b""))),
     ],
 )
-def test_forms_that_cannot_be_read(kind, data):
+def test_malformed_forms_are_refused(kind, data):
     assert body.read("/v1/audio/transcriptions", kind, data).status == 400
 
 
@@ -364,7 +364,7 @@ def test_forms_that_cannot_be_read(kind, data):
         (b'{"model": "' + b"x" * 5000 + b'"}', "x" * 1024),
     ],
 )
-def test_another_name_in_a_body_changes_nothing_else(data, asked):
+def test_rewritten_body_keeps_all_else(data, asked):
     read = body.read("/v1/chat/completions", "application/json", data)
     assert read.asked == asked
     named = read.named(data, 'o"ther')
@@ -383,19 +383,19 @@ def test_another_name_in_a_body_changes_nothing_else(data, asked):
         (b'{"x":{' + b'"a":1,' * (1 << 19), "colons and brackets seen, at most 524288"),
     ],
 )
-def test_bodies_that_are_not_read(data, words):
+def test_unreadable_bodies_are_refused(data, words):
     refused = body.read("/v1/chat/completions", "application/json", data)
     assert words in json.loads(refused.body)["error"]["message"]
     assert refused.status == (413 if "at most" in words else 400)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b'{"model":"a"}\0{"model":"b"}', b'\0{"model":"a"}'])
-def test_what_needs_no_slot_needs_an_object_too(data):
+def test_tokenize_needs_an_object_too(data):
     assert body.read("/v1/tokenize", "text/plain", data).status == 400
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize", "/v1/audio/transcriptions/x"])
-def test_a_form_is_read_where_one_is_uploaded_only(path):
+def test_forms_are_read_only_for_uploads(path):
     assert body.read(path, FORM, form(field(b"model", b"big"))).status == 400
     assert body.read("/audio/transcriptions", FORM, form(field(b"model", b"big"))).asked == "big"
 
@@ -403,13 +403,13 @@ def test_a_form_is_read_where_one_is_uploaded_only(path):
 @pytest.mark.parametrize(
     "answer, seen", [(b"[1, 2]", [1, 2]), (b"9" * 200000, float("inf")), (b"no", None), (b"[" * 200000, None)]
 )
-def test_what_a_server_tells_is_read_soon(answer, seen):
+def test_answers_of_servers_are_read_fast(answer, seen):
     start = time.monotonic()
     assert probes._json((200, answer)) == seen
     assert time.monotonic() - start < 1
 
 
-def test_a_new_process_has_read_nothing():
+def test_new_process_has_read_nothing():
     made = fleet(service(endpoints=2), READY, READY)
     pool, endpoint = made.pools["big"], made.endpoints()[1]
     endpoint.memory.add(talk("q1"))
@@ -469,7 +469,7 @@ def test_a_stopped_service():
     assert made.status(0)["big"]["endpoints"][0]["state"] == STOPPED
 
 
-def test_who_waits_for_a_change_waits_until_it_was_seen_to_serve():
+def test_waiter_of_a_change_waits_until_ready():
     made = fleet(service(), READY)
     endpoint, pool, granted = made.endpoints()[0], made.pools["big"], []
     made.drain([Drained("big", "n1", "change")])
@@ -483,7 +483,7 @@ def test_who_waits_for_a_change_waits_until_it_was_seen_to_serve():
     assert (granted, endpoint.state) == ([endpoint], READY)
 
 
-def test_who_waits_for_what_goes_away_is_told():
+def test_waiter_learns_that_service_is_down():
     made = fleet(service(slots=1), READY)
     granted = []
     made.pools["big"].take("big", affinity.NONE)
@@ -523,7 +523,7 @@ def test_seconds_left_are_those_of_the_last_load():
         (60, [(LOADING, 1)], {2: LOADING}),
     ],
 )
-def test_a_service_is_expected_back_by_its_last_load_or_because_it_was_just_there(patience, seen, answer):
+def test_service_is_expected_back_by_its_load(patience, seen, answer):
     made = fleet(service(patience=patience), DOWN)
     for state, now in seen:
         made.observe(made.endpoints()[0], state, now, now)
@@ -532,7 +532,7 @@ def test_a_service_is_expected_back_by_its_last_load_or_because_it_was_just_ther
     assert pool.take("big", affinity.NONE) in (DOWN, LOADING), "who has another service to go to does not wait"
 
 
-def test_who_waits_for_what_does_not_come_back_is_told():
+def test_patient_waiter_ends_after_patience():
     made, granted = fleet(service(slots=1), READY), []
     endpoint, pool = made.endpoints()[0], made.pools["big"]
     made.observe(endpoint, DOWN, 1, 1)
@@ -545,7 +545,7 @@ def test_who_waits_for_what_does_not_come_back_is_told():
     assert pool.take("big", affinity.NONE, 30) == DOWN
 
 
-def test_a_new_configuration_keeps_what_is_known():
+def test_new_configuration_keeps_known_endpoints():
     made = fleet(service(endpoints=2), READY, READY)
     endpoint = made.pools["big"].take("big", talk("q1"))
     new = made.configure(parsed({**service(endpoints=3), **service("other")}), 1, 1)
@@ -558,7 +558,7 @@ def test_a_new_configuration_keeps_what_is_known():
     assert granted == [DOWN]
 
 
-def test_who_comes_before_the_first_look_at_a_server_waits_for_it():
+def test_request_before_the_first_probe_waits():
     made, granted = fleet(service()), []
     pool = made.pools["big"]
     assert pool.take("big", affinity.NONE) == WAIT
@@ -567,7 +567,7 @@ def test_who_comes_before_the_first_look_at_a_server_waits_for_it():
     assert (granted, pool.take("big", affinity.NONE)) == ([DOWN], DOWN)
 
 
-def test_what_a_registry_adds():
+def test_endpoints_of_a_registry():
     made = parsed(service(), registry={"hosts": {"n1": "10.0.0.1", "n2": "10.0.0.2"}})
     entry = {"service": "big", "node": "n2", "address": "10.0.0.2", "port": 9, "slots": 3, "models": ["z"], "tier": "t"}
     known = dict(entry, node="n1", address="10.0.0.1", port=8000, state="draining")
@@ -592,7 +592,7 @@ def test_what_a_registry_adds():
     assert watched.merged(made._replace(hosts={}), {"endpoints": [entry]})[0].services == made.services
 
 
-def test_what_is_drained():
+def test_entries_that_drain():
     entries = [
         {"service": "a", "node": "n", "reason": "maintenance"},
         {"service": "a", "node": "m", "held": "x"},
@@ -602,7 +602,7 @@ def test_what_is_drained():
     assert watched.drained({"endpoints": entries}) == [Drained("a", "n", "maintenance"), Drained("a", "m", "change")]
 
 
-def test_a_file_that_is_told(tmp_path, capfd):
+def test_watched_file(tmp_path, capfd):
     path = tmp_path / "f"
     file = watched.Watched(str(path), {"endpoints": []})
     assert not file.look()
@@ -655,19 +655,19 @@ def test_where_chunks_end(size):
     ],
 )
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_only_data_is_a_sign_of_life(stream, alive, size):
+def test_only_data_counts_as_an_event(stream, alive, size):
     seen = events.Events()
     told = [seen.feed(stream[at : at + size]) for at in range(0, len(stream), size)]
     assert any(told) is alive
 
 
 @pytest.mark.parametrize("data", [b"\r\n", b"x\r\n", b"-1\r\n", b"5\n", b"1" * 5000])
-def test_chunks_that_are_none(data):
+def test_malformed_chunks_are_errors(data):
     with pytest.raises(ValueError):
         http_body.Chunks().feed(data)
 
 
-def test_a_servers_head_has_no_line_that_it_did_not_send():
+def test_head_of_a_server_as_clients_get_it():
     told = "X-Llama-Node: other", "Content-Length: 3", "Keep-Alive: 5", "Access-Control-Allow-Origin: http://o"
     head = upstream.Head(("\r\n".join(["HTTP/1.1 200 OK", *told]) + "\r\n\r\n").encode(), "GET")
     assert head.sent([("X-Llama-Node", "n1")]).decode().split("\r\n") == [
@@ -688,7 +688,7 @@ def test_a_servers_head_has_no_line_that_it_did_not_send():
 
 @pytest.mark.parametrize("tier", ["", "X-Llama-Tier: fast\r\n"])
 @pytest.mark.parametrize("path", ["/health", "/v1/health", "/v1/chat/completions"])
-def test_only_reading_is_for_everybody(path, tier):
+def test_bodies_need_a_key(path, tier):
     """A body that nobody with a key has sent is not even read."""
 
     class state:
@@ -705,7 +705,7 @@ def test_only_reading_is_for_everybody(path, tier):
 
 
 @pytest.mark.parametrize("path", ["/clients/x", "/status"])
-def test_pages_of_the_gateway_are_at_its_own_port_only(path):
+def test_pages_are_only_at_the_own_port(path):
     class state:
         config = parsed(service(tier="fast"), auth="required")
 
