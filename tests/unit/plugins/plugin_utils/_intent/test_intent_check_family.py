@@ -19,6 +19,12 @@ def told(settings=None, model=None, version=None):
     return mistakes(changed(**settings or {}), {"big": dict(MODELS["big"], **model or {})}, hostvars=hostvars)
 
 
+def judge(found, sentence):
+    """sentence: the start of the only mistake of the service, None for no mistake."""
+    assert len(found) == (sentence is not None), found
+    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
+
+
 def alone(**settings):
     """A service of one node with these settings."""
     return told(dict(settings, workers=None, rpc_port=None, tensor_split="auto"))
@@ -89,27 +95,37 @@ def test_each_mistake_is_one_sentence_about_the_entry_that_has_it(settings, sent
         assert "\n" not in found[0]
 
 
-def test_a_service_replaces_what_its_model_says():
-    assert told({"reasoning": "auto"}, {"reasoning": "off", "reasoning_budget": 9}) == []
-    yarn = {"rope_scaling": "yarn", "yarn_orig_ctx": 32768}
-    for service, model in (
-        ({"reasoning": "off"}, {"reasoning": "on", "reasoning_budget": 4096}),
-        ({"reasoning_budget": 512}, {"reasoning": "off"}),
-        ({"reasoning": "off"}, {"chat_template_kwargs": {"enable_thinking": True}}),
-        ({"chat_template_kwargs": {"enable_thinking": True}}, {"reasoning": "on"}),
-        ({"rope_scaling": "none"}, yarn),
-        ({"rope_scaling": "linear", "rope_scale": 2}, yarn),
-        ({"jinja": False}, {"chat_template_kwargs": {"a": 1}, "reasoning": "off"}),
-        ({"embeddings": False}, {"embeddings": True, "pooling": "mean"}),
-    ):
-        assert told(service, model) == [], (service, model)
-    # What it says itself stays a mistake.
-    (sentence,) = told({"reasoning": "off", "reasoning_budget": 9}, {"reasoning": "on"})
-    assert sentence.startswith("llama_services.reasoning.reasoning_budget: 9 seen with reasoning off")
+YARN = {"rope_scaling": "yarn", "yarn_orig_ctx": 32768}
+
+
+@pytest.mark.parametrize(
+    ("service", "model", "sentence"),
+    [
+        ({"reasoning": "auto"}, {"reasoning": "off", "reasoning_budget": 9}, None),
+        ({"reasoning": "off"}, {"reasoning": "on", "reasoning_budget": 4096}, None),
+        ({"reasoning_budget": 512}, {"reasoning": "off"}, None),
+        ({"reasoning": "off"}, {"chat_template_kwargs": {"enable_thinking": True}}, None),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {"reasoning": "on"}, None),
+        ({"rope_scaling": "none"}, YARN, None),
+        ({"rope_scaling": "linear", "rope_scale": 2}, YARN, None),
+        ({"jinja": False}, {"chat_template_kwargs": {"a": 1}, "reasoning": "off"}, None),
+        ({"embeddings": False}, {"embeddings": True, "pooling": "mean"}, None),
+        # What it says itself stays a mistake.
+        (
+            {"reasoning": "off", "reasoning_budget": 9},
+            {"reasoning": "on"},
+            "reasoning_budget: 9 seen with reasoning off",
+        ),
+        ({"chat_template": "llama3"}, {"jinja": True}, "chat_template: 'llama3' seen with Jinja"),
+    ],
+)
+def test_service_replaces_what_its_model_says(service, model, sentence):
+    judge(told(service, model), sentence)
+
+
+def test_mistake_of_the_model_names_its_entry():
     (sentence,) = told({"rope_scale": 2}, {"yarn_orig_ctx": 32768})
     assert sentence.startswith("llama_models.big.yarn_orig_ctx: seen without rope_scaling yarn")
-    (sentence,) = told({"chat_template": "llama3"}, {"jinja": True})
-    assert sentence.startswith("llama_services.reasoning.chat_template: 'llama3' seen with Jinja")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +144,7 @@ def test_a_service_replaces_what_its_model_says():
     ],
 )
 def test_a_text_is_as_long_as_both_batches(settings, sentence):
-    found = alone(**dict({"embeddings": True}, **settings))
-    assert len(found) == (sentence is not None), found
-    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
+    judge(alone(**dict({"embeddings": True}, **settings)), sentence)
 
 
 def test_what_is_wrong_with_a_model_is_said_once_for_all_of_its_services():
@@ -170,9 +184,7 @@ def test_what_belongs_to_no_family_does_not_stand_in_a_model():
     ],
 )
 def test_what_a_release_does_not_know(version, settings, sentence):
-    found = told(settings, version=version)
-    assert len(found) == (sentence is not None)
-    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
+    judge(told(settings, version=version), sentence)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +211,7 @@ def test_what_a_release_does_not_know(version, settings, sentence):
     ],
 )
 def test_keys_that_stand_for_others(settings, sentence):
-    found = told(settings)
-    assert len(found) == (sentence is not None), found
-    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
+    judge(told(settings), sentence)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +255,4 @@ def test_a_service_of_one_node_may_use_every_type_of_cache(settings, right):
     ],
 )
 def test_words_for_llama_server(words, sentence):
-    found = alone(extra_args=words)
-    assert len(found) == (sentence is not None), found
-    assert all(one.startswith("llama_services.reasoning.extra_args: " + sentence) for one in found)
+    judge(alone(extra_args=words), sentence and "extra_args: " + sentence)
