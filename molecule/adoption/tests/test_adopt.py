@@ -195,6 +195,7 @@ def test_undo_brings_back_what_was_there(lab, capsys):
 def test_server_without_a_unit_is_refused(lab):
     command = "/opt/llama.cpp/build/bin/llama-server -m %s --port 8081 -c 256 -t 1" % MODEL
     lab.node1.check_output("setsid nohup %s >/root/second.log 2>&1 </dev/null & echo $!" % command)
+    lab.eventually(lambda: any("8081" in line for line in servers(lab.node1)), 10, "the server without a unit runs")
     (left,) = [line[0] for line in servers(lab.node1) if "8081" in line]
     status, output = playbook(lab, "adopt")
     lab.node1.check_output("kill %s", left)

@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 import time
 from typing import Any, Callable
 
@@ -24,7 +23,7 @@ from .._text import Refusal, printable
 from . import paths
 from .ours import is_our_unit
 from .snapshot import Snapshots, is_entry, is_path
-from .units import DIGEST_VARIABLE, Unit, installed_name, unit_info
+from .units import DIGEST_VARIABLE, Unit, installed_name, systemctl, unit_info
 
 Record = dict[str, Any]
 Systemctl = Callable[..., None]
@@ -98,17 +97,6 @@ WantedBy=timers.target
 [X-LlamaCluster]
 Environment={variable}={digest}
 """
-
-
-def systemctl(*words: str) -> None:
-    """Errors: Refusal."""
-    process = subprocess.Popen(["systemctl"] + list(words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    output = process.communicate()[0].decode("utf-8", "replace")
-    if process.returncode:
-        raise Refusal(
-            "systemctl %s: failed (%s), an answer of systemd is needed: see journalctl -xe on the node"
-            % (" ".join(words), " ".join(output.split()) or process.returncode)
-        )
 
 
 def instant(text: str) -> int:

@@ -343,6 +343,24 @@ def test_systemctl_that_fails_is_one_sentence(tmp_path, monkeypatch):
         node_units.systemctl_show(["llama-rpc-*.service"])
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [("reload", r"\(no such unit\): see journalctl -xe on the node"), ("start", r"\(5\)"), ("stop", None)],
+)
+def test_systemctl_refusal_names_its_words(tmp_path, monkeypatch, words, problem):
+    tool = tmp_path / "systemctl"
+    tool.write_text(
+        '#!/bin/sh\n[ "$1" = stop ] && exit 0\n[ "$1" = start ] && exit 5\necho "no\n  such unit"; exit 4\n'
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    if problem is None:
+        node_units.systemctl(words, "a")
+        return
+    with pytest.raises(Refusal, match=f"^systemctl {words} a: failed {problem}"):
+        node_units.systemctl(words, "a")
+
+
 def make_build(tmp_path, files):
     release = tmp_path / "releases" / "b11434"
     release.mkdir(parents=True)
