@@ -261,3 +261,14 @@ def test_a_quantized_cache_of_odd_heads_is_for_flash_attention_alone_refused():
             {},
         )
         assert len([sentence for sentence in found["refused"] if "heads of big have 80" in sentence]) == refused
+
+
+@pytest.mark.parametrize(("limit", "refused"), [("1M", True), ("900G", False)])
+def test_limits_of_main_memory_of_workers_and_routers(limit, refused):
+    mains = {name: main_memory(name, 257000) for name in GROUPS["all"]}
+    for services, key in (
+        (chat(rpc_memory_max=limit, force_split=True), "chat.rpc_memory_max"),
+        ({"fast": dict(FAST, memory_max=limit)}, "fast.memory_max"),
+    ):
+        found = plan(services, mains)["refused"]
+        assert [one.partition(":")[0] for one in found] == [f"llama_services.{key}"] * refused, found
