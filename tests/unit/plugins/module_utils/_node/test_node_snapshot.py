@@ -258,11 +258,11 @@ def test_a_fifo_beside_the_configuration_is_left_alone(snapshots, node):
     assert (node / "etc/llama-cluster/fifo").is_fifo()
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"id": "one", "build": null, "files": []}'])
-def test_another_json_file_is_no_snapshot(snapshots, tmp_path, text):
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"id": "one", "build": null, "files": []}'])
+def test_file_that_is_no_snapshot_is_refused(snapshots, tmp_path, text):
     snapshots.open("one")
     (tmp_path / "rollback/open.json").write_text(text)
-    with pytest.raises(Refusal, match=r"open.json is no snapshot \(id, build and files are needed\): remove it"):
+    with pytest.raises(Refusal, match=r"open.json is no snapshot \(.*\): remove it"):
         snapshots.look()
 
 
@@ -313,13 +313,6 @@ def test_an_entry_that_no_snapshot_holds_is_refused(snapshots, node, tmp_path, p
 def test_an_entry_that_a_snapshot_may_hold(snapshots, tmp_path, change):
     spoiled_entry(snapshots, tmp_path, "etc/llama-cluster/x", change)
     assert [path for path, _now, _then in snapshots.restore("one", check=True)] == ["etc/llama-cluster/x"]
-
-
-def test_a_broken_file_is_named(snapshots, tmp_path):
-    snapshots.open("one")
-    (tmp_path / "rollback/open.json").write_text("{")
-    with pytest.raises(Refusal, match="is no snapshot"):
-        snapshots.look()
 
 
 def test_what_others_have_put_there_since_stays(snapshots, node):

@@ -162,23 +162,25 @@ def test_one_that_died_in_the_middle_is_finished(node):
     assert node.content() == node.before
 
 
-@pytest.mark.parametrize("state", ["inactive", "deactivating", None])
-def test_what_is_stopped_stays_stopped(node, state):
-    node.begin()
-    node.state = state
-    record = node.trials.revert("chat")
-    assert record["state"] == "reverted" and record["reason"] == "llama-head-chat.service did not run then"
-    assert node.content() == node.before and not any("restart" in call for call in node.calls)
-
-
 @pytest.mark.parametrize(
     ("state", "stale", "restarts"),
-    [("active", True, 1), ("active", False, 0), ("activating", False, 1), ("failed", False, 1)],
+    [
+        ("active", True, 1),
+        ("active", False, 0),
+        ("activating", False, 1),
+        ("failed", False, 1),
+        ("inactive", True, 0),
+        ("deactivating", True, 0),
+        (None, True, 0),
+    ],
 )
-def test_a_head_restarts_where_it_does_not_run_that_already(node, state, stale, restarts):
+def test_head_restarts_unless_it_is_stopped(node, state, stale, restarts):
     node.begin()
     node.state, node.stale = state, stale
-    node.trials.revert("chat")
+    record = node.trials.revert("chat")
+    stopped = state in ("inactive", "deactivating", None)
+    assert record["reason"] == ("llama-head-chat.service did not run then" if stopped else "")
+    assert record["state"] == "reverted" and node.content() == node.before
     assert node.calls.count("restart --no-block llama-head-chat.service") == restarts
 
 

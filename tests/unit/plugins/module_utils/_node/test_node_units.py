@@ -168,41 +168,24 @@ def test_a_unit_says_where_it_listens_and_which_workers_it_has(kind, line, url, 
     assert node_units.where(kind, line.split()) == found
 
 
-def test_another_digest_in_the_file_makes_a_running_unit_stale(tmp_path, process):
-    # Whatever the process itself says.
-    unit = unit_info(tmp_path, process.pid, digest="new")["llama-rpc-a.service"]
-    assert (unit["wanted_digest"], unit["running_digest"], unit["stale"]) == ("new", "old", True)
+A, B, GONE = "llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service"
 
 
-def test_a_process_without_digest_is_stale(tmp_path):
-    unit = unit_info(tmp_path, os.getpid(), noted=None)["llama-rpc-a.service"]
-    assert (unit["running_digest"], unit["stale"]) == (None, True)
-
-
-def test_a_process_and_a_unit_file_without_digest_are_stale(tmp_path):
-    unit = unit_info(tmp_path, os.getpid())["llama-head-gone.service"]
-    assert (unit["wanted_digest"], unit["running_digest"], unit["stale"]) == (None, None, True)
-
-
-def test_a_unit_that_does_not_run_is_not_stale(tmp_path, process):
-    unit = unit_info(tmp_path, process.pid)["llama-head-b.service"]
-    assert (unit["main_pid"], unit["since"], unit["stale"]) == (None, None, False)
-    assert (unit["installed"], unit["enabled"], unit["active_state"], unit["result"]) == (
-        True,
-        False,
-        "failed",
-        "exit-code",
-    )
-
-
-def test_a_process_whose_unit_file_is_gone_is_listed_as_not_installed(tmp_path, process):
-    unit = unit_info(tmp_path, process.pid)["llama-head-gone.service"]
-    assert (unit["installed"], unit["active_state"], unit["wanted_digest"], unit["stale"]) == (
-        False,
-        "active",
-        None,
-        True,
-    )
+@pytest.mark.parametrize(
+    ("name", "digest", "noted", "expected"),
+    [
+        # Whatever the process itself reports.
+        (A, "new", "old\n", {"wanted_digest": "new", "running_digest": "old", "stale": True}),
+        (A, "old", None, {"running_digest": None, "stale": True}),
+        (B, "old", "old\n", {"main_pid": None, "since": None, "stale": False, "installed": True, "enabled": False}),
+        (B, "old", "old\n", {"active_state": "failed", "result": "exit-code"}),
+        (GONE, "old", "old\n", {"installed": False, "active_state": "active", "wanted_digest": None}),
+        (GONE, "old", "old\n", {"running_digest": None, "stale": True}),
+    ],
+)
+def test_unit_is_stale_by_its_digests(tmp_path, process, name, digest, noted, expected):
+    unit = unit_info(tmp_path, process.pid, digest=digest, noted=noted)[name]
+    assert {key: unit[key] for key in expected} == expected
 
 
 def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
@@ -219,29 +202,13 @@ def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
     assert not node_units.describe({"Id": "llama-head-b.service"}, str(tmp_path)).ours
 
 
-def test_a_name_that_does_not_exist_is_left_out(tmp_path, process):
-    assert sorted(unit_info(tmp_path, process.pid)) == [
-        "llama-head-b.service",
-        "llama-head-gone.service",
-        "llama-rpc-a.service",
-    ]
-
-
-def test_systemd_is_asked_for_globs_and_for_files_it_may_not_have_loaded(tmp_path, process):
+def test_units_are_searched_by_globs_and_files(tmp_path, process):
     asked = []
-    unit_info(tmp_path, process.pid, patterns=["llama-head-*.service"], asked=asked)
-    assert asked == ["llama-head-*.service", "llama-head-b.service"]
-
-
-def test_nothing_matching_is_an_empty_list(tmp_path):
-    assert node_units.unit_info(["llama-rpc-*.service"], unit_dir=str(tmp_path), show=lambda names: "") == []
-
-
-def test_no_pattern_asks_nothing(tmp_path):
-    assert (
-        node_units.unit_info([], unit_dir=str(tmp_path), show=lambda names: pytest.fail("asked for the manager itself"))
-        == []
-    )
+    assert sorted(unit_info(tmp_path, process.pid, ["llama-head-*.service"], asked=asked)) == [B, GONE, A]
+    assert asked == ["llama-head-*.service", B], "systemd may not have loaded a file"
+    empty = tmp_path / "empty"
+    assert node_units.unit_info(["llama-rpc-*.service"], unit_dir=str(empty), show=lambda names: "") == []
+    assert node_units.unit_info([], unit_dir=str(empty), show=lambda names: pytest.fail("the manager itself")) == []
 
 
 @pytest.mark.parametrize(
@@ -384,23 +351,15 @@ def test_an_intact_build(tmp_path):
     }
 
 
-def test_a_changed_and_a_missing_file_break_the_build(tmp_path):
-    release = make_build(
-        tmp_path, {"bin/llama-server": "server", "bin/llama-bench": "bench", "lib/libggml.so": "library"}
-    )
-    (release / "bin" / "llama-server").write_text("Server")
-    (release / "lib" / "libggml.so").unlink()
-    info = build.build_info(str(tmp_path))
-    assert (info["build_intact"], info["build_broken"]) == (False, ["bin/llama-server", "lib/libggml.so"])
-
-
-def test_what_a_manifest_does_not_list_breaks_the_build(tmp_path):
+def test_files_that_differ_from_the_manifest_break_the_build(tmp_path):
     release = make_build(
         tmp_path,
         {
             "bin/rpc-server": "server",
             "bin/ggml-rpc-server": "server",
             "bin/llama-bench": "bench",
+            "bin/gone": "gone",
+            "bin/changed": "as built",
             "bin/root": "root",
             "../key": "key",
         },
@@ -413,8 +372,11 @@ def test_what_a_manifest_does_not_list_breaks_the_build(tmp_path):
     (release / "bin" / "llama-bench").symlink_to("../../../elsewhere")
     (release / "bin" / "more").write_text("more")
     (release / "lib").symlink_to("/usr")
+    (release / "bin" / "changed").write_text("since")
+    (release / "bin" / "gone").unlink()
     info = build.build_info(str(tmp_path))
-    assert info["build_broken"] == ["../key", "bin/llama-bench", "bin/more", "bin/root", "lib"]
+    broken = ["../key", "bin/changed", "bin/gone", "bin/llama-bench", "bin/more", "bin/root", "lib"]
+    assert (info["build_intact"], info["build_broken"]) == (False, broken)
 
 
 def test_what_others_may_change_breaks_the_build(tmp_path):
