@@ -88,7 +88,8 @@ def listed(tmp_path):
         tags = sorted({tag for line in lines for tag in re.findall(r"[\w-]+", line.partition("TAGS: ")[2])})
         heads = [line for line in map(str.strip, lines) if line.startswith("play #")]
         plays += [playbook.name, "  tags: " + " ".join(tags), *["  " + head.replace("\t", "  ") for head in heads], ""]
-        tasks += [playbook.name, *[line.rstrip().replace("\t", "  ") for line in lines if not line.startswith("playbook: ")]]
+        lines = [line for line in lines if not line.startswith("playbook: ")]
+        tasks += [playbook.name, *[line.rstrip().replace("\t", "  ") for line in lines]]
     return "\n".join(plays), "\n".join(tasks)
 
 
