@@ -237,7 +237,7 @@ KEYS = (
     Key(
         "load_mode",
         str,
-        "How weights are read; `auto` is the build's own way, [build.md](build.md) says what older builds make of the "
+        "How weights are read; `auto` is the build's own way, [models-and-builds.md](models-and-builds.md) says what older builds make of the "
         "others.",
         default="auto",
         choices=("auto",) + tuple(sorted(SPELLED_OUT)),
