@@ -148,7 +148,7 @@ def _all_work(seen: Seen) -> Criterion:
         return Criterion(NOT_HERE, "; ".join(unknown) or "no service runs", where, date)
     workers = sum(len(one.workers) for one in seen.services)
     value = f"{_count(len(seen.services), 'service')} with {_count(workers, 'worker')}"
-    return _judged(bad, "every worker has to hold its layers and to work: see docs/symptoms.md", value, where, date)
+    return _judged(bad, "every worker has to hold its layers and to work: see docs/operations.md", value, where, date)
 
 
 def _work(one: Service) -> tuple[list[str], str]:

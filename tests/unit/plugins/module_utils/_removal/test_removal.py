@@ -437,7 +437,7 @@ WRITTEN = {
     "etc/llama-cluster/sampler.json": '{\n    "fabric_address": ""\n}\n',
     "etc/llama-cluster/doctor.json": '{"rules": []}\n',
     "etc/rsyslog.d/90-llama-cluster.conf": "# Ansible managed\n# The journal of the services, by the collection (see\n",
-    "etc/llama-cluster/alloy.river": "// The journal of the services, by the collection (see its docs/logs.md)\n",
+    "etc/llama-cluster/alloy.river": "// The journal of the services, by the collection (see its docs/operations.md)\n",
     "usr/local/bin/llama-cluster-monitor": "#!/bin/sh\n# llama-cluster-monitor: what runs, live.\n",
     "usr/local/bin/llama-service-status": "#!/bin/sh\n# llama-service-status [SERVICE]: whether services answer.\n",
     "usr/local/bin/llama-doctor": "#!/bin/sh\n# llama-doctor: what is wrong on this node.\n",
