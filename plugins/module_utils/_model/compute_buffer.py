@@ -5,7 +5,7 @@
 
 llama.cpp has no formula for them: it builds the graph and asks its allocator. The formulas here add up the tensors that
 are alive at the same time at the widest place of a graph. They were fitted to llama-fit-params of b7772 and b11434;
-docs/memory.md says how far they are off.
+docs/plan.md says how far they are off.
 """
 
 import operator

@@ -26,8 +26,8 @@ RECORDED = json.loads((Path(__file__).resolve().parents[3] / "fixtures/fit_param
 
 
 def documented():
-    """{(build, model): the largest error of a total in percent}, as docs/memory.md has it."""
-    page = (Path(__file__).resolve().parents[5] / "docs/memory.md").read_text()
+    """{(build, model): the largest error of a total in percent}, as docs/plan.md has it."""
+    page = (Path(__file__).resolve().parents[5] / "docs/plan.md").read_text()
     found = {}
     for build, table in re.findall(r"^\*\*b(\d+)\*\*\n\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE):
         for row in table.splitlines()[2:]:
@@ -109,7 +109,7 @@ def test_as_llama_fit_params_says(case, shapes):
     worst = DOCUMENTED[(case["build"], case["model"])] + 0.0005
     for one, (seen, cache, compute) in zip(placed, case["needs"]):
         total = seen + cache + compute
-        assert abs(one.total() / MIB / total - 1) * 100 <= worst, "percent, by docs/memory.md"
+        assert abs(one.total() / MIB / total - 1) * 100 <= worst, "percent, by docs/plan.md"
 
 
 def test_every_model_is_recorded_for_both_builds():
