@@ -101,7 +101,7 @@ Roles, each with a README:
 %s
 """
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
-# Sections of docs/alerts.md.
+# Sections of docs/monitoring.md.
 ALERTS = ("Services", "Cards", "Nodes", "Gateway")
 LINKS = textwrap.fill(
     ", ".join("[%s](../roles/%s/README.md)" % (path.name, path.name) for path in ROLES),
@@ -238,7 +238,7 @@ def seen(place):
 
 
 def alerts():
-    """docs/alerts.md with a section for each alert; what stands around them is written by hand."""
+    """docs/monitoring.md with a section for each alert; what stands around them is written by hand."""
     severity, groups = {}, {}
     for found in dropped.rules():
         for group in yaml.safe_load(found.path.read_text())["groups"]:
@@ -246,7 +246,7 @@ def alerts():
         for name, alert in yaml.safe_load((found.path.parent / "alerts.yml").read_text()).items():
             groups.setdefault(alert["group"], []).append(section(name, severity[name], alert))
     text = "".join("## %s\n\n%s" % (title, "".join(groups[title])) for title in ALERTS)
-    page = (ROOT / "docs/alerts.md").read_text()
+    page = (ROOT / "docs/monitoring.md").read_text()
     before, after = page.partition("## %s\n" % ALERTS[0])[0], page.partition("## Dashboards\n")[2]
     return before + text + "## Dashboards\n" + after
 
@@ -272,7 +272,7 @@ def section(name, severity, alert):
 PAGES = {
     "docs/settings.md": settings_page,
     "docs/doctor.md": doctor,
-    "docs/alerts.md": alerts,
+    "docs/monitoring.md": alerts,
     "docs/modules.md": modules,
     **{"roles/%s/README.md" % role.name: functools.partial(readme, role) for role in ROLES},
 }

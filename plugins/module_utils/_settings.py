@@ -237,8 +237,8 @@ KEYS = (
     Key(
         "load_mode",
         str,
-        "How weights are read; `auto` is the build's own way, [models-and-builds.md](models-and-builds.md) says what older builds make of the "
-        "others.",
+        "How weights are read; `auto` is the build's own way, [older builds](models-and-builds.md) render the others "
+        "differently.",
         default="auto",
         choices=("auto",) + tuple(sorted(SPELLED_OUT)),
         flag=LOAD_MODES,

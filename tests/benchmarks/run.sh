@@ -6,7 +6,7 @@
 #   memory       the memory formulas beside llama-fit-params: BUILD=DIR..., half an hour; real loads with --model FILE
 #   monitoring   every query of dashboards and rules, asked of a Prometheus: two minutes, [--nodes 50]
 #   plans        the memory plans of the reference inventories, the tables of docs/plan.md
-#   recovery     the table of docs/drills.md: half an hour
+#   recovery     the table of docs/benchmarks.md: half an hour
 #   runs         what a site.yml that changes nothing costs, with three nodes and with ten: ten minutes
 #   soak         random kill -9 of the lab's workers and heads: half an hour, [--cycles 100] [--seed 7]
 #   speed        llama_bench beside a server that writes down what it does: a minute

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the results of card tests (tests/card/results/*.json) into README.md and docs/hardware.md.
+"""Writes the results of card tests (tests/card/results/*.json) into README.md and docs/benchmarks.md.
 
     pages.py [--check]
 
@@ -58,8 +58,8 @@ NOT_YET = (
     "run on a card ([what is proven](#what-is-proven))." % CPU_NODES
 )
 DEPLOYED = (
-    "**Deployed and tested on %s (%s, %s, %s).** There [three nodes in namespaces](docs/hardware.md) share one card. "
-    + CPU_NODES
+    "**Deployed and tested on %s (%s, %s, %s).** There [three nodes in namespaces](docs/benchmarks.md#card-tests) "
+    "share one card. " + CPU_NODES
     + " ([what is proven](#what-is-proven))."
 )
 
@@ -130,13 +130,13 @@ def status(results):
 def readme_results(results):
     """What README.md states in "What is proven"."""
     if not results:
-        return "No result of a [card test](docs/hardware.md) yet."
+        return "No result of a [card test](docs/benchmarks.md#card-tests) yet."
     listed = ["%s (%s, parts passed: %s)" % (title(one), one["date"], count(one)) for one in results[:MOST_IN_README]]
-    return "[Card tests](docs/hardware.md): %s." % "; ".join(listed)
+    return "[Card tests](docs/benchmarks.md#card-tests): %s." % "; ".join(listed)
 
 
 def hardware(results):
-    """The tables of docs/hardware.md."""
+    """The tables of docs/benchmarks.md."""
     if not results:
         return "No result yet."
     fields = ("card", "driver", "cuda", "kernel", "build", "date")
@@ -182,7 +182,7 @@ def quotation(text, end):
 def pages(root):
     """{path: text that it should have}"""
     results = results_of(root / RESULTS)
-    readme, page = root / "README.md", root / "docs/hardware.md"
+    readme, page = root / "README.md", root / "docs/benchmarks.md"
     text = replaced(
         readme.read_text(encoding="utf-8"), "card results", "\n%s\n" % "\n".join(wrapped(readme_results(results)))
     )

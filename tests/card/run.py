@@ -45,7 +45,7 @@ def card():
     if told[2] != CAPABILITY:
         raise Failed(
             "%s: compute capability %s seen, %s is needed: tests/card/compile.sh compiles for no other, see"
-            " docs/hardware.md" % (told[0], told[2], CAPABILITY)
+            " docs/benchmarks.md" % (told[0], told[2], CAPABILITY)
         )
     whole = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True).stdout
     cuda = re.search(r"CUDA Version: *([0-9.]+)", whole)

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""times.py DIRECTORY: all drill-SERVICE.json of a directory as one table for docs/drills.md."""
+"""times.py DIRECTORY: all drill-SERVICE.json of a directory as one table for docs/benchmarks.md."""
 
 import json
 import pathlib

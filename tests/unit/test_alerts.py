@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rules of all roles: Prometheus' own tool accepts them and runs their tests, each alert has a test, a section of
-docs/alerts.md and the texts that an operator needs at night."""
+docs/monitoring.md and the texts that an operator needs at night."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped
 from ansible_collections.thefermisea.llama_cluster.tests.unit import observed, rule_series
 
-RUNBOOK = "https://github.com/thefermisea/ansible-llama-cluster/blob/main/docs/alerts.md#"
+RUNBOOK = "https://github.com/thefermisea/ansible-llama-cluster/blob/main/docs/monitoring.md#"
 # Somebody is woken for these alone.
 PAGES = {"LlamaModelWithoutEndpoint", "LlamaRepairLoop", "LlamaGatewayDown"}
 ALERTS = sorted(observed.alerts().items())

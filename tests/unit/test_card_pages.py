@@ -28,10 +28,10 @@ FAILED = dict(
 
 @pytest.fixture
 def made(tmp_path):
-    """Function from results to (exit status, README.md, hardware.md)."""
+    """Function from results to (exit status, README.md, benchmarks.md)."""
     (tmp_path / "docs").mkdir()
     (tmp_path / pages.RESULTS).mkdir(parents=True)
-    for name in ("README.md", "docs/hardware.md"):
+    for name in ("README.md", "docs/benchmarks.md"):
         (tmp_path / name).write_text((ROOT / name).read_text())
 
     def write(*results):
@@ -39,7 +39,7 @@ def made(tmp_path):
             (tmp_path / pages.RESULTS / ("%d.json" % number)).write_text(json.dumps(result))
         status = pages.main([], tmp_path)
         return (status, " ".join((tmp_path / "README.md").read_text().replace("\n> ", " ").split())), (
-            tmp_path / "docs/hardware.md"
+            tmp_path / "docs/benchmarks.md"
         ).read_text()
 
     return write
@@ -92,4 +92,4 @@ def test_pages_know_the_parts_of_the_test():
         if isinstance(node, ast.Assign) and node.targets[0].id == "PARTS"
     ]
     assert set(parts) == set(pages.PARTS)
-    assert all("| `%s` |" % name in (ROOT / "docs/hardware.md").read_text() for name in pages.PARTS)
+    assert all("| `%s` |" % name in (ROOT / "docs/benchmarks.md").read_text() for name in pages.PARTS)

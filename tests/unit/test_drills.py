@@ -34,7 +34,7 @@ def cases():
 @pytest.mark.parametrize("name", CATALOG)
 def test_a_drill_is_explained_and_can_be_done(name):
     drill = CATALOG[name]
-    assert "`%s`" % name in (ROOT / "docs/drills.md").read_text()
+    assert "`%s`" % name in (ROOT / "docs/measuring.md").read_text()
     # Words with a comma end at it in {}, and what follows would be a key.
     assert set(drill) <= KEYS and all(drill.values())
     assert drill["kind"] in ("restart", "start", "away", "firewall", "soak", "gateway")
@@ -61,9 +61,9 @@ def test_nothing_is_delegated_to_a_worker_that_may_not_be_there():
 
 
 def test_every_fault_is_made_and_taken_away():
-    """By break.sh on a unit of its own, or in a drill that is run as a whole: docs/drills.md says which are, and that
+    """By break.sh on a unit of its own, or in a drill that is run as a whole: docs/measuring.md says which, and that
     the others are run by hand."""
-    page = " ".join((ROOT / "docs/drills.md").read_text().split())
+    page = " ".join((ROOT / "docs/measuring.md").read_text().split())
     (said,) = re.findall(
         r"`make test` runs (.*?) as a whole, .*? the others are run by hand: `make bench WHAT=recovery`", page
     )

@@ -7,8 +7,8 @@ import pathlib
 
 import pytest
 
-# Drills from their first line to their last, as docs/drills.md has them; what is broken in the others: test_break.py of
-# scenario node_setup.
+# Drills from their first line to their last, as docs/measuring.md has them; what is broken in the others:
+# test_break.py of scenario node_setup.
 WHOLE = ["worker_kill_generating", "firewall_lost", "port_taken", "worker_stop_idle"]
 UNITS = {"node1": "llama-head-chat", "node2": "llama-rpc-chat", "node3": "llama-rpc-chat"}
 

@@ -37,7 +37,7 @@ INTENT = {
     "tell: `[{name: Tesla V100S-PCIE-32GB, "
     "memory_mib: 32510, bandwidth: 1134}]`, where `bandwidth` in GB/s may be left out; without a card its main memory, "
     "`[{main: true, memory_mib: 64000}]`.",
-    "llama_targets": "What is wanted of a service, for [reports](report.md#targets-in-two-readings): `{SERVICE: "
+    "llama_targets": "What is wanted of a service, for [reports](measuring.md#targets-in-two-readings): `{SERVICE: "
     "{tokens_per_second: {target: 20, acceptable: 10, critical: 8, source: WHO AND WHEN}}}`; `first_token_seconds` in "
     "the same way.",
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ten success criteria, and the report of them. Private to the collection. docs/report.md explains each one."""
+"""The ten success criteria, and the report of them. Private to the collection. docs/measuring.md explains each one."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The table of targets, in both readings: as operators wrote it down, and as it means something on these cards. Private
-to the collection. docs/report.md says why there are two."""
+to the collection. docs/measuring.md says why there are two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drill table of docs/drills.md: every drill on the lab, and those of a loaded service again with a load slowed
+"""The drill table of docs/benchmarks.md: every drill on the lab, and those of a loaded service again with a load slowed
 down to about a minute.
 
     python tests/benchmarks/recovery/table.py [--fast-only] [--drills NAME,NAME]
