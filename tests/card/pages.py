@@ -59,8 +59,7 @@ NOT_YET = (
 )
 DEPLOYED = (
     "**Deployed and tested on %s (%s, %s, %s).** There [three nodes in namespaces](docs/benchmarks.md#card-tests) "
-    "share one card. " + CPU_NODES
-    + " ([what is proven](#what-is-proven))."
+    "share one card. " + CPU_NODES + " ([what is proven](#what-is-proven))."
 )
 
 
