@@ -70,34 +70,25 @@ come from another variable. The README of each role lists its own:
 
 %s
 """
-MODULES = """# Modules and roles
+MODULES = """
+## Modules
 
-Everything is documented where `ansible-doc` finds it:
+The playbooks are the product; these modules are useful alone too. `ansible-doc` documents all of them, and roles:
 
 ```console
 ansible-doc thefermisea.llama_cluster.gguf_fetch
 ansible-doc -t role thefermisea.llama_cluster.rpc_worker
+ansible localhost -m thefermisea.llama_cluster.gguf_verify -a path=/srv/model.gguf
 ```
-
-The playbooks are the product; these modules are useful alone too. `tests/pages.py` writes this page.
 
 | module | |
 |---|---|
 %s
-
-```console
-ansible localhost -m thefermisea.llama_cluster.gguf_verify -a path=/srv/model.gguf
-ansible llama_nodes -i inventories/mine -b -m thefermisea.llama_cluster.nvidia_smi_facts
-```
 
 The others belong to the playbooks, and change with them, as filters do:
 
 | module | |
 |---|---|
-%s
-
-Roles, each with a README:
-
 %s
 """
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -199,18 +190,18 @@ def marked(text):
 
 
 def modules():
-    """docs/modules.md, of what each module says of itself in one line."""
+    """The part of docs/settings.md about modules: what each module says of itself in one line."""
     found = {}
     for path in sorted((ROOT / "plugins/modules").glob("[!_]*.py")):
         short = re.search(r"^short_description: (.*)", path.read_text(), re.MULTILINE)[1].strip('"')
         internal = short.startswith("Internal: ")
         found.setdefault(internal, []).append("| `%s` | %s |" % (path.stem, marked(short.removeprefix("Internal: "))))
-    return MODULES % ("\n".join(found[False]), "\n".join(found[True]), LINKS)
+    return MODULES % ("\n".join(found[False]), "\n".join(found[True]))
 
 
 def settings_page():
     intent = ["| variable | meaning |", "|---|---|"] + ["| `%s` | %s |" % one for one in variables.INTENT.items()]
-    return SETTINGS % (
+    page = SETTINGS % (
         "\n".join(intent),
         settings("server"),
         settings("router"),
@@ -218,6 +209,7 @@ def settings_page():
         keys(check_models.QUANT_KEYS),
         LINKS,
     )
+    return page + modules()
 
 
 def doctor():
@@ -273,7 +265,6 @@ PAGES = {
     "docs/settings.md": settings_page,
     "docs/doctor.md": doctor,
     "docs/monitoring.md": alerts,
-    "docs/modules.md": modules,
     **{"roles/%s/README.md" % role.name: functools.partial(readme, role) for role in ROLES},
 }
 
