@@ -53,9 +53,9 @@ MOST_IN_README = 6
 
 CPU_NODES = "CPU nodes are tested end to end, in containers with real systemd and real llama.cpp"
 NOT_YET = (
-    "**It has not been deployed on a GPU yet.** %s. For CUDA, command lines, memory plans, benchmark and "
-    "`nvidia_smi_facts` were tried on one card by hand; units and their sandbox are computed and checked, and have not "
-    "run on a card ([what is proven](#what-is-proven))." % CPU_NODES
+    "**It has not been deployed on a GPU yet.** %s. For CUDA, the command lines, memory plans, benchmark and "
+    "`nvidia_smi_facts` were tried by hand on a single card; the unit files and their sandbox are generated and tested "
+    "but have never run on a GPU ([what is proven](#what-is-proven))." % CPU_NODES
 )
 DEPLOYED = (
     "**Deployed and tested on %s (%s, %s, %s).** There [three nodes in namespaces](docs/benchmarks.md#card-tests) "
