@@ -57,15 +57,15 @@ class Node(DockerBackend):
 def programs(core):
     """The directory with the programs of an ansible-core. A machine without a Python for it has the one of
     requirements.txt alone; gate lanes says so."""
-    found = subprocess.check_output([REPOSITORY / "tests/gates/core.sh", core], text=True)
-    return found.strip() or os.path.dirname(sys.executable)
+    found = core and subprocess.check_output([REPOSITORY / "tests/gates/core.sh", core], text=True).strip()
+    return found or os.path.dirname(sys.executable)
 
 
 class Lab:
     """The scenario's nodes: `lab.node1.run(...)`, addresses, and playbooks."""
 
-    # The ansible-cores that may be used; molecule's own steps have the one of requirements.txt.
-    OLDEST, NEWEST = "2.16", "2.21"
+    # The ansible-cores that may be used; without one it is that of requirements.txt, as in molecule's own steps.
+    OLDEST, NEWEST = "2.18", "2.21"
     # The benchmarks of an upgrade and a switch; whether a good build is fast enough is not for a machine to say that
     # does other things beside.
     SHORT: typing.ClassVar = {
@@ -90,7 +90,7 @@ class Lab:
         return "10.214.%d.%d" % (SLOT, ADDRESSES[name])
 
     @staticmethod
-    def playbook(name, *arguments, inventory="inventories/lab", core=OLDEST):
+    def playbook(name, *arguments, inventory="inventories/lab", core=None):
         """Runs playbooks/NAME.yml with an ansible-core -> (exit status, output without line folding)."""
         environment = dict(
             os.environ,

@@ -102,6 +102,6 @@ def test_it_refuses_a_head_without_its_worker(lab):
 
 
 def test_apply_repairs_it(lab):
-    status, output = lab.playbook("site", "--tags", "rpc,head,verify")
+    status, output = lab.playbook("site", "--tags", "rpc,head,verify", core=lab.OLDEST)
     assert status == 0, output
     assert serves(lab, output), output

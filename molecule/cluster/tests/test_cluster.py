@@ -70,7 +70,7 @@ def test_each_tag_works_alone(lab):
 
 
 def test_status_names_every_unit(lab):
-    status, output = lab.playbook("status", "-v")
+    status, output = lab.playbook("status", "-v", core=lab.OLDEST)
     assert status == 0, output
     assert re.search(r"chat +node1, node2, node3 +ready .*http://%s:8000/v1 " % lab.ethernet("node1"), output), output
     for name in ("node1", "node2", "node3"):
