@@ -118,6 +118,7 @@ def exchange(to: Target, body: bytes, timeout: float) -> Exchange:
         sock: Any = socket.create_connection(to.address[:2], timeout)
     except OSError as error:
         return Exchange(began, [], time.monotonic(), f"no connection ({error.strerror or error})")
+    sock.settimeout(None)  # the timer ends it
     if to.tls:
         host = urlsplit("//" + to.host).hostname
         sock = to.tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)

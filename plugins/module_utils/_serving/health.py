@@ -32,6 +32,8 @@ SERVING = ("ready", "busy")
 # Seconds for an endpoint that answers from memory, and between two looks.
 LOOK = 5
 POLL = 0.5
+# Seconds for which a service that works may work for llama-watchdog, which asks an idle one for a token.
+MOMENT = 2.0
 # A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a
 # card that is full.
 MOST_RESTARTS = 3
@@ -95,6 +97,10 @@ class Head:
             if result["state"] in SERVING or hopeless or time.monotonic() - start >= wait:
                 break
             time.sleep(POLL)
+        moment = time.monotonic() + MOMENT
+        while deep and result["state"] == "busy" and time.monotonic() < moment:
+            time.sleep(POLL)
+            result, _hopeless = self._look()
         result.update(waited=round(time.monotonic() - start, 1) if wait else 0.0, waited_for=waited_for if wait else [])
         if deep and result["state"] in SERVING:
             if self.models and not self.api.model:

@@ -86,7 +86,7 @@ def recorded(executor, handler):
         elif name in CALLS:
             write(name, json.dumps(arguments))
         elif name == "show_lines":
-            write("(shown)", "\n".join([*arguments.get("warnings", ()), *arguments["lines"]]))
+            write("(shown)", "\n".join([*arguments.get("warnings", ()), *arguments.get("lines", ())]))
         elif name == "copy":
             write(arguments["dest"], arguments["content"])
         return result

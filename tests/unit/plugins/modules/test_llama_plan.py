@@ -5,17 +5,12 @@
 
 import json
 import mmap
-import sys
-from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_plan
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files, model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks/acquisition"))
-import header  # noqa: E402
 
 CARDS = [{"name": "node%d" % number, "memory_mib": 32510} for number in (2, 3, 1)]
 
@@ -95,7 +90,10 @@ def test_too_large_weights_are_offered_more_cards(capsys, qwen):
 
 
 def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
-    size = header.write(tmp_path / "m.gguf")
+    model, words = model_files.qwen2_72b(), [f"token {number:06}" for number in range(152064)]
+    model.metadata.append(("tokenizer.ggml.tokens", gguf_files.ARRAY, (gguf_files.STRING, words)))
+    model.write(tmp_path / "m.gguf")
+    size = len(model.header())
     with FakeHub() as fake:
         code, result = run(
             capsys,

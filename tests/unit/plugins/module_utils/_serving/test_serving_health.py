@@ -27,6 +27,7 @@ def fixture_quick(monkeypatch):
     """The same in short: what is silent for half a second is silent."""
     monkeypatch.setattr(serving_health, "POLL", 0.01)
     monkeypatch.setattr(serving_health, "LOOK", 0.5)
+    monkeypatch.setattr(serving_health, "MOMENT", 0)
 
 
 @pytest.fixture(name="server")
@@ -530,6 +531,14 @@ def progress(server, workers=(), timeout=0.2):
     result = check(server, workers, timeout=timeout)
     assert server.asked(CHAT) == []
     return result["state"], result["progress"]
+
+
+def test_token_of_the_watchdog_is_waited_for(server, monkeypatch):
+    monkeypatch.setattr(serving_health, "MOMENT", 30)
+    looks = itertools.count(1)
+    server.responses["/slots"] = lambda: (200, [fake.WORKING if next(looks) < 3 else fake.IDLE])
+    result = check(server, timeout=30)
+    assert (result["state"], result["tokens"]) == ("ready", 8)
 
 
 def test_progress_by_decode_counter(server):
