@@ -86,7 +86,7 @@ def recorded(executor, handler):
         elif name in CALLS:
             write(name, json.dumps(arguments))
         elif name == "show_lines":
-            write("(shown)", "\n".join([*arguments.get("warnings", ()), *arguments.get("lines", ())]))
+            write("(shown)", "\n".join([*arguments.get("warnings", ()), *arguments["lines"]]))
         elif name == "copy":
             write(arguments["dest"], arguments["content"])
         return result
@@ -113,6 +113,8 @@ class CallbackModule(CallbackBase):
 
         def run(executor):
             skipped = {"changed": False, "skipped": True, "results": []}
-            return skipped if executor._task.action in SKIPPED else execute(executor)
+            task = executor._task
+            refuses = task.action.endswith(".show_lines") and "lines" not in task.args
+            return skipped if refuses or task.action in SKIPPED else execute(executor)
 
         TaskExecutor._get_action_handler_with_module_context, TaskExecutor.run = found, run
