@@ -125,19 +125,30 @@ def written(value):
     return "" if value is None else "`%s`" % str(value).replace("True", "true").replace("False", "false")
 
 
-def settings(kind):
-    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
+def settings(kind, known=()):
+    """The table of a kind's keys, without rows that those known have, which are listed by name."""
+    rows, same = ["| key | value | default | meaning |", "|---|---|---|---|"], []
     for key in _settings.BY_KIND[kind].values():
         default = (
             "required"
             if key.required
             else written(key.default) or (written(key.own) + " (llama-server's)" if key.own else "")
         )
-        rows.append(
-            "| `%s`%s%s | %s | %s | %s |"
-            % (key.name, " *" if key.memory else "", " \u2020" if key.family else "", values(key), default, key.text)
+        row = "| `%s`%s%s | %s | %s | %s |" % (
+            key.name,
+            " *" if key.memory else "",
+            " \u2020" if key.family else "",
+            values(key),
+            default,
+            key.text,
         )
-    return "\n".join(rows)
+        if row in known:
+            same.append("`%s`" % key.name)
+        else:
+            rows.append(row)
+    text = "\n".join(rows)
+    listed = textwrap.fill("As for a service: %s." % ", ".join(same), 120, break_on_hyphens=False)
+    return text + "\n\n" + listed if same else text
 
 
 def keys(table):
@@ -204,7 +215,7 @@ def settings_page():
     page = SETTINGS % (
         "\n".join(intent),
         settings("server"),
-        settings("router"),
+        settings("router", settings("server").splitlines()),
         keys(check_models.MODEL_KEYS),
         keys(check_models.QUANT_KEYS),
         LINKS,
