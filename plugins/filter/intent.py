@@ -5,6 +5,29 @@
 
 from __future__ import annotations
 
+DOCUMENTATION = r"""
+name: intent
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: What an inventory says"
+description:
+  - Several filters for the playbooks and roles of this collection. They carry no promise.
+options:
+  _input:
+    description: See the function of plugin_utils with the name of the filter.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+"""
+
+RETURN = r"""
+_value:
+  description: See the function of plugin_utils with the name of the filter.
+  type: raw
+"""
+
 from ansible import context
 from ansible.module_utils.common.text.converters import to_text
 from ansible.parsing.splitter import parse_kv

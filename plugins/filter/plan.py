@@ -5,6 +5,29 @@
 
 from __future__ import annotations
 
+DOCUMENTATION = r"""
+name: plan
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: Memory plans"
+description:
+  - Several filters for the playbooks and roles of this collection. They carry no promise.
+options:
+  _input:
+    description: See the function of plugin_utils with the name of the filter.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+"""
+
+RETURN = r"""
+_value:
+  description: See the function of plugin_utils with the name of the filter.
+  type: raw
+"""
+
 from ..module_utils._plan.devices import as_dicts, of_node
 from ..plugin_utils._cluster_plan.cards import plan_cards
 from ..plugin_utils._cluster_plan.plan import memory_plan

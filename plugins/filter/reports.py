@@ -5,6 +5,29 @@
 
 from __future__ import annotations
 
+DOCUMENTATION = r"""
+name: reports
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: Reports, figures and logs"
+description:
+  - Several filters for the playbooks and roles of this collection. They carry no promise.
+options:
+  _input:
+    description: See the function of plugin_utils with the name of the filter.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+"""
+
+RETURN = r"""
+_value:
+  description: See the function of plugin_utils with the name of the filter.
+  type: raw
+"""
+
 from ansible.utils.unsafe_proxy import wrap_var
 
 from ..plugin_utils._doctor.cluster import doctor_report

@@ -5,6 +5,29 @@
 
 from __future__ import annotations
 
+DOCUMENTATION = r"""
+name: units
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: Units, files and builds of nodes"
+description:
+  - Several filters for the playbooks and roles of this collection. They carry no promise.
+options:
+  _input:
+    description: See the function of plugin_utils with the name of the filter.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+"""
+
+RETURN = r"""
+_value:
+  description: See the function of plugin_utils with the name of the filter.
+  type: raw
+"""
+
 from ..plugin_utils._access.clients import client_access
 from ..plugin_utils._access.node import node_refusals
 from ..plugin_utils._access.units import build_refusals
