@@ -206,14 +206,8 @@ class Head:
     def _unit_words(shown: Properties | None) -> str:
         if not shown:
             return ""
-        words = " (%s is %s/%s, result %s, %s restarts)"
-        return words % (
-            shown["Id"],
-            shown.get("ActiveState"),
-            shown.get("SubState"),
-            shown.get("Result"),
-            shown.get("NRestarts"),
-        )
+        names = ("Id", "ActiveState", "SubState", "Result", "NRestarts")
+        return " (%s is %s/%s, result %s, %s restarts)" % tuple(map(shown.get, names))
 
     def _describe(self, result: Result) -> tuple[bool, bool]:
         """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too
