@@ -230,21 +230,25 @@ class Transfer:
                     step = "check the source and run again, what was fetched is kept"
                     raise Refusal(f"{failure}, {failures} times in a row: {step}")
                 if not piece.source.ranges:
-                    self._count(segment, position, start)
+                    self._take_back(position - start)
                     position = start
                 self._back_off(failures, failure.wait)
         if not piece.source.ranges:
-            self._count(segment, end, start)
+            self._take_back(end - start)
             self._mark(target, start, end)
 
     def _count(self, segment: Segment, start: int, end: int) -> None:
-        """Count received bytes; with end < start, take back those of a piece without ranges."""
         with self._state:
-            self.moved += max(0, end - start)
+            self.moved += end - start
             if segment.piece.source.ranges:
                 self._mark(segment.target, start, end)
             else:
                 self._unfinished += end - start
+
+    def _take_back(self, count: int) -> None:
+        """Bytes of a piece without ranges are fetched again."""
+        with self._state:
+            self._unfinished -= count
 
     def _mark(self, target: Target, start: int, end: int) -> None:
         with self._state:

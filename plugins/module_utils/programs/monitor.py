@@ -32,10 +32,14 @@ def as_json(cluster: Cluster) -> str:
     return json.dumps(told, indent=2, sort_keys=True) + "\n"
 
 
+def _leave(*_given: object) -> None:
+    raise SystemExit(0)
+
+
 def live(followed: list[Follower], interval: float, colour: bool) -> None:
     """Until a signal ends it. Lines are written over: a terminal that is cleared flickers."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_given: sys.exit(0))
+        signal.signal(number, _leave)
     show(ENTER)
     try:
         while True:

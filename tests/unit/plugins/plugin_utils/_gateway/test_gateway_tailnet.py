@@ -41,12 +41,13 @@ state.write_text(json.dumps(config))
 """
 
 
-def look(config, record=(), status=RUNNING, errors=""):
-    parts = [json.dumps(status), json.dumps(config), json.dumps({"handlers": list(record)})]
+def look(config, record=(), status=None, errors=""):
+    parts = [json.dumps(status or RUNNING), json.dumps(config), json.dumps({"handlers": list(record)})]
     return {"stdout": "\n---\n".join(parts), "stderr": errors}
 
 
-def judged(looked, tiers=TIERS, enabled=True, engine=True):
+def judged(looked, tiers=None, enabled=True, engine=True):
+    tiers = TIERS if tiers is None else tiers
     here = {"engine": engine, "tiers": {name: {"port": port} for name, port in tiers.items()}}
     return tailnet(here, {"enabled": enabled, "port": 8000, "tls": False}, looked)
 
