@@ -25,17 +25,17 @@ Wait Warn Watch Write
 """
 # How often the house's private words are there at most: a number may only be lowered. STYLE.md has the usual words.
 BANNED = {
-    "told": 469,
+    "told": 443,
     "doors": 6,
     "(?:knock|knocks|knocked)": 10,
     "lanes?": 1,
     "[Ss]trangers?": 41,
-    "[Ww]hoever": 37,
-    "[Nn]obody": 197,
-    "[Oo]urs": 240,
-    "(?:is|are) none": 71,
-    "alone": 312,
-    "by hand": 84,
+    "[Ww]hoever": 28,
+    "[Nn]obody": 158,
+    "[Oo]urs": 219,
+    "(?:is|are) none": 65,
+    "alone": 207,
+    "by hand": 65,
 }
 # More than one sentence, a full stop where other texts quote it, and the language of programs.
 WRONG = re.compile(

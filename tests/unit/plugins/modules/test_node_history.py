@@ -17,13 +17,13 @@ EVENT = {"at": 1795292606.0, "unit": UNITS[0], "kind": "exited", "text": ""}
 
 @pytest.fixture(name="run")
 def fixture_run(monkeypatch, capsys):
-    """run.asked: what the functions were called with; run.error: what they raise."""
+    """run.asked: what the functions were called with; run.errors: what they raise."""
 
     def replaced(name, result):
         def function(*given):
             run.asked = (name, *given)
-            if isinstance(run.error, Exception):
-                raise run.error
+            for error in run.errors:
+                raise error
             return dict(result)
 
         monkeypatch.setattr(node_history, name, function)
@@ -33,7 +33,7 @@ def fixture_run(monkeypatch, capsys):
             node_history.main()
         return json.loads(capsys.readouterr().out)
 
-    run.error = None
+    run.errors = []
     replaced("timeline", {"now": 7.5, "events": [EVENT], "units": {}})
     replaced("recent", {"lines": [], "more": False})
     replaced("last_manual_change", {"now": 7.5, "at": 1.5})
@@ -71,5 +71,5 @@ def test_fault_is_noticed_or_not(run):
     ],
 )
 def test_error_is_one_sentence(run, part, error, message):
-    run.error = error
+    run.errors = [error]
     assert run(part=part)["msg"] == message
