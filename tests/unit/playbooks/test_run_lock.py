@@ -50,7 +50,7 @@ class Nodes:
 
     def start(self, *arguments, seconds=0):
         extra = ["-e", "folder=%s seconds=%s" % (self.folder, seconds), *arguments]
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", "n1,n2,", "-c", "local", *extra]
+        command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "n1,n2,", "-c", "local", *extra]
         return subprocess.Popen(
             [*command, str(self.folder / "site.yml")],
             env=self.environment,
