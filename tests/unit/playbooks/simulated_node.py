@@ -244,7 +244,7 @@ class ActionModule(ActionBase):
             self.event("write /%s" % os.path.relpath(path, str(self.node.root)))
         return {"changed": bool(written.paths), "diff": written.changes}
 
-    def do_remove_ours(self, arguments):
+    def do_remove_managed(self, arguments):
         """Units; and of the roles' remove.yml, which simulation.py replaces, what they would remove."""
         if "role" in arguments:
             self.event("remove all of %s" % arguments["role"])

@@ -54,7 +54,7 @@ OURS = (
     "node_history",
     "nvidia_smi_facts",
     "port_probe",
-    "remove_ours",
+    "remove_managed",
 )
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
@@ -105,7 +105,7 @@ HEADS = (
 )
 REMOVE = """
 - name: Remove
-  thefermisea.llama_cluster.remove_ours: {role: %s}
+  thefermisea.llama_cluster.remove_managed: {role: %s}
 """
 MODEL = """
 - name: Handle the model

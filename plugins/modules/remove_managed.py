@@ -5,8 +5,8 @@
 
 DOCUMENTATION = r"""
 ---
-module: remove_ours
-short_description: "Internal: remove from a node what this collection put there, and nothing else"
+module: remove_managed
+short_description: "Internal: remove from a node the files and units that the collection manages, and nothing else"
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
@@ -43,7 +43,7 @@ attributes: {check_mode: {support: full}, diff_mode: {support: none}}
 EXAMPLES = r"""
 ---
 - name: Remove the models that were fetched
-  thefermisea.llama_cluster.remove_ours:
+  thefermisea.llama_cluster.remove_managed:
     models: /opt/models
   become: true
 """
@@ -108,7 +108,7 @@ def main():
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     except OSError as error:
-        module.fail_json(msg=f"remove_ours: {error.filename}: cannot be removed ({error.strerror}): run with become")
+        module.fail_json(msg=f"remove_managed: {error.filename}: cannot be removed ({error.strerror}): run with become")
     module.exit_json(changed=bool(removal.removed), removed=removal.removed, recorded=recorded, stopped=stopped)
 
 
