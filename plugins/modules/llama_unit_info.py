@@ -97,7 +97,7 @@ units:
       type: bool
       returned: always
       sample: true
-    ours:
+    managed:
       description: Whether the unit is this collection's, by the digest that it carries; others may have a name like
         ours.
       type: bool

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import _files
 from .._node import paths
-from .._node.ours import GATEWAY_FILES
+from .._node.managed import GATEWAY_FILES
 from .._node.running import group_of, unit_of_group
 from .._node.units import Show, parse_show, systemctl, systemctl_show
 from .._text import Refusal, printable

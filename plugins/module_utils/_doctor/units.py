@@ -94,7 +94,7 @@ def _record(unit: Unit) -> dict[str, Any]:
         "service": unit.service,
         "kind": unit.kind,
         "role": ROLES.get(unit.kind or "", unit.name[: -len(".service")]),
-        "ours": unit.ours,
+        "managed": unit.managed,
         "enabled": unit.enabled,
         "active_state": unit.active_state,
         "sub_state": unit.sub_state,

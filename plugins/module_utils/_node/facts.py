@@ -22,7 +22,7 @@ from . import fabric as fabrics
 from . import nvidia_smi, paths
 from . import units as services
 from .build import build_info, kept_releases
-from .running import our_processes
+from .running import managed_processes
 from .trials import Trials
 
 UNITS = (
@@ -184,7 +184,7 @@ def _templates() -> list[str]:
 def listeners(_asked: Any) -> Facts:
     """What listens, and then our processes: one that crashed since units() looked is back under another number.
     Errors: Refusal."""
-    return {"listeners": answer(["ss", "-Hltnp"]), "our_processes": our_processes()}
+    return {"listeners": answer(["ss", "-Hltnp"]), "managed_processes": managed_processes()}
 
 
 def plans(asked: Iterable[str]) -> Facts:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import nvidia_smi, paths
-from .ours import is_our_file, is_our_unit
+from .managed import is_managed_file, is_managed_unit
 from .sockets import parse_listeners, process_tree, socket_inodes
 from .units import running_digest
 
@@ -53,19 +53,19 @@ def unit_of_group(cgroup: str, root: str) -> str | None:
     return first if first.endswith(".service") else None
 
 
-def our_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[str, str]:
+def managed_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[str, str]:
     """{id: unit} of the processes of our units, children too, and of nginx where its site of the gateway is ours."""
     found: dict[str, str] = {}
-    ours: dict[str, bool] = {}
+    managed: dict[str, bool] = {}
     root = group_of("1", proc)
     for pid in filter(str.isdigit, os.listdir(proc)):
         unit = unit_of_group(group_of(pid, proc), root)
-        if unit and unit not in ours:
+        if unit and unit not in managed:
             path = os.path.join(unit_dir, unit)
             # One whose file is gone is told by what root noted at its start.
-            mine = is_our_unit(path) if os.path.lexists(path) else bool(running_digest(unit))
-            ours[unit] = mine or unit == "nginx.service" and is_our_file(paths.NGINX_SITE.lstrip("/"))
-        if unit and ours[unit]:
+            mine = is_managed_unit(path) if os.path.lexists(path) else bool(running_digest(unit))
+            managed[unit] = mine or unit == "nginx.service" and is_managed_file(paths.NGINX_SITE.lstrip("/"))
+        if unit and managed[unit]:
             found[pid] = unit
     return found
 

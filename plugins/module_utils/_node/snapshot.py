@@ -22,7 +22,7 @@ from .. import _files
 from .._text import Refusal
 from . import paths
 from .build import releases_in
-from .ours import is_our_file, is_our_unit
+from .managed import is_managed_file, is_managed_unit
 from .units import SERVICES, UNIT_NAME, installed_name
 
 Entry = dict[str, Any]
@@ -126,11 +126,11 @@ class Snapshots:
             router = service.partition(".")[0] if template else name
             units = os.path.join(self.root, UNITS)
             names = [installed_name("head", service, units), installed_name("router", router, units)]
-            return any(is_our_unit(os.path.join(units, one)) for one in names)
+            return any(is_managed_unit(os.path.join(units, one)) for one in names)
         # A snapshot of an earlier version does not say whether its node was held.
         if folder == AT_BOOT and os.path.join(UNITS, name) in snapshot["files"] and snapshot.get("held") is False:
             return True
-        return not _stays(path) and is_our_file(path, self.root)
+        return not _stays(path) and is_managed_file(path, self.root)
 
     def _path(self, key: str) -> str:
         return os.path.join(self.folder, key + ".json")

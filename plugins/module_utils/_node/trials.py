@@ -21,7 +21,7 @@ from typing import Any, Callable
 from .. import _files
 from .._text import Refusal, printable
 from . import paths
-from .ours import is_our_unit
+from .managed import is_managed_unit
 from .snapshot import Snapshots, is_entry, is_path
 from .units import DIGEST_VARIABLE, Unit, installed_name, systemctl, unit_info
 
@@ -196,7 +196,7 @@ class Trials:
         without one. Errors: Refusal."""
         if check or not self.read(service):
             return self.read(service)
-        units = [name for name in _units(service) if is_our_unit(self._path(paths.UNITS, name))]
+        units = [name for name in _units(service) if is_managed_unit(self._path(paths.UNITS, name))]
         if units:
             # Waits for a revert that is under way.
             self.run("stop", *units)
@@ -265,7 +265,7 @@ class Trials:
         changed = False
         for name, text in ((service, SERVICE.format(**words)), (timer, TIMER.format(**words))):
             path = self._path(paths.UNITS, name)
-            if os.path.lexists(path) and not is_our_unit(path):
+            if os.path.lexists(path) and not is_managed_unit(path):
                 raise Refusal(f"{path}: a unit of somebody else seen, a free name is needed: rename or remove it")
             if _files.text_of(path) != text:
                 _files.write_atomically(path, text.encode("utf-8"), 0o644)
@@ -276,7 +276,7 @@ class Trials:
 
     def _disarm(self, service: str) -> None:
         """The units go, but not whoever runs this."""
-        names = [name for name in _units(service) if is_our_unit(self._path(paths.UNITS, name))]
+        names = [name for name in _units(service) if is_managed_unit(self._path(paths.UNITS, name))]
         timer = _units(service)[1]
         if timer in names:
             self.run("disable", "--now", timer)

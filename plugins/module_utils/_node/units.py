@@ -67,7 +67,7 @@ class Unit(NamedTuple):
     kind: str | None = None
     service: str | None = None
     installed: bool = False
-    ours: bool = False
+    managed: bool = False
     enabled: bool = False
     active_state: str | None = None
     sub_state: str | None = None
@@ -262,7 +262,7 @@ def describe(
         service=service,
         installed=text is not None,
         # A name like ours is no proof. One whose file is gone is told by what root noted at its start.
-        ours=own if text is not None else running is not None,
+        managed=own if text is not None else running is not None,
         enabled=properties.get("UnitFileState") == "enabled",
         active_state=properties.get("ActiveState"),
         sub_state=properties.get("SubState"),

@@ -18,7 +18,7 @@ from typing import Any, Callable
 from .._fetch.manifest import SUFFIX, is_model_name, manifest_path
 from .._files import MOST_TEXT, is_ours, owners, read_ours
 from .._node import paths
-from .._node.ours import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_our_file, is_our_unit, record_of
+from .._node.managed import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_managed_file, is_managed_unit, record_of
 from .._node.units import Unit, systemctl, unit_info
 from .._text import Refusal
 
@@ -64,7 +64,7 @@ class Removal:
 
     def stop(self, patterns: Sequence[str], kept: Sequence[str] = ()) -> list[Unit]:
         """Stops and disables our units of these names or globs -> the units as they were. Errors: Refusal."""
-        found = [unit for unit in self.look(patterns) if unit.ours and unit.name not in kept] if patterns else []
+        found = [unit for unit in self.look(patterns) if unit.managed and unit.name not in kept] if patterns else []
         for unit in found:
             if unit.active_state not in ("inactive", "failed"):
                 self._act("stop", unit.name)
@@ -83,7 +83,7 @@ class Removal:
         for name in _names(unit_dir):
             path = os.path.join(unit_dir, name)
             wanted = name not in kept and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-            if wanted and is_our_unit(path):
+            if wanted and is_managed_unit(path):
                 self._file(path)
         if len(self.removed) > before and not self.check:
             self.run("daemon-reload")
@@ -243,7 +243,7 @@ class Removal:
         inner: set[str] = set()
         for pattern, _mark in files:
             for path in sorted(glob.glob(self._below(pattern, glob.escape(self.root)))):
-                if is_our_file(os.path.relpath(path, self.root), self.root):
+                if is_managed_file(os.path.relpath(path, self.root), self.root):
                     self._file(path)
                     inner.add("/" + os.path.relpath(os.path.dirname(path), self.root))
         # Rooms of node programs: only those that had files of ours.

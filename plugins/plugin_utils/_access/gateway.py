@@ -171,8 +171,8 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
         for entry, address, port in wanted
         for place in ({one for one, taken in held if taken == port} if address in ANYWHERE else {address})
     ]
-    ours = node["our_processes"]
-    conflicts = port_conflicts(wanted, listeners, processes_of(gateway["changes"], ours), ours)
+    managed = node["managed_processes"]
+    conflicts = port_conflicts(wanted, listeners, processes_of(gateway["changes"], managed), managed)
     return found + list(dict.fromkeys(conflicts)) + _dead_handlers(host, gateway, held)
 
 

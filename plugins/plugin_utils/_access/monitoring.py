@@ -17,8 +17,8 @@ def monitoring_refusals(host: str, asked: Mapping[str, Any], node: Mapping[str, 
     """A sentence for each thing that is in the way.
 
     asked: prometheus: install or external, os_family, running: units of the packages that run, pids: their processes,
-    ours: whether they run our configuration, ports: {variable: port}, listen: the address, changes: kinds of services'
-    units that the run changes before it; node: the fact llama_node with listeners.
+    managed: whether they run the collection's configuration, ports: {variable: port}, listen: the address, changes:
+    kinds of services' units that the run changes before it; node: the fact llama_node with listeners.
     """
     if asked["prometheus"] == "external":
         return []
@@ -27,11 +27,11 @@ def monitoring_refusals(host: str, asked: Mapping[str, Any], node: Mapping[str, 
             "monitoring_prometheus: install seen on %s of family %s, Debian or Ubuntu is needed, whose packages it "
             "takes: %s" % (host, asked["os_family"], EXTERNAL)
         ]
-    if asked["running"] and not asked["ours"]:
+    if asked["running"] and not asked["managed"]:
         return [
             "monitoring_prometheus: install seen, and %s of somebody else runs on %s, none may: %s"
             % (asked["running"][0], host, EXTERNAL)
         ]
     wanted = [(name, asked["listen"], int(port)) for name, port in asked["ports"].items()]
-    free = {*(asked["pids"] if asked["ours"] else ()), *processes_of(asked["changes"], node["our_processes"])}
-    return port_conflicts(wanted, node["listeners"], free, node["our_processes"])
+    free = {*(asked["pids"] if asked["managed"] else ()), *processes_of(asked["changes"], node["managed_processes"])}
+    return port_conflicts(wanted, node["listeners"], free, node["managed_processes"])

@@ -110,9 +110,9 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
         if hidden(node["real"][path])
     ]
     # Their units change together. A run that changes none of them needs no port that it would have to wait for.
-    ours = node["our_processes"]
-    free = {*services["ending"], *(processes_of(KINDS, ours) if services["changes"] else map(int, ours))}
-    found += port_conflicts(wanted, node["listeners"], free, ours)
+    managed = node["managed_processes"]
+    free = {*services["ending"], *(processes_of(KINDS, managed) if services["changes"] else map(int, managed))}
+    found += port_conflicts(wanted, node["listeners"], free, managed)
     units = units_of(node["units"])
     # One that is stopped holds no port, and would be in the way at the end.
     wanted_names = {one["unit"] for one in (*heads, *workers)}
@@ -126,4 +126,4 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
 
 
 def _foreign(units: Sequence[Unit]) -> set[str]:
-    return {unit.name for unit in units if unit.installed and not unit.ours}
+    return {unit.name for unit in units if unit.installed and not unit.managed}

@@ -26,12 +26,12 @@ def port_conflicts(
     wanted: Sequence[tuple[str, str, int]],
     listeners: str,
     free: Collection[int],
-    ours: Mapping[str, str] | None = None,
+    managed: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Sentences for wanted (entry, address, port) triples that a process listens on.
 
-    listeners: the text of `ss -Hltnp`; free: the processes that will have given up their ports; ours: {process: unit}
-    of the collection's units on that node.
+    listeners: the text of `ss -Hltnp`; free: the processes that will have given up their ports;
+    managed: {process: unit} of the collection's units on that node.
     """
     found = []
     _before, *parts = LISTENER.split(listeners)
@@ -42,12 +42,12 @@ def port_conflicts(
             continue
         for entry, wanted_address, wanted_port in wanted:
             if port == str(wanted_port) and address in (wanted_address, "0.0.0.0", "*", "::"):
-                found.append(f"{entry}: port {port} of {wanted_address} {_held(holders, ours or {})}")
+                found.append(f"{entry}: port {port} of {wanted_address} {_held(holders, managed or {})}")
     return found
 
 
-def _held(holders: Sequence[tuple[str, str]], ours: Mapping[str, str]) -> str:
-    units = [ours[pid] for _name, pid in holders if pid in ours]
+def _held(holders: Sequence[tuple[str, str]], managed: Mapping[str, str]) -> str:
+    units = [managed[pid] for _name, pid in holders if pid in managed]
     if units:
         tags = "rpc,head,router" if unit_kind(units[0])[0] else "gateway" if units[0] in GATEWAY else "monitoring"
         return (
@@ -59,6 +59,6 @@ def _held(holders: Sequence[tuple[str, str]], ours: Mapping[str, str]) -> str:
     return f"is in use by {holder}, a free port is needed: {step} or choose another port"
 
 
-def processes_of(kinds: Collection[str], ours: Mapping[str, str]) -> set[int]:
+def processes_of(kinds: Collection[str], managed: Mapping[str, str]) -> set[int]:
     """The processes of our units of these kinds, rpc, head and router."""
-    return {int(pid) for pid, unit in ours.items() if unit_kind(unit)[0] in kinds}
+    return {int(pid) for pid, unit in managed.items() if unit_kind(unit)[0] in kinds}

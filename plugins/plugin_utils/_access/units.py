@@ -145,6 +145,6 @@ def _pairs(
     return [
         (unit.service or "", path.rpartition("/")[2])
         for unit, told in zip(units_of(node["units"]), node["units"], strict=True)
-        if unit.ours and unit.installed and unit.name in wanted
+        if unit.managed and unit.installed and unit.name in wanted
         for path in named([told], paths.BUILDS)
     ]

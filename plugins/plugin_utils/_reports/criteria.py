@@ -128,7 +128,7 @@ def _systemd(seen: Seen) -> Criterion:
         (node, unit.name)
         for node, facts in seen.nodes.items()
         for unit in units_of(facts.get("units", []))
-        if unit.ours and unit.enabled and unit.active_state == "active" and not unit.stale
+        if unit.managed and unit.enabled and unit.active_state == "active" and not unit.stale
     }
     bad = [f"{name} on {node} not running as configured" for node, name in wanted if (node, name) not in sound]
     needed = "units that are enabled and run with their configuration are needed: run site.yml"

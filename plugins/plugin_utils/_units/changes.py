@@ -52,7 +52,7 @@ def unit_changes(
     for node, changes in workers.items():
         changing = {name for names in changes.values() for name in names}
         disturbed.update(unit.service or "" for unit in found[node] if unit.name in changing)
-    heads = [unit for unit in found[host] if unit.kind in ANSWERING and unit.installed and unit.ours]
+    heads = [unit for unit in found[host] if unit.kind in ANSWERING and unit.installed and unit.managed]
     kept = [unit for unit in heads if unit.name in wanted.get(host, []) and unit.name not in stopped]
     unwanted = [unit.name for unit in heads if unit.name not in wanted.get(host, [])]
     resting = _resting(heads, wanted.get(host, []), stopped)
@@ -83,7 +83,7 @@ def _resting(units: Iterable[Unit], wanted: Sequence[str], stopped: Collection[s
 
 
 def _workers(units: Iterable[Unit], wanted: Sequence[str], stopped: Collection[str]) -> dict[str, list[str]]:
-    units = [unit for unit in units if unit.kind == "rpc" and unit.installed and unit.ours]
+    units = [unit for unit in units if unit.kind == "rpc" and unit.installed and unit.managed]
     kept = [unit for unit in units if unit.name in wanted and unit.name not in stopped]
     return {
         "unwanted": [unit.name for unit in units if unit.name not in wanted],

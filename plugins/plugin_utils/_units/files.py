@@ -95,7 +95,7 @@ def unit_files(
     if kind in ANSWERING:
         # The units that are still there say which services have had keys and templates: what else lies beside them is
         # somebody else's.
-        had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.ours]
+        had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.managed]
         gone += [f"{paths.KEYS}/{service}" for service in had]
         gone += [path for path in node["templates"] if _template_owner(path, kind) in had]
         gone += [paths.PRESETS.replace("*", service) for service in had if kind == "router"]

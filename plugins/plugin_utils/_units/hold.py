@@ -21,7 +21,7 @@ def hold_changes(nodes: Mapping[str, Iterable[Mapping[str, Any]]], host: str, he
     """
     own = host == held
     mine, theirs = (
-        [unit for unit in units_of(nodes[node]) if unit.kind in ("rpc", *ANSWERING) and unit.installed and unit.ours]
+        [unit for unit in units_of(nodes[node]) if unit.kind in ("rpc", *ANSWERING) and unit.installed and unit.managed]
         for node in (host, held)
     )
     lost = {unit.service for unit in theirs if unit.kind == "rpc"}

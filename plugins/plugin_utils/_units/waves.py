@@ -93,7 +93,7 @@ def _waiting(units: Mapping[str, Mapping[str, Unit]]) -> set[str]:
         unit.service or ""
         for told in units.values()
         for unit in told.values()
-        if unit.kind == "rpc" and unit.installed and unit.ours and not unit.enabled
+        if unit.kind == "rpc" and unit.installed and unit.managed and not unit.enabled
     }
 
 
@@ -106,13 +106,13 @@ def _together(changes: Mapping[str, Mapping[str, Any]], units: Mapping[str, Mapp
     """The nodes in groups, each of which changes at one time."""
     spans: dict[str, set[str]] = {}
     for node, todo in changes.items():
-        workers = {name for name, unit in units[node].items() if unit.kind == "rpc" and unit.ours and unit.installed}
+        workers = {name for name, unit in units[node].items() if unit.kind == "rpc" and unit.managed and unit.installed}
         acted = {name for step, names in todo.items() if step not in ("heads_up", "idle") for name in names}
         started = {name for name in todo["heads_up"] if not _runs(name, units[node])}
         for name in workers | acted | started:
             spans.setdefault(_service(name, units[node]), set()).add(node)
     with_workers = {
-        unit.service or "" for told in units.values() for unit in told.values() if unit.kind == "rpc" and unit.ours
+        unit.service or "" for told in units.values() for unit in told.values() if unit.kind == "rpc" and unit.managed
     }
     touched = {
         _service(name, units[node])

@@ -54,7 +54,7 @@ def facts(arguments, known):
 def answer(name, arguments):
     """Whatever the tasks of the roles read of a result."""
     asked = arguments.get("units", ()) if name == "llama_unit_info" else ()
-    off = {"ours": True, "enabled": False, "active_state": "inactive", "sub_state": "dead", "stale": False}
+    off = {"managed": True, "enabled": False, "active_state": "inactive", "sub_state": "dead", "stale": False}
     result = {"changed": False, "rc": 0, "stdout": "", "stdout_lines": [], "stderr": "", "files": [], "results": []}
     result["units"] = [dict(off, name=unit) for unit in asked if "*" not in unit]
     result.update(stat={"exists": False}, digest="programs", changed_paths=[], handed_on=[])

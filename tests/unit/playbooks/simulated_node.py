@@ -68,7 +68,7 @@ class Node:
             "kind": kind,
             "service": service,
             "installed": unit is not None,
-            "ours": unit is not None,
+            "managed": unit is not None,
             "enabled": (self.units / "multi-user.target.wants" / name).exists(),
             "active_state": "active" if process else "inactive",
             "sub_state": "running" if process else "dead",
@@ -287,7 +287,7 @@ class ActionModule(ActionBase):
                 "heads": heads if text == "head" else [],
             }
         acts = known and kind in (None, known["text"])
-        if acts or step == "ours":
+        if acts or step == "managed":
             self.event(" ".join(["front" if part == "gateway" else "adoption", step] + ([kind] if kind else [])))
         if acts and not self.check:
             record.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor 
     units,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import server as llama_server
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import ours, paths
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import managed, paths
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import doctor
@@ -438,7 +438,7 @@ def test_without_root_and_without_rules_the_program_could_not_look(monkeypatch, 
 
 
 def test_what_is_written_for_llama_doctor_goes_as_ours():
-    marks = dict(ours.NODE_FILES)
+    marks = dict(managed.NODE_FILES)
     assert re.search(marks[paths.DOCTOR], json.dumps({"rules": []}) + "\n", re.MULTILINE)
     template = Path(__file__).resolve().parents[5] / "roles/monitoring/templates/llama-doctor.j2"
     assert re.search(marks[paths.DOCTOR_PROGRAM], template.read_text(), re.MULTILINE)

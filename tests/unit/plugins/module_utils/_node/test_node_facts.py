@@ -120,8 +120,8 @@ def test_siblings_are_one_core(tmp_path):
 
 def test_what_listens_and_which_processes_are_ours(program, monkeypatch):
     program("ss", "print('LISTEN')")
-    monkeypatch.setattr(facts, "our_processes", lambda: {"812": "llama-rpc-chat.service"})
-    assert facts.listeners(True) == {"listeners": "LISTEN\n", "our_processes": {"812": "llama-rpc-chat.service"}}
+    monkeypatch.setattr(facts, "managed_processes", lambda: {"812": "llama-rpc-chat.service"})
+    assert facts.listeners(True) == {"listeners": "LISTEN\n", "managed_processes": {"812": "llama-rpc-chat.service"}}
 
 
 def test_programs_that_every_node_has_must_answer(program):

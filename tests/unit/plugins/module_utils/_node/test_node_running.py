@@ -145,5 +145,5 @@ def test_our_processes_are_those_in_the_groups_of_our_units(tmp_path):
     units.mkdir()
     (units / "llama-head-chat.service").write_text("[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=abc\n")
     (units / "llama-head-hand.service").write_text("[Service]\nExecStart=/usr/bin/llama-server\n")
-    found = running.our_processes(str(tmp_path / "proc"), str(units))
+    found = running.managed_processes(str(tmp_path / "proc"), str(units))
     assert found == {"7": "llama-head-chat.service", "8": "llama-head-chat.service"}

@@ -176,7 +176,7 @@ def test_units_tell_the_arguments_that_they_were_given(role, kind, tmp_path):
     (tmp_path / name).write_text(rendered(role, kind, args, {}))
     shown = {"Id": name, "ExecStart": "{ path=/bin/x ; argv[]=/bin/x %s ; ignore_errors=no }" % " ".join(args)}
     found = units.describe(shown, str(tmp_path), digests=str(tmp_path))
-    assert found.ours and list(found.arguments[-len(args) :]) == args
+    assert found.managed and list(found.arguments[-len(args) :]) == args
     assert kind == "rpc" or found.url == "http://10.0.0.1:8000"
     assert told(found.arguments) == told(args) and told(args).slot_ctx == 4096
     # Of a unit that is not ours, and of one that somebody has changed, it is what systemd shows.

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (
-    ours,
+    managed,
     paths,
     snapshot,
     trials,
@@ -95,7 +95,7 @@ def test_it_begins_with_a_timer_of_wall_clock_time(node):
     unit = (node.root / SERVICE).read_text()
     assert "ExecStart=/opt/llama-cluster/bin/llama-program trial chat\n" in unit
     # What is ours says so, and nothing of it is left to be filled in.
-    assert ours.is_our_unit(str(node.root / TIMER)) and ours.is_our_unit(str(node.root / SERVICE))
+    assert managed.is_managed_unit(str(node.root / TIMER)) and managed.is_managed_unit(str(node.root / SERVICE))
     assert not re.search("[{}]", timer + unit)
     assert node.trials.told() == [dict(dict.fromkeys(trials.TOLD, ""), **{k: record[k] for k in trials.TOLD})]
     assert (node.root / RECORD).stat().st_mode & 0o777 == 0o600

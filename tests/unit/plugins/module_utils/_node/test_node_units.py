@@ -110,7 +110,7 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
         "kind": "rpc",
         "service": "a",
         "installed": True,
-        "ours": True,
+        "managed": True,
         "enabled": True,
         "active_state": "active",
         "sub_state": "running",
@@ -191,15 +191,15 @@ def test_unit_is_stale_by_its_digests(tmp_path, process, name, digest, noted, ex
 def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
     units = unit_info(tmp_path, process.pid)
     assert [
-        units[name]["ours"] for name in ("llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service")
+        units[name]["managed"] for name in ("llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service")
     ] == [True, False, False]
     # Its file is gone, and root noted a digest when it was started.
     (tmp_path / "digests/llama-head-gone.service").write_text("old\n")
-    assert unit_info(tmp_path, process.pid)["llama-head-gone.service"]["ours"]
+    assert unit_info(tmp_path, process.pid)["llama-head-gone.service"]["managed"]
     (tmp_path / "elsewhere").write_text("[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=old\n")
     (tmp_path / "llama-head-b.service").unlink()
     (tmp_path / "llama-head-b.service").symlink_to(tmp_path / "elsewhere")
-    assert not node_units.describe({"Id": "llama-head-b.service"}, str(tmp_path)).ours
+    assert not node_units.describe({"Id": "llama-head-b.service"}, str(tmp_path)).managed
 
 
 def test_units_are_searched_by_globs_and_files(tmp_path, process):
@@ -259,7 +259,7 @@ def test_the_file_of_a_short_name_says_whose_it_is(tmp_path):
     assert node_units.installed_name("head", "other", folder) == "llama-head-other.service"
     shown = {"Id": "llama-head.service", "FragmentPath": str(tmp_path / "llama-head.service")}
     unit = node_units.describe(shown, unit_dir=folder, proc=folder, digests=folder)
-    assert (unit.kind, unit.service, unit.ours) == ("head", "chat-2", True)
+    assert (unit.kind, unit.service, unit.managed) == ("head", "chat-2", True)
 
 
 def test_a_process_that_has_gone_is_not_stale(tmp_path, process):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal as fetch_journal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import manifest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.ours import (
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.managed import (
     FIREWALL_FILES,
     GATEWAY_FILES,
     NODE_FILES,
@@ -103,10 +103,10 @@ def test_units_go_by_globs(units):
 def test_our_units_are_stopped_and_disabled(check):
     called = []
     shown = [
-        Unit("a", ours=True, enabled=True, active_state="active"),
-        Unit("b", ours=True, active_state="inactive"),
+        Unit("a", managed=True, enabled=True, active_state="active"),
+        Unit("b", managed=True, active_state="inactive"),
         Unit("c", active_state="active", enabled=True),
-        Unit("kept", ours=True, enabled=True, active_state="active"),
+        Unit("kept", managed=True, enabled=True, active_state="active"),
     ]
     removal = Removal(check, run=lambda *words: called.append(" ".join(words)), look=lambda _patterns: shown)
     assert [unit.name for unit in removal.stop(["*"], ["kept"])] == ["a", "b"]

@@ -67,7 +67,7 @@ def refusals(configuration="", status=127, listeners="", here=None, processes=()
         ),
     )
     machine = {"addresses": ["10.0.0.5", "100.64.0.1", "8.8.8.8"]}
-    node = {"listeners": listeners, "our_processes": dict(processes), "machine": machine}
+    node = {"listeners": listeners, "managed_processes": dict(processes), "machine": machine}
     return gateway_refusals("door", gateway, node)
 
 
@@ -164,14 +164,14 @@ def test_whoever_holds_a_port_is_named(address):
 
 def test_a_port_that_a_service_gives_up_before_it_is_free():
     """A service moves to another port and the gateway takes its place, in one run."""
-    listeners, ours = SOCKET % ("10.0.0.5", 8000, "llama-server"), {"77": "llama-head-chat.service"}
-    assert refusals(listeners=listeners, processes=ours, changes=["rpc", "head", "router"]) == []
-    assert refusals(listeners=listeners, processes=ours, changes=["rpc"]) == [
+    listeners, managed = SOCKET % ("10.0.0.5", 8000, "llama-server"), {"77": "llama-head-chat.service"}
+    assert refusals(listeners=listeners, processes=managed, changes=["rpc", "head", "router"]) == []
+    assert refusals(listeners=listeners, processes=managed, changes=["rpc"]) == [
         "gateway_port: port 8000 of 10.0.0.5 is that of our llama-head-chat.service, which this run does not move "
         "before the port is needed, a free one is needed: run site.yml --tags rpc,head,router first, or choose another "
         "port"
     ]
-    assert "adopt.yml" in refusals(listeners=listeners, changes=["head"])[0], "one that is not ours"
+    assert "adopt.yml" in refusals(listeners=listeners, changes=["head"])[0], "one that is not managed"
 
 
 def test_of_another_address_nobody_is_in_the_way():

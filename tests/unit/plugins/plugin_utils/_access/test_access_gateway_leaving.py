@@ -20,7 +20,7 @@ def refusals(configuration, listeners, leaving=()):
         "tailscale": False, "handed_on": [],
     }  # fmt: skip
     machine = {"addresses": []}
-    return gateway_refusals("gw", gateway, {"listeners": listeners, "our_processes": {}, "machine": machine})
+    return gateway_refusals("gw", gateway, {"listeners": listeners, "managed_processes": {}, "machine": machine})
 
 
 def test_a_site_that_leaves_is_in_nobody_s_way():

@@ -16,19 +16,19 @@ def told(listeners="", processes=(), **changes):
         "os_family": "Debian",
         "running": [],
         "pids": [],
-        "ours": False,
+        "managed": False,
         "ports": {"monitoring_port": 9090, "monitoring_alertmanager_port": "9093"},
         "listen": "127.0.0.1",
         "changes": ["head"],
     }
-    node = {"listeners": listeners, "our_processes": dict(processes)}
+    node = {"listeners": listeners, "managed_processes": dict(processes)}
     return monitoring_refusals("ctl", dict(asked, **changes), node)
 
 
 def test_a_bare_host_and_one_that_is_ours_are_fine():
     assert told() == []
-    ours = SOCKET % ("127.0.0.1", 9090, "prometheus", 7)
-    assert told(ours, ours=True, running=["prometheus.service"], pids=[7]) == []
+    managed = SOCKET % ("127.0.0.1", 9090, "prometheus", 7)
+    assert told(managed, managed=True, running=["prometheus.service"], pids=[7]) == []
 
 
 def test_a_prometheus_of_somebody_else_stays():
@@ -45,10 +45,10 @@ def test_packages_are_those_of_debian():
     ]
 
 
-@pytest.mark.parametrize("ours", [False, True])
-def test_whoever_holds_a_port_is_named(ours):
+@pytest.mark.parametrize("managed", [False, True])
+def test_whoever_holds_a_port_is_named(managed):
     listeners = SOCKET % ("0.0.0.0", 9090, "cockpit-tls", 9) + SOCKET % ("127.0.0.1", 9093, "x", 11)
-    assert told(listeners, ours=ours, running=["prometheus.service"] * ours, pids=[7] * ours) == [
+    assert told(listeners, managed=managed, running=["prometheus.service"] * managed, pids=[7] * managed) == [
         "monitoring_port: port 9090 of 127.0.0.1 is in use by cockpit-tls (pid 9), a free port is needed: stop that "
         "process or choose another port",
         "monitoring_alertmanager_port: port 9093 of 127.0.0.1 is in use by x (pid 11), a free port is needed: stop "
@@ -63,7 +63,7 @@ def test_nothing_is_in_the_way_of_what_runs_elsewhere():
 
 
 def test_a_port_that_a_service_gives_up_before_it_is_free():
-    listeners, ours = SOCKET % ("127.0.0.1", 9090, "llama-server", 9), {"9": "llama-head-chat.service"}
-    assert told(listeners, ours) == []
-    (sentence,) = told(listeners, ours, changes=[])
+    listeners, managed = SOCKET % ("127.0.0.1", 9090, "llama-server", 9), {"9": "llama-head-chat.service"}
+    assert told(listeners, managed) == []
+    (sentence,) = told(listeners, managed, changes=[])
     assert "is that of our llama-head-chat.service" in sentence and "adopt.yml" not in sentence

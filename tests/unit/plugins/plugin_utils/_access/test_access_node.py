@@ -133,7 +133,7 @@ def test_the_ids_that_were_asked_for(heads, workers, passwd, said):
 def of_services(
     listeners="",
     units=(),
-    ours=(),
+    managed=(),
     ending=(),
     leaving=(),
     address="10.1.0.1",
@@ -145,7 +145,7 @@ def of_services(
     node = {
         "machine": {"addresses": ["10.0.0.1", "10.1.0.1"]},
         "units": list(units),
-        "our_processes": dict(ours),
+        "managed_processes": dict(managed),
         "real": {"/opt/models": real},
         "listeners": listeners,
     }
@@ -161,8 +161,8 @@ def of_services(
     return node_refusals({"llama_node": node}, "n1", services=asked)
 
 
-def unit(name, pid=None, installed=True, ours=True):
-    return {"name": name, "main_pid": pid, "installed": installed, "ours": ours}
+def unit(name, pid=None, installed=True, managed=True):
+    return {"name": name, "main_pid": pid, "installed": installed, "managed": managed}
 
 
 def test_the_address_on_the_fabric():
@@ -191,9 +191,9 @@ def test_ports_are_free_or_ours():
         "llama_services.chat.port: port 8000 of 10.0.0.1",
     ]
     # Ours, of another service and a child of it too, and one that adopt.yml will have stopped.
-    ours = {"7": "llama-rpc-chat.service", "8": "llama-router-small.service"}
-    assert of_services(listeners, ours=ours) == []
-    assert of_services(listeners, ours={"7": ours["7"]}, ending=[8]) == []
+    managed = {"7": "llama-rpc-chat.service", "8": "llama-router-small.service"}
+    assert of_services(listeners, managed=managed) == []
+    assert of_services(listeners, managed={"7": managed["7"]}, ending=[8]) == []
     # What is stopped takes none.
     assert of_services(listeners, heads=[dict(HEAD, state="stopped")], workers=[dict(WORKER, state="stopped")]) == []
     assert len(of_services(listeners, heads=[dict(HEAD, state="started")])) == 2
@@ -201,29 +201,29 @@ def test_ports_are_free_or_ours():
 
 def test_what_the_gateway_gives_up_later_is_named_and_never_made_by_hand():
     listeners = 'LISTEN 0 511 0.0.0.0:8000 0.0.0.0:* users:(("nginx",pid=7,fd=5))\n'
-    said = of_services(listeners, ours={"7": "nginx.service"})
+    said = of_services(listeners, managed={"7": "nginx.service"})
     assert said == [
         "llama_services.chat.port: port 8000 of 10.0.0.1 is that of our nginx.service, which this run does not move "
         "before the port is needed, a free one is needed: run site.yml --tags gateway first, or choose another port"
     ]
     # That run itself is not refused for what it leads to.
-    assert of_services(listeners, ours={"7": "nginx.service"}, changes=[]) == []
+    assert of_services(listeners, managed={"7": "nginx.service"}, changes=[]) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "ours", "leaving", "taken"),
+    ("name", "managed", "leaving", "taken"),
     [
         ("llama-rpc.service", False, [], True),
         ("llama-rpc.service", True, [], False),
         ("llama-rpc-chat.service", False, [], False),
         ("llama-rpc.service", False, ["llama-rpc.service"], False),
     ],
-    ids=["made by hand", "ours", "not needed", "taken over"],
+    ids=["made by hand", "managed", "not needed", "taken over"],
 )
-def test_a_unit_made_by_hand_under_a_short_name_is_for_adopt(name, ours, leaving, taken):
+def test_a_unit_made_by_hand_under_a_short_name_is_for_adopt(name, managed, leaving, taken):
     """Stopped, it holds no port."""
     said = of_services(
-        units=[unit("llama-rpc.service", ours=ours)], leaving=leaving, heads=(), workers=[dict(WORKER, unit=name)]
+        units=[unit("llama-rpc.service", managed=managed)], leaving=leaving, heads=(), workers=[dict(WORKER, unit=name)]
     )
     assert (
         said
@@ -233,4 +233,4 @@ def test_a_unit_made_by_hand_under_a_short_name_is_for_adopt(name, ours, leaving
         ]
         * taken
     )
-    assert of_services(units=[unit("llama-head.service", installed=False, ours=False)]) == []
+    assert of_services(units=[unit("llama-head.service", installed=False, managed=False)]) == []

@@ -63,8 +63,8 @@ def test_a_listener_cannot_name_itself_another_listener(names):
     assert port_conflicts(wanted, listeners + LISTENERS, [812]) == []
     (sentence,) = port_conflicts([("llama_services.chat.port", "10.0.0.31", 40000)], listeners, [812])
     assert "(pid 99)" in sentence and sentence.isprintable()
-    ours = [99 + len(names) - 1]
-    assert port_conflicts([("llama_services.chat.port", "10.0.0.31", 40000)], listeners, ours) == []
+    managed = [99 + len(names) - 1]
+    assert port_conflicts([("llama_services.chat.port", "10.0.0.31", 40000)], listeners, managed) == []
 
 
 @pytest.mark.parametrize(

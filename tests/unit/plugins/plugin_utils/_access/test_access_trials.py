@@ -49,7 +49,7 @@ def test_what_was_not_kept_does_not_come_back_by_itself():
 
 
 def test_preflight_and_maintenance_ask():
-    node = {"machine": {"addresses": []}, "units": [], "listeners": "", "our_processes": {}, "trials": [RUNS]}
+    node = {"machine": {"addresses": []}, "units": [], "listeners": "", "managed_processes": {}, "trials": [RUNS]}
     services = {"address": "", "heads": [], "workers": [], "ending": [], "changes": [], "places": {}, "leaving": []}
     assert node_refusals({"llama_node": node}, "node1", services=services) == [IN_THE_WAY]
     assert node_refusals({"llama_node": node}, "node1", trials={}) == [IN_THE_WAY]

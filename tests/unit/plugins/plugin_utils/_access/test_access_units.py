@@ -23,8 +23,8 @@ NO_PLAN = (
 )
 
 
-def unit(name, ours=True, installed=True):
-    return {"name": name, "installed": installed, "ours": ours}
+def unit(name, managed=True, installed=True):
+    return {"name": name, "installed": installed, "managed": managed}
 
 
 def refusals(*units, kind="head", item=None, build="b1", model=(9, 1.5), deployed=True):
@@ -56,7 +56,7 @@ def test_cards_of_a_service_are_known_by_the_plan_of_this_run():
 def test_nothing_is_in_the_way():
     assert (
         refusals(
-            unit("llama-head-chat.service"), unit("llama-head.service"), unit("llama-rpc-chat.service", ours=False)
+            unit("llama-head-chat.service"), unit("llama-head.service"), unit("llama-rpc-chat.service", managed=False)
         )
         == []
     )
@@ -153,7 +153,7 @@ def build(sha256="1" * 64, broken=(), intact=True, identity="b1"):
 def holder(name, release, told):
     """A node with one unit that names a release."""
     words = ["/usr/bin/stdbuf", "-oL", "/opt/llama.cpp/releases/%s/bin/ggml-rpc-server" % release]
-    one = {"name": name, "service": "chat", "installed": True, "ours": True, "arguments": words}
+    one = {"name": name, "service": "chat", "installed": True, "managed": True, "arguments": words}
     return {"units": [one], "build": {"of": {release: told}}}
 
 

@@ -30,7 +30,7 @@ UNIT = {
     "service": "chat",
     "kind": "head",
     "role": "head",
-    "ours": True,
+    "managed": True,
     "enabled": True,
     "active_state": "active",
     "stale": False,

@@ -18,7 +18,7 @@ RELEASE = "/opt/llama.cpp/releases/b1/bin/llama-server"
 
 
 def unit(name):
-    found = {"name": name, "installed": True, "ours": True, "enabled": True, "active_state": "active"}
+    found = {"name": name, "installed": True, "managed": True, "enabled": True, "active_state": "active"}
     return dict(found, service="chat", arguments=[RELEASE])
 
 
@@ -108,7 +108,7 @@ def test_a_model_that_nobody_proved():
     [
         {"enabled": False},
         {"active_state": "activating"},
-        {"ours": False},
+        {"managed": False},
         {"stale": True},
     ],
 )

@@ -39,7 +39,7 @@ def memory(node, bandwidth=521.4):
 
 def unit(kind):
     name = "llama-%s-chat.service" % kind
-    found = {"name": name, "service": "chat", "installed": True, "ours": True, "enabled": True}
+    found = {"name": name, "service": "chat", "installed": True, "managed": True, "enabled": True}
     return dict(found, active_state="active", arguments=["/opt/llama.cpp/releases/b1/bin/server"])
 
 

@@ -5,7 +5,7 @@ GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
 SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
 
 
-def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0, ours=True):
+def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0, managed=True):
     name = "llama-%s-%s.service" % (kind, service)
     found = {
         "name": name,
@@ -16,7 +16,7 @@ def unit(kind, service="chat", stale=False, active="active", installed=True, ena
         "installed": installed,
         "enabled": enabled,
     }
-    return dict(found, failed_in_a_row=failed, ours=ours)
+    return dict(found, failed_in_a_row=failed, managed=managed)
 
 
 def changes(host, node2=None, node1=None, services=None, degraded=()):
@@ -172,8 +172,8 @@ def test_idle_is_a_node_where_all_that_should_run_runs():
 
 
 def test_a_unit_that_only_has_a_name_like_ours_is_left_alone():
-    assert changes("node2", [unit("rpc"), unit("rpc", "test", ours=False)]) == {}
-    both = [unit("head"), unit("head", "alone"), unit("head", "test", ours=False)]
+    assert changes("node2", [unit("rpc"), unit("rpc", "test", managed=False)]) == {}
+    both = [unit("head"), unit("head", "alone"), unit("head", "test", managed=False)]
     assert changes("node1", node1=both) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
 
 
@@ -208,8 +208,8 @@ def test_a_stopped_service_that_waits_or_would_start_at_boot_is_none():
 
 
 def test_what_is_stopped_and_not_ours_or_not_to_be_touched_goes_on():
-    assert stopped("node1", unit("head", ours=False))["resting"] == []
-    assert stopped("node2", rpc=unit("rpc", ours=False))["resting"] == []
+    assert stopped("node1", unit("head", managed=False))["resting"] == []
+    assert stopped("node2", rpc=unit("rpc", managed=False))["resting"] == []
     nodes = {"node1": [unit("head"), unit("head", "alone")]}
     wanted, name = wanted_units(SERVICES, GROUPS), "llama-head-chat.service"
     assert unit_changes(nodes, "node1", wanted, [], ["alone"], stopped=[name])["resting"] == []

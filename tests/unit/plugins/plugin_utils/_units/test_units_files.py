@@ -61,7 +61,13 @@ def test_what_a_router_is_made_of():
     router.update(model_paths=["/opt/models/m.gguf"], api_key_file="")
     beside = dict(HEAD, kind="head", service="old", api_key_file="/etc/llama-cluster/keys/old")
     units = [
-        {"name": "llama-router-%s.service" % name, "kind": "router", "service": name, "ours": True, "installed": True}
+        {
+            "name": "llama-router-%s.service" % name,
+            "kind": "router",
+            "service": name,
+            "managed": True,
+            "installed": True,
+        }
         for name in ("old", "fast")
     ]
     lying = ["fast.big", "fast.gone", "old", "old.big", "older.big", "theirs.big"]
@@ -162,7 +168,7 @@ def test_what_a_worker_is_made_of():
 
 
 def test_units_that_do_not_start_at_boot_lose_what_starts_them():
-    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True, "enabled": True}
+    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "managed": True, "enabled": True}
     wants = "/etc/systemd/system/multi-user.target.wants/llama-head-chat.service"
     assert of(heads(HEAD, at_boot=False, node=dict(NODE, units=[unit])), wants) == {"path": wants, "state": "absent"}
     assert wants not in [entry["path"] for entry in heads(HEAD, at_boot=False)]
@@ -182,7 +188,7 @@ def test_the_primary_service_has_the_short_names_everywhere():
 
 def test_a_stopped_service_does_not_start_at_boot():
     stopped, watch = dict(HEAD, state="stopped"), "/etc/llama-cluster/watchdog/head-chat.json"
-    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True, "enabled": True}
+    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "managed": True, "enabled": True}
     entries = heads(stopped, node=dict(NODE, units=[unit], watched=[watch]))
     links = [entry for entry in entries[1:] if not entry["path"].endswith(".jinja")]
     assert [(entry["path"], entry["state"]) for entry in links] == [
@@ -227,7 +233,7 @@ def test_starting_and_stopping_is_no_change_of_what_a_unit_runs():
 def test_what_no_service_has_any_more_goes():
     owned = (("head", "chat", True), ("head", "old", True), ("head", "theirs", False), ("rpc", "worker", True))
     units = [
-        {"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "ours": one[2]} for one in owned
+        {"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "managed": one[2]} for one in owned
     ]
     watched = ["/etc/llama-cluster/watchdog/%s.json" % name for name in ("head-chat", "head-old", "rpc-old")]
     # A head has none of another name: a copy that somebody keeps beside it is not ours.
@@ -253,7 +259,7 @@ def test_what_no_service_has_any_more_goes():
 
 def test_a_chat_template_lies_beside_the_plan_and_counts_by_its_text():
     """Not by the path that it has on the controller, and not by who was asked of flags."""
-    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True}
+    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "managed": True}
     head = dict(HEAD, chat_template_file="/home/me/inventories/mine/t.jinja", asks_build=False)
     text = "{{ messages }}\n"
     entries = heads(head, templates={"chat": text}, node=dict(NODE, units=[unit]))

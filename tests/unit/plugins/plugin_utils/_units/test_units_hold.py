@@ -7,21 +7,21 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.h
 NOTHING = {"heads_down": [], "held": [], "unwanted": [], "workers_restart": [], "workers_start": [], "heads_up": []}
 
 
-def unit(kind, service, sub_state="running", installed=True, ours=True, enabled=True):
+def unit(kind, service, sub_state="running", installed=True, managed=True, enabled=True):
     return {
         "name": "llama-%s-%s.service" % (kind, service),
         "kind": kind,
         "service": service,
         "sub_state": sub_state,
         "installed": installed,
-        "ours": ours,
+        "managed": managed,
         "enabled": enabled,
     }
 
 
 # What node_facts tells of a node beside the units of services.
 OTHERS = [
-    {"name": "llama-%s.service" % name, "installed": True, "ours": name in ("watchdog", "firewall"), "enabled": True}
+    {"name": "llama-%s.service" % name, "installed": True, "managed": name in ("watchdog", "firewall"), "enabled": True}
     for name in ("firewall", "head", "rpc", "watchdog")
 ]
 NODES = {
@@ -61,6 +61,6 @@ def test_a_head_whose_own_node_is_held_stays_down():
 
 
 def test_what_is_not_ours_goes_on():
-    nodes = {"node1": [unit("head", "chat")], "node2": [unit("rpc", "chat", ours=False)]}
+    nodes = {"node1": [unit("head", "chat")], "node2": [unit("rpc", "chat", managed=False)]}
     assert hold_changes(nodes, "node2", "node2") == NOTHING
     assert hold_changes(nodes, "node1", "node2") == NOTHING

@@ -21,7 +21,7 @@ def unit(kind, service, stale=False, active="active", enabled=True):
         "sub_state": "running" if active == "active" else "dead",
         "installed": True,
         "enabled": enabled,
-        "ours": True,
+        "managed": True,
     }
 
 

@@ -90,12 +90,12 @@ def record_of(path: str) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def is_our_unit(path: str) -> bool:
+def is_managed_unit(path: str) -> bool:
     """Whether a unit file is the collection's, by its text."""
     return file_digest(text_of(path) or "") is not None
 
 
-def is_our_file(path: str, root: str = "/") -> bool:
+def is_managed_file(path: str, root: str = "/") -> bool:
     """Whether a path (without the root) is one that the roles write, and its text says so."""
     marks = [
         mark
