@@ -44,26 +44,26 @@ class ActionModule(ActionBase):
             try:
                 answer = self._asked(_run_lock.TAKE, ended)
             except AnsibleConnectionFailure as error:
-                # What is wrong with the way there, preflight says.
+                # Preflight reports why the node cannot be reached.
                 return dict(result, taken=False, reason=str(error))
             except AnsibleError as error:
                 answer = {"rc": 1, "stdout": "", "stderr": str(error)}
             if answer["rc"] != _run_lock.HELD:
                 break
-            held, told = _run_lock.holder(answer["stdout"])
-            if _run_lock.has_ended(told, self.own):
+            held, holder = _run_lock.holder(answer["stdout"])
+            if _run_lock.has_ended(holder, self.own):
                 ended = held
             elif arguments["wait"] and time.monotonic() - since < _run_lock.WAIT:
-                progress.show(_run_lock.words(told))
+                progress.show(_run_lock.words(holder))
                 time.sleep(PATIENCE)
             else:
-                return dict(result, failed=True, msg=_run_lock.refusal(node, told))
+                return dict(result, failed=True, msg=_run_lock.refusal(node, holder))
         if answer["rc"] == 0:
             self._keep(node)
             return dict(result, taken=True, reason="")
-        # Each try says the same.
+        # Each attempt printed the same line.
         reason = ", ".join(dict.fromkeys((answer["stderr"] or answer["stdout"]).strip().splitlines()))
-        # Where root is refused to this run on a node of its own, preflight says why.
+        # Preflight reports a node of the play on which this run cannot become root.
         if answer["rc"] != _run_lock.CANNOT and node in task_vars.get("ansible_play_hosts", []):
             return dict(result, taken=False, reason=reason)
         return dict(result, failed=True, msg=_run_lock.unlockable(node, reason))
@@ -72,7 +72,7 @@ class ActionModule(ActionBase):
         return self._low_level_execute_command(_run_lock.script(step, self.path, self.own, ended))
 
     def _keep(self, node):
-        """Starts a process that outlives every task and, for a moment, the run."""
+        """Starts a process that renews the lock until the run has ended, then releases it."""
         child = os.fork()
         if child:
             os.waitpid(child, 0)
@@ -103,7 +103,7 @@ class ActionModule(ActionBase):
         self._asked(_run_lock.RELEASED)
 
     def _end(self, node):
-        """It was away for so long that somebody else has it: two runs must not change a node."""
+        """Ends the run: another one took the lock, and two runs must not change a node."""
         self._display.display(_run_lock.lost(node), color="red", stderr=True)
         time.sleep(LOOK)  # until that is shown
         if not _run_lock.has_ended(self.own._asdict(), self.own):

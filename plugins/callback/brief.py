@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an operator wants to read of a run: plays, what changed, whole lines of the collection's own tasks, and each
-mistake once."""
+"""Prints plays, changes, whole lines of the collection's own tasks, and each mistake once."""
 
 DOCUMENTATION = """
 name: brief
@@ -14,10 +13,10 @@ description:
   - Prints a line per play with its duration and the tasks that changed something. Plays that changed nothing share a
     line, one for each minute of them.
   - Lines of M(thefermisea.llama_cluster.show_lines) and the progress of long work come through as they are.
-  - A task that fails is one sentence for each line of its message, once for all hosts and items it is true of. A
-    failure that a rescue or C(ignore_errors) takes care of is not shown.
-  - The last line says whether anything was changed, and where a run has failed what of, mistakes in what the operator
-    has given, hosts that could not be reached, findings or failures of tasks.
+  - A task that fails is one sentence for each line of its message, once for all hosts and items with that message. A
+    failure that a rescue or C(ignore_errors) handles is not shown.
+  - The last line reports whether anything was changed, and counts mistakes of the operator, hosts that could not be
+    reached, findings and failures of tasks.
   - With C(-v) and more it is Ansible's own output, of the callback P(ansible.builtin.default#callback).
 requirements:
   - C(stdout_callback = thefermisea.llama_cluster.brief) in C(ansible.cfg), or the environment variable
@@ -41,12 +40,11 @@ from ..plugin_utils._warm import warm
 
 HEALTH = "thefermisea.llama_cluster.llama_health"
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"
-# So many names of changed tasks are shown.
+# Names of changed tasks that are shown at most.
 NAMES = 3
-# What Ansible says on each node where root has run nothing of it yet: it has made the directory, for root alone.
+# Ansible's warning on each node where root runs it for the first time: it made the directory, for root only.
 USUAL = "Module remote_tmp "
-# Seconds of plays that changed nothing, after which their line is printed: nobody is to wonder whether a run still goes
-# on.
+# Seconds of plays that changed nothing, after which their line is printed: it shows that the run continues.
 SILENCE = 60
 
 
@@ -68,7 +66,7 @@ class CallbackModule(Default):
         super().__init__()
         warm()
         if self._display.verbosity:
-            # Or each method would begin by asking for it.
+            # Otherwise each method would have to check for it.
             self.__class__ = Default
             return
         self.begun = time.monotonic()
@@ -82,14 +80,14 @@ class CallbackModule(Default):
         self.silent_since = self.begun
         self.failures = Failures()
         self.warned = set()
-        # Whether every service that was asked has answered, None while none was.
+        # Whether every contacted service has answered, None before the first one.
         self.verified = None
         self.diff_of = None
-        # Knows what -e has given.
+        # Has the variables of -e.
         self.manager = None
 
     def show(self, text, color=None):
-        """Texts hold what others wrote. It forges no line: only the first one is not indented."""
+        """Prints a text that may come from elsewhere: lines after the first one are indented, so it forges none."""
         self._display.display(plain_lines(text, "  "), color=color)
 
     # Plays
@@ -100,7 +98,7 @@ class CallbackModule(Default):
     def v2_playbook_on_play_start(self, play):
         self.end_play()
         self.manager = play.get_variable_manager()
-        # A play of this machine alone is a check of a moment.
+        # A play of only localhost is a short check.
         self.play_name = None if play.hosts == ["localhost"] else play.get_name().strip()
 
     def end_play(self):
@@ -181,7 +179,7 @@ class CallbackModule(Default):
 
     def show_failures(self):
         for line in self.failures.take():
-            # Where nothing was changed at all, the sentences are what there is to read.
+            # If nothing was changed at all, only the sentences are shown.
             if self.changes:
                 self.show_unchanged()
             self.unchanged = []
@@ -192,7 +190,7 @@ class CallbackModule(Default):
             if text not in self.warned and not text.startswith(USUAL):
                 self.warned.add(text)
                 self.show_unchanged()
-                # What our own tasks say once for all nodes names those that it is about.
+                # A warning that show_lines prints once for all nodes already names the nodes.
                 task = of(result, "task")
                 of_host = "" if task.run_once and task.action == SHOW_LINES else f"{of(result, 'host')}: "
                 self.show(f"warning: {of_host}{text}", color=C.COLOR_WARN)
@@ -215,7 +213,7 @@ class CallbackModule(Default):
         self.show_unchanged()
         self.show(self.diff_of)
 
-    # What Ansible says of these is not shown.
+    # Events that are not shown.
 
     def v2_runner_on_skipped(self, result):
         pass
@@ -282,18 +280,18 @@ class CallbackModule(Default):
             became = "no task before had changed anything"
         else:
             became = "nothing was changed"
-        # Who has found something has gone on to the end, or says what stopped it.
+        # A run with findings went on to its end.
         stopped = "stopped: " if mistakes or silent or failures else ""
         return stopped + ", ".join(parts + [became]) + ("; -v shows more" if failures else "")
 
     def given(self):
-        """Where an operator's mistakes are: the inventory as he named it, and what else he gave, where they name it."""
+        """The sources of an operator's mistakes: the inventory as named, and -e or --tags if a sentence names them."""
         below = os.getcwd() + os.sep
         sources = [source for source in context.CLIARGS["inventory"] if "," in source or os.path.exists(source)]
         inventory = ", ".join(source[len(below) :] if source.startswith(below) else source for source in sources)
         words = {word for sentence in self.failures.of_kind(MISTAKE) for word in re.findall(r"[\w./-]+", sentence)}
         words |= {part for word in words for part in word.split(".")}
-        # Of a value that is a word of its own, no number and no switch.
+        # A value counts only if it is a word, not a number or a switch.
         extra = any(
             name in words or (len(str(value)) > 2 and str(value) in words)
             for name, value in self.manager.extra_vars.items()

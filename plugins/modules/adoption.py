@@ -31,7 +31,7 @@ options:
     type: str
     choices: [head, worker]
   ports:
-    description: The ports of our gateway.
+    description: The ports of the managed gateway.
     type: list
     elements: int
     default: []
@@ -39,7 +39,7 @@ options:
     description: Where the record and the copies are, V(/var/lib/llama-cluster/adopted) or V(adopted-gateway).
     type: path
   moved:
-    description: Directories that make room for ours, renamed with C(.by-hand) added.
+    description: Directories that make room for managed ones, renamed with C(.by-hand) added.
     type: list
     elements: path
     default: [/opt/llama.cpp/build]

@@ -10,8 +10,7 @@ short_description: "Internal: hold the lock of a node for a run"
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
-  Takes the lock of a node for this run of C(ansible-playbook), whose tasks share it, and refuses where another run
-  holds it.
+  Takes the lock of a node for this run of C(ansible-playbook), whose tasks share it. Refuses if another run holds it.
 options:
   path: {description: The file., type: str, default: /run/llama-cluster/run.lock}
   wait:
@@ -27,7 +26,7 @@ attributes:
 
 EXAMPLES = r"""
 ---
-- name: Let nobody else change the node
+- name: Take the lock of the node
   thefermisea.llama_cluster.run_lock:
     wait: "{{ wait | default(false) }}"
   become: true
@@ -36,5 +35,5 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 taken: {description: Whether this run holds the lock., type: bool, returned: success}
-reason: {description: Why it does not., type: str, returned: success}
+reason: {description: Why it does not hold it., type: str, returned: success}
 """

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lock that a run which changes nodes holds on them. Private to the collection.
 
-It is a file with one line, `ID {who runs what}`. A process beside the run touches it, and removes it as soon as the run
-has ended, however it ended; a file that nobody has touched for STALE seconds is of a controller that is gone.
+It is a file with one line, `ID {holder}`. A process beside the run touches it, and removes it as soon as the run has
+ended, however it ended. A file that was not touched for STALE seconds belongs to a controller that is gone.
 """
 
 import getpass
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from ..module_utils._text import printable
 
-# Seconds between two touches, from when on a lock counts no more, and for which a run waits for another at most.
+# Seconds between two touches, until a lock is stale, and for which a run waits for another at most.
 RENEW, STALE, WAIT = 15, 90, 12 * 3600
-# What the scripts end with where somebody else holds it, and where nobody can hold it.
+# Exit statuses of the scripts: another run holds the lock; the lock cannot be made.
 HELD, CANNOT = 75, 73
 # One call at a time, by flock on the lock itself, which only its owner can open; another call may have removed it
 # meanwhile. $1: the lock, $2: our id, $3: the id of a run that has ended, $4: the line. %f is the kind of file in hex.
@@ -40,28 +40,28 @@ for try in 1 2 3 4 5 6 7 8 9; do
   [ "$1" -ef /proc/self/fd/9 ] && break
 done
 [ "$1" -ef /proc/self/fd/9 ] || cannot "$1 cannot be made or opened: make room in its directory, and let it be written"
-read -r id told 2>/dev/null <"$1" || id=
+read -r id holder 2>/dev/null <"$1" || id=
 STEP
 """
 MAKE = '{ [ -d "${1%/*}" ] || mkdir -m 0755 "${1%/*}"; true >>"$1"; }'
-# A lock from the future, as after a clock was set, counts from now on.
+# A lock from the future, as after a clock change, counts from now on.
 TAKE = """
 age=$(( $(date +%%s) - $(stat -c %%Y "$1" 2>/dev/null || echo 0) ))
 [ "$age" -ge 0 ] || touch "$1"
 case $id in ''|"$2"|"$3") ;; *)
-  if [ "$age" -lt %d ]; then printf '%%.1000s\\n' "$id $told"; exit %d; fi
+  if [ "$age" -lt %d ]; then printf '%%.1000s\\n' "$id $holder"; exit %d; fi
 esac
 printf '%%s\\n' "$4" >"$1" || cannot "$1 cannot be written: make room"
 """ % (STALE, HELD)
 RENEWED = '[ "$id" = "$2" ] || exit %d; touch "$1"' % HELD
-# Without other files in it the directory goes too; with some, rmdir fails and it stays, which is no failure.
+# An empty directory goes too; one with other files stays.
 RELEASED = '[ "$id" != "$2" ] || { rm -f "$1"; rmdir "${1%/*}" 2>/dev/null || true; }'
-# What a step does where there is no lock, as after all was removed from a node.
+# Commands of a step if there is no lock, as after teardown.
 MISSING = {TAKE: MAKE, RENEWED: "exit 0", RELEASED: "exit 0"}
 
 
 class Run(NamedTuple):
-    """A run, as the line has it. machine, pid and start: by which its own controller knows whether it lives."""
+    """A run, as recorded in the lock. machine, pid and start: its controller finds out by them whether it lives."""
 
     user: str
     host: str
@@ -88,7 +88,7 @@ def this_run(pid: int, playbooks: Sequence[str], now: str) -> Run:
 
 
 def _machine() -> str:
-    """This boot of it, the same in every process; a container has processes of its own."""
+    """An id of this boot and process namespace, the same in every process; empty if unknown."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -96,7 +96,7 @@ def _machine() -> str:
 
 
 def _state(pid: int) -> list[str]:
-    """What the kernel says of a process after its name, [] where it says nothing."""
+    """The fields of /proc/PID/stat after the name, [] without such a process."""
     try:
         return Path("/proc/%d/stat" % pid).read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -108,13 +108,13 @@ def _started(pid: int) -> str:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process of this machine has not ended. One that only its parent has not noticed yet has."""
+    """Whether a process of this machine has not ended; a zombie has."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # somebody else's
+        pass  # another user's
     return _state(pid)[:1] != ["Z"]
 
 
@@ -126,35 +126,35 @@ def script(step: str, path: str, run: Run, ended: str = "") -> str:
 
 
 def holder(said: str) -> tuple[str, Mapping[str, Any]]:
-    """-> (id, what it says of itself) of the run that holds a lock, by what TAKE has printed."""
+    """Returns (id, record) of the run that holds a lock, from the output of TAKE."""
     name, _space, text = said.strip().partition(" ")
     try:
-        told = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
-        told = {}
-    return name, told if isinstance(told, dict) else {}
+        record = {}
+    return name, record if isinstance(record, dict) else {}
 
 
-def has_ended(told: Mapping[str, Any], own: Run) -> bool:
-    """Whether the holder ran on this machine and does not any more."""
-    pid = told.get("pid")
-    if (told.get("host"), told.get("machine")) != (own.host, own.machine):
+def has_ended(record: Mapping[str, Any], own: Run) -> bool:
+    """Whether the holder ran on this machine and has ended."""
+    pid = record.get("pid")
+    if (record.get("host"), record.get("machine")) != (own.host, own.machine):
         return False
     if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 22:
         return False
-    return not lives(pid) or _started(pid) != told.get("start")
+    return not lives(pid) or _started(pid) != record.get("start")
 
 
-def words(told: Mapping[str, Any]) -> str:
-    """Who runs what since when."""
-    found = {key: printable(str(told.get(key) or "unknown"), 60) for key in Run._fields}
+def words(record: Mapping[str, Any]) -> str:
+    """Playbook, user, host, process and start of a run."""
+    found = {key: printable(str(record.get(key) or "unknown"), 60) for key in Run._fields}
     return f"{found['playbook']} of {found['user']} on {found['host']}, process {found['pid']}, since {found['since']}"
 
 
-def refusal(node: str, told: Mapping[str, Any]) -> str:
+def refusal(node: str, record: Mapping[str, Any]) -> str:
     return (
         "%s: cannot change anything while another run does (%s): wait until it has ended, or run with -e wait=true, "
-        "which waits for it up to %d hours" % (node, words(told), WAIT // 3600)
+        "which waits for it up to %d hours" % (node, words(record), WAIT // 3600)
     )
 
 

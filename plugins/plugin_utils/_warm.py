@@ -1,10 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loads what tasks need before the first one: each task of each host is a process of its own, forked from this one, and
-would load it again.
-
-Half of what a run costs the controller is saved so. Private to the collection.
+"""Loads plugins before the first task: each task of each host is a process forked from this one, and would load them
+again. This halves what a run costs the controller. Private to the collection.
 """
 
 from __future__ import annotations
@@ -13,15 +11,15 @@ import gc
 
 from ansible.plugins.loader import connection_loader, filter_loader, lookup_loader, test_loader
 
-# Any of them: a filter is looked for in every file.
+# Any filter: Ansible searches every file for it.
 FILTER = "thefermisea.llama_cluster.did_you_mean"
 LOOKUPS = ("env", "file", "pipe", "template")
 CONNECTIONS = ("local", "ssh")
 
 
 def warm() -> None:
-    """Filters, tests, lookups and connections; what is loaded is not looked at again for garbage, which would
-    copy its memory in each process."""
+    """Loads filters, tests, lookups and connections and exempts them from garbage collection, which would copy their
+    memory in each process."""
     list(filter_loader.all())
     list(test_loader.all())
     filter_loader.get(FILTER)

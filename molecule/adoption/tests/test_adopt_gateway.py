@@ -56,7 +56,7 @@ def test_a_gateway_is_taken_over_and_put_back(lab):
         assert status == 0, output
         lab.eventually(lambda: client.seen[-1] == (200, "ours"), 10, "ours answers")
     assert set(client.seen) == {(200, "by hand"), (200, "ours")}
-    assert "/etc/nginx/sites-enabled/ai-inference: a site of nginx, ours takes its place" in output
+    assert "/etc/nginx/sites-enabled/ai-inference: a site of nginx, the managed one takes its place" in output
     ran = moment(lab)
     for path in ("/etc/nginx/sites-enabled/ai-inference", "/usr/local/bin/ai-inference-upstream.sh", WRITTEN):
         assert not lab.node3.file(path).exists

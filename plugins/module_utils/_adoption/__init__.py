@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was made by hand, and how it is taken over. Private to the collection."""
+"""Taking over a manual deployment. Private to the collection."""

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is connected to a port of this node right now. Private to the collection."""
+"""Clients that are connected to a port of this node. Private to the collection."""
 
 import ipaddress
 import os
@@ -24,7 +24,7 @@ def address(text: str) -> str:
 
 
 def clients_of(ports: Collection[int], proc: str = "/proc") -> list[dict[str, object]]:
-    """-> [{port, address}] of the established connections of others, sorted."""
+    """Returns [{port, address}] of the established connections from other hosts, sorted."""
     seen: set[tuple[int, str]] = set()
     for table in TABLES:
         try:
@@ -36,7 +36,7 @@ def clients_of(ports: Collection[int], proc: str = "/proc") -> list[dict[str, ob
             local, remote, state = line.split()[1:4]
             own, _colon, port = local.rpartition(":")
             other = remote.rpartition(":")[0]
-            # Of a connection with itself both ends have one address.
+            # A connection within this node has the same address at both ends.
             if state == ESTABLISHED and int(port, 16) in ports and own != other:
                 seen.add((int(port, 16), address(other)))
     return [{"port": port, "address": client} for port, client in sorted(seen)]

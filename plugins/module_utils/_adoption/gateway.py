@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A gateway that operators set up themselves: sites of nginx, the files that they include, the updater that writes
-these, and the units that start the updater. Private to the collection."""
+"""A manual gateway: nginx sites, the files that they include, the updater that writes these files, and the units that
+start the updater. Private to the collection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OUR_SITE = re.compile(dict(GATEWAY_FILES)[paths.NGINX_SITE], re.MULTILINE)
 
 
 class Places(NamedTuple):
-    """Where its parts are."""
+    """Paths and patterns that are searched for parts of a gateway."""
 
     sites: tuple[str, ...] = ("/etc/nginx/sites-enabled/*", "/etc/nginx/conf.d/*.conf")
     main: str = "/etc/nginx/nginx.conf"
@@ -59,7 +59,7 @@ class Gateway(NamedTuple):
 
 
 def find_gateway(ports: Sequence[int], places: Places = HERE, show: Show = systemctl_show) -> Gateway:
-    """ports: those of our gateway. Errors: Refusal for what cannot be taken over, stopped and started again."""
+    """ports: of the new gateway. Errors: Refusal for a part that cannot be taken over, stopped and started again."""
     sites = find_sites(ports, places)
     texts = {path: read_text(path) for path in found(places.programs)}
     updaters = [
@@ -84,8 +84,8 @@ def find_gateway(ports: Sequence[int], places: Places = HERE, show: Show = syste
 
 
 def look(gateway: Gateway, ports: Sequence[int], directory: str) -> dict[str, Any]:
-    """What was found, see step look of module adoption."""
-    lines = [f"{path}: a site of nginx, ours takes its place" for path in gateway.sites]
+    """Returns the result of step look of module adoption."""
+    lines = [f"{path}: a site of nginx, the managed one takes its place" for path in gateway.sites]
     lines += [
         f"{unit['name']} ({unit['enabled'] or 'no state'}): starts the updater, stopped" for unit in gateway.units
     ]
@@ -117,7 +117,7 @@ def listened(text: str) -> list[int]:
 
 
 def find_sites(ports: Sequence[int], places: Places) -> list[str]:
-    """The sites that nginx loads of it. Errors: Refusal."""
+    """Paths of the gateway's sites that nginx loads. Errors: Refusal."""
     main = without_comments(places.main)
     if set(listened(main)) & set(ports) or places.upstreams in main:
         raise Refusal(
@@ -201,21 +201,21 @@ def refuse_other_starts(updaters: Sequence[str], units: Sequence[str], places: P
 
 
 def load_sites(our_site: str = paths.NGINX_SITE) -> None:
-    """Reloads nginx with what is there, without our site: both may be the default of a port. Ours comes back if nginx
+    """Reloads nginx without the managed site: both may be the default of a port. The managed site is restored if nginx
     refuses the others. Errors: Refusal."""
-    ours = _files.read(our_site) if OUR_SITE.search(read_text(our_site)) else b""
-    if ours:
+    managed = _files.read(our_site) if OUR_SITE.search(read_text(our_site)) else b""
+    if managed:
         os.unlink(our_site)
     try:
         reload_nginx()
     except Refusal:
-        if ours:
-            _files.write_atomically(our_site, ours, 0o644)
+        if managed:
+            _files.write_atomically(our_site, managed, 0o644)
         raise
 
 
 def reload_nginx() -> None:
-    """Errors: Refusal if nginx does not accept its configuration; it keeps the one that it has loaded then."""
+    """Errors: Refusal if nginx does not accept its configuration; nginx then keeps the loaded one."""
     program = shutil.which("nginx", path=SEARCHED)
     if program is None:
         raise Refusal("nginx: no such program, the saved site needs it: install nginx, then run again")
@@ -224,7 +224,7 @@ def reload_nginx() -> None:
     )
     if test.returncode:
         raise Refusal(
-            "nginx -t: failed (%s), nginx keeps what it has loaded: correct that, then run again"
+            "nginx -t: failed (%s), nginx keeps its loaded configuration: correct that, then run again"
             % printable(" ".join(test.stdout.decode("utf-8", "replace").split()), None)
         )
     systemctl("reload-or-restart", "nginx.service")

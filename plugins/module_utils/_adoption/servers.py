@@ -30,7 +30,7 @@ EXEC_START = re.compile(
 MANAGED = re.compile(rf"{DIGEST_VARIABLE}=|github\.com/thefermisea/")
 PROPERTIES = ("Id", "FragmentPath", "ActiveState", "MainPID", "UnitFileState")
 ACTIVE = ("active", "activating", "reloading")
-# Where operators put what belongs to a deployment: listed and never changed.
+# Usual places of scripts, sites and jobs of a deployment: listed and never changed.
 BESIDE = (
     paths.UNITS + "/*.service",
     paths.UNITS + "/*.timer",
@@ -48,8 +48,8 @@ BESIDE = (
 )
 MENTIONS = re.compile(r"llama-server|rpc-server|llama-(?:rpc|head)\b|ai-inference")
 MOST_TEXT = 256 * 1024
-# Control groups of what a login, cron or a boot script leaves behind. In others something starts and ends the process:
-# SLURM, a user's systemd, a container.
+# Control groups of processes that a login, cron or a boot script leaves behind. In other groups a manager starts and
+# ends the process: SLURM, a user's systemd, a container.
 LEFT_BEHIND = re.compile(
     r"(?:init\.scope|user\.slice/user-\d+\.slice/session-\w+\.scope"
     r"|system\.slice(?:/(?:system-sshd?\.slice/)?(?:sshd?|cron|crond|atd|rc-local)(?:@[^/]*)?\.service)?)?\Z"
@@ -192,15 +192,15 @@ def find(
 
 
 def look(units: Sequence[Unit], others: Iterable[Process], moved: Sequence[str]) -> dict[str, Any]:
-    """What was found, see step look of module adoption."""
+    """Returns the result of step look of module adoption."""
     lines = [
         f"{unit['name']} ({unit['enabled'] or 'no state'}): {words(unit['kind'], unit['serves'])}" for unit in units
     ]
     if units:
         lines += [f"{path}: a directory, moved aside" for path in moved if is_directory(path)]
-        lines += [f"{path}: left alone" for path in beside(units)]
+        lines += [f"{path}: not changed" for path in beside(units)]
         lines += [
-            "process %d (%s): left alone, it belongs to %s: end it if its port or memory is needed"
+            "process %d (%s): not changed, it belongs to %s: end it if its port or memory is needed"
             % (one.pid, printable(one.program), printable(owner_of(one)))
             for one in others
         ]
@@ -232,7 +232,7 @@ def beside(units: Iterable[Unit], places: Iterable[str] = BESIDE) -> list[str]:
 
 
 def url(settings: Settings) -> str:
-    """Where a head responds on its own node."""
+    """The URL of a head on its own node."""
     host = "127.0.0.1" if settings["host"] in ("0.0.0.0", "localhost", None) else settings["host"]
     return "http://%s:%d" % (host, settings["port"])
 

@@ -24,7 +24,7 @@ from .._text import Refusal
 from .servers import ACTIVE, MANAGED, Unit, is_directory, read_text, url
 
 Record = dict[str, Any]
-# (units, other files, those of the files that are sites of nginx)
+# (units, other files, nginx sites among these files)
 Found = tuple[Sequence[Unit], Sequence[str], Sequence[str]]
 FORMAT = 2
 ASIDE = ".by-hand"
@@ -33,8 +33,8 @@ ASIDE = ".by-hand"
 class Adoption:
     """The adoption of one host's servers, or of its gateway.
 
-    directory: where it is recorded; find: what is to be taken over now; moved: directories that make room; check:
-    predict only; run, show: systemctl; load: has nginx load the restored sites.
+    directory: of the record; find: returns the current units, files and sites; moved: directories to rename; check:
+    predict only; run, show: systemctl; load: makes nginx load the restored sites.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Adoption:
         return os.path.join(self.directory, "files", path.strip("/").replace("/", "|"))
 
     def save(self) -> None:
-        """Copies and records everything that the next steps change, as it is now."""
+        """Copies and records the current state of everything that the next steps change."""
         units, files, sites = self.find()
         record = self.read() or {"files": [], "units": [], "moved": [], "sites": [], "finished": False}
         known = {one["path"]: one for one in record["files"]}
@@ -221,7 +221,7 @@ class Adoption:
         os.utime(path, ns=(one["mtime_ns"], one["mtime_ns"]))
 
     def start(self, kind: str | None = None) -> None:
-        """Has nginx load the restored sites, and starts the recorded units that ran, of one kind if it is given."""
+        """Loads the restored sites into nginx and starts the recorded units that ran, of one kind if it is given."""
         record = self.read()
         if record is None:
             return
@@ -251,7 +251,7 @@ class Adoption:
 
 
 def path_record(path: str) -> Record:
-    """What it takes to restore a file or link."""
+    """Returns the data that restores a file or link."""
     if os.path.islink(path):
         return {"path": path, "link": os.readlink(path)}
     seen = os.stat(path)
@@ -274,7 +274,7 @@ def holds(one: Record) -> bool:
 
 
 def in_the_way(path: str) -> bool:
-    """Whether a file is there that is not the collection's; a link that leads nowhere is not."""
+    """Whether an unmanaged file exists at a path; a dangling link does not count."""
     return os.path.exists(path) and not MANAGED.search(read_text(path))
 
 

@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removing what is ours from a node. Private to the collection."""
+"""Removing managed units, builds, models and files from a node. Private to the collection."""

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How what is ours is removed from a node. A directory goes when it is empty. Private to the collection."""
+"""Removes managed units, builds, models and files from a node, and directories that become empty. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -40,14 +41,14 @@ NODE_FOLDERS = (
 
 
 def _recorded_files(record: str) -> list[dict[str, Any]]:
-    """What the record of a model, by its path, says of its files."""
+    """The files that the record of a model lists, by the path of the record."""
     listed = (record_of(record) or {}).get("files")
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
 
 class Removal:
-    """Removes what is ours and keeps a list of it. check: only the list; root: where / is, other than in tests; run,
-    look: systemctl."""
+    """Removes what carries the collection's mark; removed: the list of it. check: list only; root: directory in place
+    of / (tests); run, look: systemctl."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Removal:
         self.removed: list[str] = []
 
     def stop(self, patterns: Sequence[str], kept: Sequence[str] = ()) -> list[Unit]:
-        """Stops and disables our units of these names or globs -> the units as they were. Errors: Refusal."""
+        """Stops and disables managed units of these names or globs -> the units before that. Errors: Refusal."""
         found = [unit for unit in self.look(patterns) if unit.managed and unit.name not in kept] if patterns else []
         for unit in found:
             if unit.active_state not in ("inactive", "failed"):
@@ -78,7 +79,7 @@ class Removal:
             self.run(*words)
 
     def units(self, patterns: Sequence[str], kept: Sequence[str] = (), unit_dir: str = paths.UNITS) -> None:
-        """Unit files of these names or globs; systemd forgets them."""
+        """Removes unit files of these names or globs and reloads systemd."""
         before = len(self.removed)
         for name in _names(unit_dir):
             path = os.path.join(unit_dir, name)
@@ -89,8 +90,8 @@ class Removal:
             self.run("daemon-reload")
 
     def builds(self, prefix: str, kept: Sequence[str] = ()) -> None:
-        """What the build.json of each release below ``prefix`` lists, but for the directories in ``kept``; without any
-        of those our links too."""
+        """Removes the files that the build.json of each release below ``prefix`` lists, except directories in
+        ``kept``; if ``kept`` is empty, the managed links too."""
         releases = os.path.join(prefix, "releases")
         for name in _names(releases):
             release = os.path.join(releases, name)
@@ -136,13 +137,13 @@ class Removal:
         for path in sorted(os.path.join(release, name) for name in files):
             if os.path.dirname(path) in own and os.path.lexists(path) and not os.path.isdir(path):
                 self._file(path)
-        # Last: without it nothing would know the rest.
+        # Last: it lists the other files.
         self._file(os.path.join(release, "build.json"))
         for folder in sorted(own, reverse=True) + [release]:
             self._folder(folder)
 
     def model(self, path: str) -> None:
-        """A model, by the name of its (first) file: what its record says was fetched, and what was being fetched."""
+        """Removes a model, by the path of its (first) file: the fetched files of its record, and unfinished ones."""
         folder, name = os.path.split(path)
         with _held(folder) as here:
             if here:
@@ -170,10 +171,10 @@ class Removal:
             self._unfinished(folder, one, here)
 
     def retire(self, path: str) -> list[dict[str, Any]]:
-        """A model by the name of its (first) file, whoever put it there -> what its record says of its files. One that
-        is gone with its record is no mistake.
+        """Removes a model by the path of its (first) file, also one that was not fetched -> the files of its record.
+        A model that is gone with its record is not an error.
 
-        Errors: Refusal, and then nothing is removed.
+        Errors: Refusal; nothing is removed then.
         """
         folder, name = os.path.split(path)
         with _held(folder) as here:
@@ -205,8 +206,7 @@ class Removal:
         return entries
 
     def models(self, folder: str) -> None:
-        """Every model that a record in a directory tells of, what was being fetched there, and the directory when
-        nothing else is in it."""
+        """Removes every recorded model of a directory, unfinished files, and the directory if it is empty then."""
         with _held(folder) as here:
             for name in _beside(here, SUFFIX):
                 self._model(folder, name, here)
@@ -215,7 +215,7 @@ class Removal:
         self._folder(folder)
 
     def _entries(self, record: str) -> list[dict[str, Any]]:
-        """The files that the record of a model lists, those that name nothing outside of its directory."""
+        """The files of a model's record whose names stay inside its directory."""
         return [entry for entry in _recorded_files(record) if is_model_name(entry.get("name"))]
 
     def _unfinished(self, folder: str, name: str, here: str) -> None:
@@ -228,15 +228,15 @@ class Removal:
                         self._file(os.path.join(folder, one), here)
 
     def firewall(self) -> None:
-        """The files of the firewall; its unit is down."""
+        """Removes the files of the firewall; its unit is down."""
         self._marked(FIREWALL_FILES, FIREWALL_FOLDERS)
 
     def gateway(self) -> None:
-        """The files of a gateway; its units are down."""
+        """Removes the files of a gateway; its units are down."""
         self._marked(GATEWAY_FILES, GATEWAY_FOLDERS)
 
     def node_files(self) -> None:
-        """What else the roles have written on a node, and the directories that they made."""
+        """Removes all other files that the roles wrote on a node, and their directories."""
         self._marked(NODE_FILES, NODE_FOLDERS)
 
     def _marked(self, files: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
@@ -246,7 +246,7 @@ class Removal:
                 if is_managed_file(os.path.relpath(path, self.root), self.root):
                     self._file(path)
                     inner.add("/" + os.path.relpath(os.path.dirname(path), self.root))
-        # Rooms of node programs: only those that had files of ours.
+        # Packages of node programs: only directories that had managed files.
         for folder in sorted(inner - set(folders)):
             if os.path.dirname(folder) in folders:
                 self._folder(self._below(folder, self.root))
@@ -271,7 +271,7 @@ class Removal:
         left = [name for name in _names(path) if os.path.join(path, name) not in self.removed]
         if left or os.path.islink(path) or not os.path.isdir(path):
             return
-        with contextlib.suppress(OSError):  # a mount point, or somebody puts something there right now
+        with contextlib.suppress(OSError):  # a mount point, or a file that appeared meanwhile
             if not self.check:
                 os.rmdir(path)
             self.removed.append(path)
@@ -279,8 +279,7 @@ class Removal:
 
 @contextlib.contextmanager
 def _held(folder: str) -> Iterator[str]:
-    """A name that stays this directory's, whatever somebody else does to its path meanwhile; "" where there is no
-    directory."""
+    """A path that stays this directory's if another user renames it meanwhile; "" without a directory."""
     try:
         descriptor = os.open(folder, os.O_DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):
@@ -303,7 +302,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _unlike(path: str, size: Any) -> str:
-    """What a file is instead of the one that a record of root's names, with this size; empty where it is that."""
+    """How a file differs from root's file of this size; empty if it does not."""
     seen = os.lstat(path)
     if not stat.S_ISREG(seen.st_mode):
         return "a directory" if stat.S_ISDIR(seen.st_mode) else "a link" if stat.S_ISLNK(seen.st_mode) else "no file"
@@ -315,7 +314,7 @@ def _unlike(path: str, size: Any) -> str:
 
 
 def _is_file(path: str, size: int | None = None) -> bool:
-    """Whether there is a regular file of root's, or of who runs this, of that size where one is given."""
+    """Whether a regular file of root or of this user exists, of this size if one is given."""
     try:
         seen = os.lstat(path)
     except OSError:

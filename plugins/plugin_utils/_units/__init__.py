@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which units have to stop and start, what they are made of and what they may do. Private to the collection."""
+"""Units: their files, their sandbox, and which of them stop and start. Private to the collection."""

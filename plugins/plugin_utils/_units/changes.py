@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to stop, start and restart so that the units that run are the ones the inventory wants. Private to the
-collection."""
+"""Units to stop, start and restart so that the inventory's units run. Private to the collection."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Any
 from ...module_utils._node.units import ANSWERING, Unit, units_of
 from .hold import hold_changes
 
-# As llama_unit_info tells them.
+# As llama_unit_info returns them.
 Units = Iterable[Mapping[str, Any]]
 
 
@@ -25,27 +24,26 @@ def unit_changes(
     held: str = "",
     stopped: Collection[str] = (),
 ) -> dict[str, Any]:
-    """What a node has to do, as lists of unit names, in the order it has to be done.
+    """Returns the changes of a node as lists of unit names, in the order of execution.
 
     nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns
-    them; degraded: services whose head lost a worker; services: those that may be touched, all where none is named;
-    held: the node that is to be held for maintenance, of which hold_changes() says what stops; stopped: names of wanted
-    units that do not run.
+    them; degraded: services whose head lost a worker; services: the services that may change, all if empty; held: the
+    node to hold for maintenance, then hold_changes() decides; stopped: names of wanted units that must not run.
 
-    heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or
-    starts somewhere; and what waits after runs that failed, to be tried at once with what is there now.
-    unwanted: stopped, disabled and removed. resting: those of stopped that run all the same or would at boot, stopped
-    and disabled. workers_restart, workers_start: then the workers. heads_up: every wanted head that runs, last.
-    idle: whether all of this leaves everything as it is.
+    heads_down: stopped first, because they are unwanted, stale, degraded, because one of their workers stops or starts
+    on any node, or because they failed and wait for their next start.
+    unwanted: stopped, disabled and removed. resting: units of stopped that run or would start at boot, stopped and
+    disabled. workers_restart, workers_start: then the workers. heads_up: every wanted head that runs, last.
+    idle: whether nothing changes.
     A router is a head here, without workers. Nothing disabled is started: it belongs to a node that is held for
-    maintenance. Units that are not ours are left alone, whatever their name.
+    maintenance. Unmanaged units stay as they are, whatever their name.
     """
     if held:
         return dict(hold_changes(nodes, host, held), idle=False)
     wanted = wanted or {}
     found = {
-        node: [unit for unit in units_of(told) if not services or unit.service in services]
-        for node, told in nodes.items()
+        node: [unit for unit in units_of(units) if not services or unit.service in services]
+        for node, units in nodes.items()
     }
     workers = {node: _workers(units, wanted.get(node, []), stopped) for node, units in found.items()}
     disturbed = set(degraded)
@@ -72,7 +70,7 @@ def unit_changes(
 
 
 def _resting(units: Iterable[Unit], wanted: Sequence[str], stopped: Collection[str]) -> list[str]:
-    """Of those that do not run the ones that do all the same, or would at boot."""
+    """Names of stopped units that run or would start at boot."""
     return [
         unit.name
         for unit in units

@@ -23,10 +23,10 @@ from .sandbox import unit_sandbox
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
 
-# Of an instance, what does not matter to what runs: whether it does, names for the operator, where the controller has a
-# template, and who was asked of flags.
+# Fields of an instance that do not change the process: its state, names for the operator, the controller's path of a
+# template, and the build that listed its flags.
 UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths", "registry")
-# What says nothing where it is so: all of a node's cards, its own NUMA policy, no draft, what routers alone have.
+# Defaults that are left out of the digest: all of a node's cards, its NUMA policy, no draft, fields of routers.
 NOTHING: Mapping[str, Any] = {"cards": None, "numa": "", "draft_path": "", "models": [], "models_max": 0}
 
 
@@ -42,14 +42,14 @@ def unit_files(
     templates: Mapping[str, str] | None = None,
     only: Sequence[str] = (),
 ) -> list[Entry]:
-    """Units, what the watchdog watches, memory plans, the links that start units at boot, and the absence of what no
-    service has any more.
+    """Returns units, watched files, memory plans, links that start units at boot, and files to remove because no
+    service has them any more.
 
-    kind: rpc, head or router; of instances those of this kind have their files written, and the others keep theirs;
+    kind: rpc, head or router: files of instances of this kind are written, other instances keep theirs;
     node: the fact llama_node with units, `watched` and, for all but rpc, `files` with their models;
-    process: what the processes of all units run with beside their instance, see the filter; plans, keys, templates: by
-    service; salt: root's secret, without which keys could be tried against a digest; only: the services whose files
-    are written, all where none is named.
+    process: settings common to the processes of all units, see the filter; plans, keys, templates: by service; salt:
+    root's secret, without which keys could be tried against a digest; only: services whose files are written, all if
+    empty.
     """
     plans, templates, everybody = plans or {}, templates or {}, instances
     instances = [item for item in instances if item.get("kind", kind) == kind]
@@ -79,11 +79,11 @@ def unit_files(
         if item.get("models"):
             path = paths.PRESETS.replace("*", item["service"])
             entries.append({"path": path, "content": preset(item["models"])})
-        # Of replicas, each keeps its own.
+        # Each replica keeps the plan of its node.
         own = [part for part in plans.get(item["service"], []) if part["node"] == item.get("node", part["node"])]
         if own:
             entries.append({"path": paths.PLANS.replace("*", item["service"]), "content": _text(stored(own))})
-        # The watchdog asks systemd for a unit without a process again and again.
+        # The watchdog would report a unit without a process.
         if not is_stopped(item):
             entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
     entries += _boot_links(written, kind, node, at_boot)
@@ -93,20 +93,19 @@ def unit_files(
     wanted |= {_template_path(one["service"]) for item in everybody for one in _templated(item)}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind in ANSWERING:
-        # The units that are still there say which services have had keys and templates: what else lies beside them is
-        # somebody else's.
+        # Remaining units tell which services had keys and templates; other files in these directories are unmanaged.
         had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.managed]
         gone += [f"{paths.KEYS}/{service}" for service in had]
         gone += [path for path in node["templates"] if _template_owner(path, kind) in had]
         gone += [paths.PRESETS.replace("*", service) for service in had if kind == "router"]
-        # One that this run has no plan of keeps what it was started by.
+        # A service without a plan in this run keeps the plan that it was started with.
         there = [item["service"] for item in everybody]
         gone += [paths.PLANS.replace("*", service) for service in had if service not in there]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
 
 
 def _templated(item: Instance) -> list[Instance]:
-    """An instance, or the models of a router, whose chat templates are files."""
+    """The instance and its router's models whose chat templates are files."""
     return [one for one in (item, *item.get("models", ())) if one.get("chat_template_file")]
 
 
@@ -115,7 +114,7 @@ def _template_path(service: str) -> str:
 
 
 def _template_owner(path: str, kind: str) -> str:
-    """The service of a template, of a router also by one of its models: no service has a dot in its name."""
+    """The service of a template's path; a router's file may also name a model: no service has a dot in its name."""
     before, _star, after = paths.TEMPLATES.partition("*")
     name = path[len(before) : -len(after)]
     return name.partition(".")[0] if kind == "router" else name
@@ -130,8 +129,8 @@ def _unit_path(name: str) -> str:
 
 
 def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
-    """What the lines of a unit are made of, as systemd reads it."""
-    # Without it CUDA counts cards by speed: split and indices are in the order of nvidia-smi.
+    """Variables of a unit's template, escaped for systemd."""
+    # CUDA would order cards by speed: split and indices are in the order of nvidia-smi.
     order = {"CUDA_DEVICE_ORDER": BY_SLOT} if item.get("accelerator") == "cuda" else {}
     environment = dict(order, **process["environment"])
     if item.get("cards") is not None:
@@ -145,7 +144,7 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _numactl(item: Instance, process: Mapping[str, Any]) -> str:
-    """The words before the program, empty for none."""
+    """The numactl prefix of the program; empty without NUMA binding."""
     policy = item.get("numa") or "bind"
     if policy == "interleave":
         return "/usr/bin/numactl --interleave=all -- "
@@ -154,7 +153,7 @@ def _numactl(item: Instance, process: Mapping[str, Any]) -> str:
 
 
 def _running_parts(item: Instance) -> dict[str, Any]:
-    """What says something of what a service runs with."""
+    """The fields of an instance that change its process."""
     found = {name: value for name, value in item.items() if name not in UNSEEN}
     found = {name: value for name, value in found.items() if name not in NOTHING or value != NOTHING[name]}
     if "models" in found:
@@ -173,7 +172,7 @@ def _own_parts(
     salt: str,
     templates: Mapping[str, str],
 ) -> list[Any]:
-    """What one head runs with. The model's size and time stand for its content: a model published anew means a
+    """Digest parts of one head. The model's size and time stand for its content: a newly published model means a
     restart."""
     secrets = ([salt] if item.get("api_key_file") else []) + list(keys.get(item["service"], []))
     models = [*(item.get("model_paths") or [item["model_path"]]), item.get("draft_path")]
@@ -183,7 +182,7 @@ def _own_parts(
 
 
 def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
-    """What `systemctl enable` would write for WantedBy=."""
+    """The links that `systemctl enable` would create for WantedBy=."""
     enabled = {unit.name for unit in units_of(node["units"]) if unit.enabled}
     entries: list[Entry] = []
     for item in instances:
@@ -201,13 +200,13 @@ def _watch_path(kind: str, service: str) -> str:
 
 
 def _watched(kind: str, item: Instance) -> Entry:
-    """What the watchdog is told of a unit."""
+    """The watched file of a unit."""
     entry: Entry = {"kind": kind, "unit": _unit(kind, item)}
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
     if told(item["args"]).embeddings:
-        # A model of embeddings alone has no token to give.
+        # An embedding model generates no token.
         entry["embeddings"] = True
     if told(item["args"]).reranking:
         entry["reranking"] = True
@@ -221,6 +220,5 @@ def _watched(kind: str, item: Instance) -> Entry:
 
 
 def _text(value: Any) -> str:
-    """JSON. Indented, since json then goes through containers by their own methods: those of Ansible compute their
-    values when they are asked for."""
+    """JSON, indented: json then calls the methods of Ansible's lazy containers, which compute their values."""
     return json.dumps(value, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to stop so that a node can be held for maintenance. Private to the collection."""
+"""Units to stop before a node is held for maintenance. Private to the collection."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ...module_utils._node.units import ANSWERING, units_of
 
 
 def hold_changes(nodes: Mapping[str, Iterable[Mapping[str, Any]]], host: str, held: str) -> dict[str, list[str]]:
-    """What `host` has to do before node `held` can go: lists of units, as unit_changes() has them.
+    """Returns the changes of `host` before node `held` is held: lists of units, as unit_changes() has them.
 
-    nodes: {node: units as node_facts returns them}; of these, heads, routers and workers of ours alone: watchdog and
-    firewall of a held node stay as they are. heads_down: running heads that are on the held node, or lose a worker
-    there; held: all units of that node, which must not come back at boot; heads_up: heads of other nodes, which wait
-    for their worker as after a boot, unless their own node is held too.
+    nodes: {node: units as node_facts returns them}. Only managed heads, routers and workers change: watchdog and
+    firewall of a held node keep running. heads_down: running heads that are on the held node, or lose a worker there;
+    held: all units of that node, which must not start at boot; heads_up: heads of other nodes, which wait for their
+    worker as after a boot, unless their own node is held too.
     """
     own = host == held
     mine, theirs = (

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which releases of a node its links and units name. Private to the collection."""
+"""Releases that the links and units of a node name. Private to the collection."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ RELEASE = re.compile(r"releases/[^/]+$")
 
 
 def build_links(node: Mapping[str, Any], prefix: str, release: str, others: Iterable[str] = ()) -> dict[str, Any]:
-    """What becomes of the links below `prefix` when `release` is made current.
+    """Returns the state of the links below `prefix` once `release` is current.
 
     node: the fact llama_node with units and build; others: releases that services of the node are to run. strange:
-    links that are not ours; linked: whether the path that operators know is there; used: releases that stay, by their
-    paths; settled: whether nothing is to be done.
+    unmanaged links; linked: whether the path that operators know exists; used: paths of releases that stay; settled:
+    whether nothing has to change.
     """
     build = node["build"]
     links = build["links"]
     wanted, current = "releases/" + release, links.get("current", "")
-    # Current and previous stay, and so does what a unit still names: its service would not come back from a crash
-    # without it; nor would a rollback or the end of a trial without what its units name.
+    # Current, previous and every release that a unit names stay: restarts, rollbacks and ends of trials need them.
     kept = {wanted, links.get("previous", "") if current == wanted else current}
     kept.update("releases/" + name for name in (*others, *build["kept"]))
     used = {f"{prefix}/{link}" for link in kept if link} | named(node["units"], prefix)

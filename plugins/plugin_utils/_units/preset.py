@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# Ends a value there, quoted or not. Only JSON has them, which can write them otherwise.
+# Characters that end a value in the INI, quoted or not. Only JSON values contain them, where an escape works too.
 ENDS = {";": "\\u003b", "#": "\\u0023"}
 
 
@@ -22,7 +22,7 @@ def preset(models: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _lines(args: Sequence[str]) -> list[str]:
-    """A line for each flag. A negative number is a value, and no flag."""
+    """Returns a line for each flag. A negative number is a value, not a flag."""
     found: list[str] = []
     for word in args:
         if word.startswith("--"):

@@ -1,16 +1,15 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the process of a worker's or head's unit may do, by what it computes on. Private to the collection.
+"""systemd's sandbox of workers and heads, by accelerator. Private to the collection.
 
-Data of systemd's sandbox, the same for both kinds of unit. systemd 239 warns of a directive that it does not know yet
-and goes on without it.
+systemd 239 warns about a directive that it does not know and continues without it.
 """
 
 from ...module_utils._node import paths
 
-# A program that reads models, listens and computes: no privilege, nothing to write, no kernel interface, no namespace,
-# no socket but IP and local.
+# For a program that reads models, listens and computes: no privilege, no writes, no kernel interface, no namespace, no
+# sockets except IP and local.
 COMMON = (
     "UMask=0077",
     "NoNewPrivileges=yes",
@@ -26,7 +25,7 @@ COMMON = (
     "ProtectControlGroups=yes",
     "PrivateTmp=yes",
     "PrivateMounts=yes",
-    # Nobody's API keys; a head gets back the file of its own service.
+    # Hides all API keys; a head gets the file of its own service back.
     f"TemporaryFileSystem={paths.KEYS}:ro",
     "RemoveIPC=yes",
     "KeyringMode=private",
@@ -41,7 +40,7 @@ COMMON = (
 )
 
 BY_ACCELERATOR = {
-    # Without devices nothing is left that would need more.
+    # Without devices nothing needs more.
     "cpu": (
         "PrivateDevices=yes",
         "PrivateUsers=yes",
@@ -50,10 +49,10 @@ BY_ACCELERATOR = {
         "MemoryDenyWriteExecute=yes",
         "SystemCallFilter=~@privileged @resources",
     ),
-    # CUDA maps memory that it writes and executes, reads /proc/driver/nvidia and binds memory to NUMA nodes: none of
-    # what the CPU has on top.
-    # A library that may not open the devices goes on on the CPU and says nothing, so it is tried before: systemd
-    # resolves char-nvidia* when a unit starts, and finds nvidia-uvm only once its module is loaded. The first line
+    # CUDA maps memory that it writes and executes, reads /proc/driver/nvidia and binds memory to NUMA nodes: the
+    # restrictions of the CPU would break it.
+    # A library that cannot open the devices silently computes on the CPU, so ExecStartPre opens them first. systemd
+    # resolves char-nvidia* when a unit starts, and finds nvidia-uvm only once its module is loaded: the first line
     # loads it, and the start after a failed one has it.
     "cuda": (
         "DevicePolicy=closed",
@@ -66,16 +65,16 @@ BY_ACCELERATOR = {
     ),
 }
 
-# What libibverbs needs beside the sockets of RPC over TCP; char devices of the cards, which PrivateDevices would hide.
+# Needed by libibverbs: netlink sockets and the char devices of the cards, which PrivateDevices would hide.
 RDMA = ("RestrictAddressFamilies=AF_NETLINK", "DevicePolicy=closed", "DeviceAllow=char-infiniband_verbs rw")
 
-# What numactl asks of the kernel before it becomes the program.
+# System calls of numactl before it becomes the program.
 NUMA = "SystemCallFilter=sched_setaffinity set_mempolicy"
 
 
 def unit_sandbox(accelerator: str, numa: bool = False, rdma: bool = False) -> list[str]:
-    """Lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program; rdma: whether its build
-    speaks RDMA."""
+    """Returns lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program; rdma: whether
+    its build uses RDMA."""
     lines = list(COMMON + BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
     if rdma:
         lines = [line for line in lines if line != "PrivateDevices=yes"] + [line for line in RDMA if line not in lines]

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In which order nodes change what runs where a gateway sends the clients of one replica to the others meanwhile.
+"""The order in which nodes change, so that a gateway can send the clients of one replica to the others meanwhile.
 Private to the collection."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTHING: dict[str, Any] = {
 
 
 class _Heads(NamedTuple):
-    """Heads of a node that change. stops: services whose running head goes down; starts: those that come up."""
+    """Heads of a node that change. stops: services whose running head stops; starts: services whose head starts."""
 
     stops: set[str]
     starts: set[str]
@@ -35,20 +35,18 @@ def change_waves(
     changes: Mapping[str, Mapping[str, Any]] | None = None,
     held: str = "",
 ) -> list[dict[str, Any]]:
-    """[what a wave has to do], one wave after the other.
+    """Returns [wave], in order of execution.
 
-    nodes: {node: units as llama_unit_info returns them}; changes: {node: unit_changes() of it}, or held: the node that
-    is to be held, of which hold_changes() says what stops. A node changes as a
-    whole, because what starts there may need the memory of what stops; nodes that share a service whose workers or head
-    change do it together, because a worker serves one head. Of other services one replica is down at a time, and what
-    only starts comes first.
+    nodes: {node: units as llama_unit_info returns them}; changes: {node: its unit_changes()}; held: instead, the node
+    to hold, then hold_changes() decides. A node changes as a whole, because units that start may need the memory of
+    units that stop. Nodes that share a service whose workers or head change do so together, because a worker serves
+    one head. Of other services one replica is down at a time, and nodes that only start units come first.
 
-    changes: {node: what it has to do}, every node in every wave; drain: running endpoints that go down; answers:
-    {node: heads that start and have to answer}; ready: their endpoints. A head that waits for a worker of a node that
-    is held is not among them.
+    changes of a wave: {node: its changes}, for every node; drain: running endpoints that stop; answers: {node: heads
+    that start and must respond}; ready: their endpoints. A head that waits for a worker of a held node is in neither.
     """
     changes = changes or {node: dict(hold_changes(nodes, node, held), idle=False) for node in nodes}
-    units = {node: {unit.name: unit for unit in units_of(told)} for node, told in nodes.items()}
+    units = {node: {unit.name: unit for unit in units_of(found)} for node, found in nodes.items()}
     heads = {node: _heads(todo, units[node]) for node, todo in changes.items()}
     waiting = _waiting(units)
     waves = []
@@ -88,11 +86,11 @@ def _heads(todo: Mapping[str, Any], units: Mapping[str, Unit]) -> _Heads:
 
 
 def _waiting(units: Mapping[str, Mapping[str, Unit]]) -> set[str]:
-    """Services of which a worker does not start: its node is held."""
+    """Services with a worker that does not start, because its node is held."""
     return {
         unit.service or ""
-        for told in units.values()
-        for unit in told.values()
+        for by_name in units.values()
+        for unit in by_name.values()
         if unit.kind == "rpc" and unit.installed and unit.managed and not unit.enabled
     }
 
@@ -103,7 +101,7 @@ def _started(todo: Mapping[str, Any], units: Mapping[str, Unit], waiting: set[st
 
 
 def _together(changes: Mapping[str, Mapping[str, Any]], units: Mapping[str, Mapping[str, Unit]]) -> list[set[str]]:
-    """The nodes in groups, each of which changes at one time."""
+    """Returns groups of nodes that change together."""
     spans: dict[str, set[str]] = {}
     for node, todo in changes.items():
         workers = {name for name, unit in units[node].items() if unit.kind == "rpc" and unit.managed and unit.installed}
@@ -112,7 +110,10 @@ def _together(changes: Mapping[str, Mapping[str, Any]], units: Mapping[str, Mapp
         for name in workers | acted | started:
             spans.setdefault(_service(name, units[node]), set()).add(node)
     with_workers = {
-        unit.service or "" for told in units.values() for unit in told.values() if unit.kind == "rpc" and unit.managed
+        unit.service or ""
+        for by_name in units.values()
+        for unit in by_name.values()
+        if unit.kind == "rpc" and unit.managed
     }
     touched = {
         _service(name, units[node])
@@ -130,7 +131,7 @@ def _together(changes: Mapping[str, Mapping[str, Any]], units: Mapping[str, Mapp
 
 
 def _ordered(groups: Iterable[set[str]], heads: Mapping[str, _Heads]) -> list[set[str]]:
-    """Waves of groups: the first one in which no replica of a service is down while another one of it goes down."""
+    """Puts each group into the first wave in which no other replica of its services is down."""
     waves: list[set[str]] = []
     for group in sorted(groups, key=lambda nodes: (any(heads[node].stops for node in nodes), sorted(nodes))):
         for wave in waves:

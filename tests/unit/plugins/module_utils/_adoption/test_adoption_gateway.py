@@ -113,7 +113,9 @@ def test_gateway_is_found_by_place_and_content(host):
     assert [unit["name"] for unit in found.units] == ["wake.timer", "upstream.service"]
     seen = gateway.look(found, [], "/saved")
     assert seen["keyless"] and seen["tailnet"] == []
-    assert seen["lines"][0] == "%s: a site of nginx, ours takes its place" % (host.path / "sites-enabled/ai-inference")
+    assert seen["lines"][0] == "%s: a site of nginx, the managed one takes its place" % (
+        host.path / "sites-enabled/ai-inference"
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,9 @@ def test_reload_keeps_our_site_if_nginx_refuses(tmp_path, monkeypatch):
         gateway.load_sites(str(site))
     (tmp_path / "nginx").write_text("#!/bin/sh\n[ ! -e %s ] || exit 2\necho emerg: end >&2\nexit 1\n" % site)
     (tmp_path / "nginx").chmod(0o755)
-    with pytest.raises(Refusal, match=r"^nginx -t: failed \(emerg: end\), nginx keeps what it has loaded: correct"):
+    with pytest.raises(
+        Refusal, match=r"^nginx -t: failed \(emerg: end\), nginx keeps its loaded configuration: correct"
+    ):
         gateway.load_sites(str(site))
     assert site.read_text() == OURS and called == []
     (tmp_path / "nginx").write_text("#!/bin/sh\n")

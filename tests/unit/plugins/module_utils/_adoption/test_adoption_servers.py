@@ -146,7 +146,7 @@ def test_server_of_another_user_is_left_alone(node, tmp_path):
     assert seen["lines"] == [
         "rpc.service (enabled): a worker that does not run",
         "%s: a directory, moved aside" % tmp_path,
-        "process 71 (/x/llama-server): left alone, it belongs to user id 4711: end it if its port or memory is needed",
+        "process 71 (/x/llama-server): not changed, it belongs to user id 4711: end it if its port or memory is needed",
     ]
 
 
