@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pages and files that samples come from, read all at the same time. Private to the collection."""
+"""Reads the pages and files with samples, all at the same time. Private to the collection."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from .._llama.api import plain, rows, table
 from .._node import paths
 from .._text import printable
 
-# Seconds for a page, its bytes, and samples of ours on it.
+# Limits of a page: seconds, bytes, and samples of the collection.
 PATIENCE, LARGEST, MOST = 1.5, 4 << 20, 20000
-# Seconds for which readings are kept, and between two that a rate needs: a sampler looks each two.
-WINDOW, PAUSE = 10.0, 2.1
 
 
 class Source(NamedTuple):
@@ -35,8 +33,8 @@ class Source(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """at: of the monotonic clock; clock: of the host of the page, in seconds since 1970; samples: of a page, alerts: of
-    Prometheus, those that fire; error: why there is nothing new."""
+    """at: monotonic clock; clock: of the page's host, in seconds since 1970; alerts: firing ones of Prometheus; error: why
+    the read failed."""
 
     at: float
     clock: float | None = None
@@ -47,11 +45,11 @@ class Reading(NamedTuple):
 
 class _Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_given: Any) -> None:
-        """A page that points elsewhere is an error."""
+        """Redirects are errors."""
 
 
 def _unchecked() -> ssl.SSLContext:
-    """Hosts are read by their address: the certificate of a gateway names it otherwise."""
+    """No check of the name: hosts are read by address, which a gateway's certificate does not have."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -67,13 +65,13 @@ def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> list[Sour
     """On a monitoring host all nodes, on another host its own samples."""
     try:
         with open(monitor, encoding="utf-8") as stream:
-            told = table(json.load(stream))
+            config = table(json.load(stream))
     except (OSError, ValueError):
         return [Source("node", "this node", own)]
-    found = [Source("node", printable(name), str(url)) for name, url in table(told.get("nodes")).items()]
-    found += [Source("gateway", printable(name), str(url)) for name, url in table(told.get("gateway")).items()]
-    if isinstance(told.get("alerts"), str):
-        found.append(Source("alerts", "prometheus", told["alerts"] + "/api/v1/alerts"))
+    found = [Source("node", printable(name), str(url)) for name, url in table(config.get("nodes")).items()]
+    found += [Source("gateway", printable(name), str(url)) for name, url in table(config.get("gateway")).items()]
+    if isinstance(config.get("alerts"), str):
+        found.append(Source("alerts", "prometheus", config["alerts"] + "/api/v1/alerts"))
     return found
 
 
@@ -103,14 +101,14 @@ def _clock(date: str | None) -> float | None:
 
 
 def read(source: Source) -> Reading:
-    """One look."""
+    """The current content of a source."""
     try:
         text, clock = fetch(source.place)
         at = time.monotonic()
         if source.kind == "alerts":
-            told = rows(table(table(json.loads(text)).get("data")).get("alerts")) or []
-            return Reading(at, clock, alerts=tuple(one for one in told if one.get("state") == "firing"))
-        # Where node_exporter has them on its page, most of it is of others.
+            alerts = rows(table(table(json.loads(text)).get("data")).get("alerts")) or []
+            return Reading(at, clock, alerts=tuple(one for one in alerts if one.get("state") == "firing"))
+        # A page of node_exporter has mostly other metrics.
         samples = tuple(parse("\n".join(line for line in text.split("\n") if line.startswith("llama_"))))
         if len(samples) > MOST:
             raise ValueError("more than %d samples" % MOST)
@@ -126,27 +124,21 @@ def read(source: Source) -> Reading:
 
 
 class Follower:
-    """A source and what was read of it. kept: the readings of the last seconds, the newest last; error: why the newest
-    look brought nothing."""
+    """A source and its last good reading. error: why the newest one failed."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.kept: tuple[Reading, ...] = ()
+        self.last: Reading | None = None
         self.error = "no answer yet"
         self.began = time.monotonic()
         self._thread: threading.Thread | None = None
 
-    @property
-    def last(self) -> Reading | None:
-        return self.kept[-1] if self.kept else None
-
     def take(self, reading: Reading) -> None:
         self.error = reading.error
-        if not reading.error:
-            self.kept = tuple(one for one in self.kept if reading.at - one.at <= WINDOW) + (reading,)
+        self.last = self.last if reading.error else reading
 
     def start(self) -> None:
-        """Looks, unless the last look still hangs."""
+        """Reads in a thread, unless the previous read still hangs."""
         if not (self._thread and self._thread.is_alive()):
             self._thread = threading.Thread(target=lambda: self.take(read(self.source)), daemon=True)
             self._thread.start()
@@ -159,7 +151,7 @@ class Follower:
 
 
 def look(followed: list[Follower]) -> None:
-    """One look at each, all at one time."""
+    """Reads all sources in parallel."""
     end = time.monotonic() + 2 * PATIENCE
     for one in followed:
         one.start()
@@ -167,9 +159,7 @@ def look(followed: list[Follower]) -> None:
         one.wait(end - time.monotonic())
 
 
-def once(followed: list[Follower], looks: int = 1) -> None:
-    """Two looks give counters a rate. A source without an answer is asked once more: a node may be busy."""
-    for number in range(looks):
-        time.sleep(PAUSE if number else 0)
-        look(followed)
+def once(followed: list[Follower]) -> None:
+    """Reads all sources, failed ones twice: a node may be busy."""
+    look(followed)
     look([one for one in followed if one.error])

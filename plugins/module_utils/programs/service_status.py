@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """llama-service-status [SERVICE]: one line for each service, and an exit status for scripts.
 
-0: every service that is to run answers, over all of its workers; 1: one does not; 2: one is loading, the others answer;
-3: it cannot be told, because samples are old or a node does not answer. Wrong use ends with 64. On a monitoring host
-over all nodes, on another host its own.
+0: every service that should run responds, with all of its workers; 1: one does not; 2: one is loading, the others
+respond; 3: unknown, because samples are old or a node does not respond; 64: wrong usage. A monitoring host covers all
+nodes, another host itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WRONG_USE = 64
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
-        """Not 2, which says that something loads."""
+        """Status 2 would mean that a service loads."""
         sys.stderr.write(f"{self.prog}: {message}\n")
         raise SystemExit(WRONG_USE)
 
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
         prog="llama-service-status",
-        description="Whether services answer. Exit status: 0 all do, 1 one does not, 2 one loads, 3 it cannot be told.",
+        description="Whether services respond. Exit status: 0 all do, 1 one does not, 2 one loads, 3 unknown.",
     )
     parser.add_argument("service", nargs="?", help="one service (default: all)")
     parser.add_argument("--json", action="store_true", help="for programs")
@@ -40,17 +40,17 @@ def main(arguments: list[str] | None = None) -> int:
     followed = [Follower(source) for source in sources() if source.kind == "node"]
     once(followed)
     cluster = put_together(followed)
-    found = [one for one in verdicts(cluster.endpoints) if given.service in (None, one.service)]
-    lost = [node for node in cluster.nodes if node.error]
-    # A node that says nothing changes nothing about a service that is known from others.
+    found = [one for one in verdicts(cluster["endpoints"]) if given.service in (None, one["service"])]
+    lost = [node for node in cluster["nodes"] if node["error"]]
+    # A service that other nodes report is known.
     code = code_of(found, bool(lost) and not (given.service and found))
     if given.json:
-        told = {"code": code, "services": [one._asdict() for one in found]}
-        told["unknown"] = [{"node": node.name, "reason": node.error} for node in lost]
-        show(json.dumps(told, indent=2, sort_keys=True) + "\n")
+        unknown = [{"node": node["name"], "reason": node["error"]} for node in lost]
+        result = {"code": code, "services": found, "unknown": unknown}
+        show(json.dumps(result, indent=2, sort_keys=True) + "\n")
         return code
-    lines = [f"{one.service}: {one.words}" for one in found]
-    lines += [f"{one.name}: no samples ({one.error}): see systemctl status llama-sampler there" for one in lost]
+    lines = ["{service}: {words}".format(**one) for one in found]
+    lines += ["{name}: no samples ({error}): see systemctl status llama-sampler there".format(**one) for one in lost]
     if not lines:
         lines = [f"{printable(given.service or 'a service')}: not known here: see llama_services"]
     show("".join(line + "\n" for line in lines))
