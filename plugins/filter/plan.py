@@ -31,7 +31,6 @@ _value:
 from ..module_utils._plan.devices import as_dicts, of_node
 from ..plugin_utils._cluster_plan.cards import plan_cards
 from ..plugin_utils._cluster_plan.plan import memory_plan
-from ..plugin_utils._cluster_plan.room import way
 from ..plugin_utils._filters import with_sentences
 
 
@@ -45,5 +44,4 @@ class FilterModule:
             memory_plan=memory_plan,
             plan_cards=plan_cards,
             plan_devices=plan_devices,
-            quant_way=way,
         )

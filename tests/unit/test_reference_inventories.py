@@ -102,10 +102,6 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
     planned = reference("beefcake2-slurm", **third)
     (sentence,) = planned["refused"]
     assert "on GPU0 of vasp-02" in sentence and "set tensor_split to auto (vasp-03 " in sentence
-    assert (
-        "  decision: none, it does not fit beside fast; to keep them apart leave vasp-02 out of workers"
-        in planned["sharing"]
-    )
     third["tensor_split"] = "auto"
     assert reference("beefcake2-slurm", **third)["refused"] == []
 

@@ -20,49 +20,27 @@ from .table import join
 CONTEXT_STEP = 1024
 MAX_DEVICES = 15
 """llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
-# Bits of a weight, about, of the quants that are commonly published.
-BITS = {
-    "F16": 16,
-    "BF16": 16,
-    "Q8_0": 8.5,
-    "Q6_K": 6.56,
-    "Q5_K_M": 5.69,
-    "Q5_K_S": 5.54,
-    "Q4_K_M": 4.85,
-    "Q4_K_S": 4.58,
-    "Q4_0": 4.55,
-    "Q3_K_M": 3.91,
-}
 # Weights that are whole blocks of every type of cache.
 ROW = 256
-OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
 
 
-def nearest(case: Case, quant: str = "", sizes: Mapping[str, int | None] | None = None, more: bool = True) -> list[str]:
-    """What to do to the nearest things that would fit, [] for none.
+def nearest(case: Case, own: int | None = None, sizes: Mapping[str, int | None] | None = None) -> list[str]:
+    """The smallest changes with which a model would fit, [] for none.
 
-    quant: the one that does not; sizes: {quant: bytes of its weights} of the model's quants, "" is this one; more:
-    whether more cards are advice.
+    own: bytes of its weights; sizes: {quant: bytes} of its other quants.
     """
-    shape, settings = case.shape, case.settings
+    shape, settings, found = case.shape, case.settings, list[str]()
     kept = shape.cpu_moe or shape.left
-    eaten = [device for device in case.devices if device.margin_mib >= device.total_mib]
-    found = [
-        "lower preflight_margin_mib, its %d MiB leave nothing of the %d MiB of %s of %s"
-        % (least.margin_mib, least.total_mib, least.device, least.node)
-        for least in sorted(eaten, key=lambda device: device.total_mib)[:1]
-    ]
     if case.main and case.local == len(case.devices) and any(shape.expert_bytes) and not kept:
         other = plan_experts(case, "auto")[1]
         words = "set cpu_moe to auto, the experts of %d layers lie in main memory then" % other.cpu_moe
         found += [words] if other.fits else []
-    if settings.cache_ram and case.fits(cache_ram=0):
-        found.append("drop cache_ram")
+    found += ["drop cache_ram"] if settings.cache_ram and case.fits(cache_ram=0) else []
     tokens = largest(case.fits, slot_context(shape, settings))
     found += ["lower slot_ctx_size to %d" % tokens] if tokens else []
     found += _smaller_cache(case) if settings.flash_attn else []
-    found += _smaller_quant(case, quant, dict(sizes or {}))
-    return found + ([] if case.counts or not more or kept else _more_cards(case))
+    found += _smaller_quant(case, own, sizes or {})
+    return found + ([] if case.counts or kept else _more_cards(case))
 
 
 def _smaller_cache(case: Case) -> list[str]:
@@ -75,23 +53,13 @@ def _smaller_cache(case: Case) -> list[str]:
     return [f"set cache to {one}" for one in [next(fitting, "")] if one]
 
 
-def _smaller_quant(case: Case, quant: str, known: dict[str, int | None]) -> list[str]:
-    """Words for the largest of the model's other quants that fits, or for one that its entry does not have."""
-
-    def fits(factor: float) -> bool:
-        return factor < 1 and case._replace(shape=scaled(case.shape, factor)).plan().fits
-
-    own = known.pop("", None)
-    sizes = {name: size for name, size in known.items() if own and size and fits(size / own)}
-    if sizes:
-        best = min(sizes, key=lambda name: (-sizes[name], name))
-        return [f"choose quant {best} ({human(sizes[best])})"]
-    bits = BITS.get(quant.upper(), 0)
-    size = own or weight(case.shape)
-    fitting = (one for one in OFFERED if bits and fits(BITS[one] / bits))
-    return [
-        f"add a quant such as {one} (about {human(int(size * BITS[one] / bits))})" for one in [next(fitting, "")] if one
-    ]
+def _smaller_quant(case: Case, own: int | None, sizes: Mapping[str, int | None]) -> list[str]:
+    """Words for the largest of the model's other quants that fits."""
+    smaller = {name: size for name, size in sizes.items() if own and size and size < own}
+    for name in sorted(smaller, key=lambda name: (-smaller[name], name)):
+        if case._replace(shape=scaled(case.shape, smaller[name] / (own or 1))).plan().fits:
+            return [f"choose quant {name} ({human(smaller[name])})"]
+    return []
 
 
 def _more_cards(case: Case) -> list[str]:
@@ -106,11 +74,6 @@ def _more_cards(case: Case) -> list[str]:
             like = f" such as {such.node}'s" if len({device.total_mib for device in cards}) > 1 else ""
             return ["use %d cards of %d MiB%s" % (count, such.total_mib, like)]
     return []
-
-
-def weight(shape: Shape) -> int:
-    """Bytes of all weights."""
-    return sum(shape.block_bytes) + shape.input_bytes + shape.output_bytes
 
 
 def largest(fits: Callable[[int], bool], tokens: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.full_prompt import Measured, measured
-from ...module_utils._plan.place import Case, Plan, Row, ServicePlan, settings_for
+from ...module_utils._plan.place import Case, Row, ServicePlan, settings_for
 from ...module_utils._plan.stored import kept
 from ...module_utils._settings import resolved
 from ...module_utils._text import Refusal
@@ -33,7 +33,7 @@ ON_ITS_NODE = "its file is on the disk of its node, which plan.yml does not cont
 
 
 class Misfit(NamedTuple):
-    """A server that does not fit. words: what would, where that is known before all others are placed."""
+    """A server that does not fit. words: what its own entry could say instead."""
 
     name: str
     case: Case
@@ -44,15 +44,13 @@ class Misfit(NamedTuple):
 
 @dataclass
 class Placed:
-    """What became of a service. rows: what it claims; made: {(node, model): (what a part was planned with, the model
-    with what is kept in main memory)}; least: with cpu_moe auto, its plans with all experts in main memory; why: it is
-    not planned; rendered: layers per node without a plan; cards: {node: UUIDs}, None where it may use all."""
+    """The result for a service. rows: what it claims; shapes: {(node, model): the whole model}, if it generates text;
+    why: it is not planned; rendered: layers per node without a plan; cards: {node: UUIDs}, None if it may use all."""
 
     name: str
     parts: list[ServicePlan] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
-    made: dict[tuple[str, str], tuple[Case, Shape]] = field(default_factory=dict)
-    least: list[Plan] = field(default_factory=list)
+    shapes: dict[tuple[str, str], Shape] = field(default_factory=dict)
     misfits: list[Misfit] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -92,7 +90,6 @@ class Cluster:
             if plans:
                 self.previous[one["item"], plans[0].node] = plans
                 self.measured[one["item"], plans[0].node] = measured(one)
-        self.typed = {name for name, one in services.items() if {"cache_type_k", "cache_type_v"} & set(one)}
 
     def needs_no_card(self, service: Entry) -> bool:
         """Whether the build of a service is for the CPU."""

@@ -14,18 +14,17 @@ from ...module_utils._model.memory import Shape
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt
 from ...module_utils._settings import is_stopped, kind_of, value
 from .._intent.builds import DEFAULT, version_of
-from .cluster import Claims, Cluster, Placed
-from .suggest import more_context
+from .cluster import Cluster, Placed
 
 Map = Mapping[str, Any]
 
 
-def lines(cluster: Cluster, placed: Mapping[str, Placed], claims: Claims, found: Map, only: str) -> list[str]:
-    """found: of memory_plan(); only: one service. Nothing of services that are planned as they were."""
+def lines(cluster: Cluster, placed: Mapping[str, Placed], found: Map, only: str) -> list[str]:
+    """The lines below the tables of a plan: speed, full prompts, threads, builds. found: of memory_plan(); only: one
+    service."""
     said, prompts, unknown = [], [], []
     for name, one in sorted(placed.items()):
-        reach = _reach(cluster, one, claims) if cluster.complete and one.parts else ""
-        said += [reach] if reach and name == (only or name) else []
+        said += _speed(cluster, one) if cluster.complete and name == (only or name) else []
         reads = {"embeddings", "reranking", "models"} & {key for key, given in cluster.services[name].items() if given}
         for part in one.parts if name == (only or name) and name not in found["unchanged"] and not reads else ():
             label = f"{name} on {part.node}" if len(one.parts) > 1 else name
@@ -36,24 +35,19 @@ def lines(cluster: Cluster, placed: Mapping[str, Placed], claims: Claims, found:
     return said + prompts + _threads(cluster, found["threads"], only) + _builds(cluster, only)
 
 
-def _reach(cluster: Cluster, placed: Placed, claims: Claims) -> str:
-    """What a service can reach, empty where nothing is known. Of replicas the slowest one counts, of a router each of
-    its models."""
+def _speed(cluster: Cluster, placed: Placed) -> list[str]:
+    """A line with the most tokens/s of a service, of each model of a router; of replicas the slowest one counts."""
     rates: dict[str, list[float | None]] = {}
     for part in placed.parts:
-        case, whole = placed.made.get((part.node, part.model), (None, None))
-        generates = case and whole and not case.settings.embeddings
-        rate = ceiling(part.as_dict(), whole, cluster.nodes) if generates and whole else None
+        whole = placed.shapes.get((part.node, part.model))
+        rate = ceiling(part.as_dict(), whole, cluster.nodes) if whole else None
         rates.setdefault(part.model, []).append(rate)
     slowest = {model: min(filter(None, own)) for model, own in rates.items() if all(own)}
     words = [
         f"{rate:.{0 if rate >= 10 else 1}f}" + (f" ({model})" if len(rates) > 1 else "")
         for model, rate in slowest.items()
     ]
-    found = [f"at most {', '.join(words)} tokens/s, one request at a time"] if words else []
-    tokens = 0 if len(rates) > 1 else more_context(cluster, placed, claims)
-    found += ["could have %d tokens a slot on the same devices" % tokens] if tokens else []
-    return f"{placed.name}: {'; '.join(found)}" if found else ""
+    return [f"{placed.name}: at most {', '.join(words)} tokens/s, one request at a time"] if words else []
 
 
 def ceiling(part: Map, shape: Shape, nodes: Mapping[str, Map]) -> float | None:

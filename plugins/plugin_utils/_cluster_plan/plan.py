@@ -16,7 +16,7 @@ from .._intent.check import hopeless
 from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
 from . import refusals
-from .cluster import Claims, Cluster, Placed, View, claim
+from .cluster import Claims, Cluster, Placed, claim
 from .lines import lines, threads
 from .planner import place
 from .routers import counts_models
@@ -49,10 +49,9 @@ def memory_plan(
     ports: {name: port} of those that give none; threads, unserved, lines: of threads(), unserved(), table.lines()}
     """
     cluster = Cluster(services, models, groups, nodes, list(headers), builds, list(previous), complete)
-    placed, claims, notes = _placed(cluster)
-    view = View(cluster, cluster.devices, claims)
+    placed, notes = _placed(cluster)
     refused = refusals.numa(nodes) + [sentence for one in placed.values() for sentence in one.refused]
-    refused += [misfit_sentence(view, placed, misfit) for one in placed.values() for misfit in one.misfits]
+    refused += [misfit_sentence(cluster, misfit) for one in placed.values() for misfit in one.misfits]
     planned = {name: one.parts for name, one in placed.items() if one.parts}
     found: dict[str, Any] = {
         "services": {name: [part.as_dict() for part in parts] for name, parts in planned.items()},
@@ -72,29 +71,29 @@ def memory_plan(
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
         "unserved": unserved(services, models, groups, nodes),
     }
-    return dict(found, lines=table.lines(found, only) + lines(cluster, placed, claims, found, only))
+    return dict(found, lines=table.lines(found, only) + lines(cluster, placed, found, only))
 
 
-def _placed(cluster: Cluster) -> tuple[dict[str, Placed], Claims, list[str]]:
+def _placed(cluster: Cluster) -> tuple[dict[str, Placed], list[str]]:
     """All services in their places, and notes. What comes first takes the fastest devices, also those without which
     another one does not fit: that one comes before it then."""
-    best, claims = _in_order(cluster, [])
+    best = _in_order(cluster, [])
     found, first, notes = best, list[str](), list[str]()
     while _lacking(found) - set(first):
         first += sorted(_lacking(found) - set(first))
-        found, found_claims = _in_order(cluster, first)
+        found = _in_order(cluster, first)
         if _lacking(found) < _lacking(best) and _refused(found) <= _refused(best):
             moved = [name for name, one in best.items() if name not in first and _layers(one) != _layers(found[name])]
-            best, claims = found, found_claims
+            best = found
             notes = [
                 "%s leaves room for %s, which would not fit beside the split that is fastest for %s"
                 % (name, table.join(first), name)
                 for name in moved
             ]
-    return best, claims, notes
+    return best, notes
 
 
-def _in_order(cluster: Cluster, first: Sequence[str]) -> tuple[dict[str, Placed], Claims]:
+def _in_order(cluster: Cluster, first: Sequence[str]) -> dict[str, Placed]:
     """What leaves no choice is placed first, then what can leave a card to others only as a whole, then what can leave
     a part of it, and last what takes nothing. first: services that choose before the others."""
 
@@ -109,7 +108,7 @@ def _in_order(cluster: Cluster, first: Sequence[str]) -> tuple[dict[str, Placed]
     for name in sorted(cluster.services, key=order):
         placed[name] = place(cluster, name, claims, [other for other, one in placed.items() if one.uncounted])
         claim(claims, name, placed[name].rows)
-    return placed, claims
+    return placed
 
 
 def _lacking(placed: Mapping[str, Placed]) -> set[str]:

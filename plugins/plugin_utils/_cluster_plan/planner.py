@@ -225,7 +225,8 @@ def _router(view: View, placed: Placed, hosts: Sequence[str]) -> None:
                 models_max=found.loaded
             )
             placed.parts.append(part)
-            placed.made[host, one.model] = case, one.shape
+            if not one.settings.embeddings:
+                placed.shapes[host, one.model] = one.shape
             if not planned.fits:
                 beside = view.beside([*devices, *([main] if main else [])])
                 placed.misfits.append(Misfit(name, case, part, [], beside))
@@ -289,8 +290,6 @@ def _head(view: View, placed: Placed, head: str, entry: tuple[str, str, str], ca
     case = Case(shape, case.settings, devices, local, main, counts)
     planned = None
     earlier = next((part.plan for part in cluster.earlier(name, [head]) if part.inputs == inputs), None)
-    if experts == "auto":
-        placed.least.append(plan_experts(case, "all", force)[1])
     if experts:
         case, planned = plan_experts(case, experts, force, earlier)
     elif counts is None and earlier:
@@ -299,7 +298,8 @@ def _head(view: View, placed: Placed, head: str, entry: tuple[str, str, str], ca
         planned = case.plan(force)
     part = _described(view, placed, head, entry, case, planned, inputs)
     placed.parts.append(part)
-    placed.made[head, part.model] = case, whole
+    if not case.settings.embeddings:
+        placed.shapes[head, part.model] = whole
     placed.refused += refusals.memory_max(name, service, part)
     # One device is enough wherever it is; the head's own are looked at first.
     one = plan(shape, case.settings, own + view.of(workers), len(own)) if workers and not force else planned
@@ -313,9 +313,15 @@ def _head(view: View, placed: Placed, head: str, entry: tuple[str, str, str], ca
         idle = [worker for worker in workers if not part.layers[worker]]
         placed.refused += [table.idle_workers(f"llama_services.{name}.workers", part, idle)] if idle else []
     placed.rows += planned.devices if planned.fits else []
-    kept_in = main if len(planned.devices) > len(devices) else None
-    used = devices + ([kept_in] if kept_in else [])
-    others = {other for one in used for other in view.claims.get((one.node, one.device), {}) if other != name}
-    if others:
-        free = case._replace(shape=whole) if experts == "auto" else case._replace(main=kept_in)
-        placed.lines += suggest.sharing(cluster.title(name, head), sorted(others), free, planned)
+    if planned.fits:
+        placed.lines += _sharing(view, cluster.title(name, head), planned)
+
+
+def _sharing(view: View, title: str, planned: Plan) -> list[str]:
+    """A line on the services that a new one shares devices with."""
+    rows = {(row.node, row.device): row.kind for row in planned.devices}
+    shared = {place: view.claims[place] for place in rows if view.claims.get(place)}
+    kinds = {rows[place] for place in shared}
+    memory = table.join([words for kind, words in (("GPU", "cards"), ("main", "main memory")) if kind in kinds])
+    names = sorted({name for claims in shared.values() for name in claims})
+    return [f"{title} shares {memory} with {table.join(names)}, all of them fit"] if names else []

@@ -82,29 +82,3 @@ def test_file_of_same_size_is_named(models):
     output = done(run(models, "preflight.yml"))
     assert "m Q8_0: %s/by-hand.gguf of localhost has its size" % models in output
     assert "`file: by-hand.gguf` in its quant's entry uses it" in output
-
-
-def test_a_quant_that_does_not_fit_beside_another_is_given_a_way(tmp_path):
-    """Two models of 4 TiB, which are sparse."""
-    header = gguf_files.header_bytes(
-        [("general.architecture", gguf_files.STRING, "llama")], [("w", (1 << 20, 1 << 21), 1)]
-    )
-    for name in ("large.gguf", "models/small.gguf"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        with open(tmp_path / name, "wb") as stream:
-            stream.write(header)
-            stream.truncate((1 << 42) + len(header) + -len(header) % 32)
-    source = {"urls": ["file://%s/large.gguf" % tmp_path], "file": "large.gguf"}
-    variables = {"llama_services": {"chat": {"model": "m", "quant": "Q8_0", "head": "localhost", "port": 8000}}}
-    variables["llama_models"] = {
-        "m": {"quants": {"Q8_0": source, "Q4_1": {"urls": ["file:///small.gguf"], "file": "small.gguf"}}}
-    }
-    item = dict(source, model="m", quant="Q8_0", dest=str(tmp_path / "models/large.gguf"), repo="", files=[], sha256=[])
-    output = refused(
-        play(tmp_path, "preflight.yml", model_items=[item], model_dir=str(tmp_path / "models"), **variables)
-    )
-    assert "large.gguf needs 4.4 TB" in output
-    assert (
-        "; or set llama_services.chat.quant to Q4_1, which is there, and run site.yml, then switch_model.yml -e "
-        "service=chat -e quant=Q8_0" in output
-    )

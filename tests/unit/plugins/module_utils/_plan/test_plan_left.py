@@ -12,7 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.m
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import Case, plan
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.suggest import nearest, scaled, weight
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.suggest import nearest, scaled
 from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture, model_files
 
 MIB = 1 << 20
@@ -44,7 +44,6 @@ def test_the_last_layers_lie_on_the_card_with_the_output(number):
     assert card.kv == sum(caches[item] for item in on_card)
     assert host.layers == len(in_main) and host.kv == sum(caches[item] for item in in_main)
     assert host.weights == DENSE.input_bytes + sum(DENSE.block_bytes[item] for item in in_main)
-    assert weight(shape) == weight(DENSE)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +113,7 @@ def test_several_cards_split_the_others():
 
 def test_advice_counts_main_memory_and_no_other_cards():
     shape = leaving(DENSE, 48)
-    words = nearest(Case(shape, SETTINGS, cards(32510), 1, MAIN), "Q8_0")
+    words = nearest(Case(shape, SETTINGS, cards(32510), 1, MAIN))
     assert words and "cards" not in " ".join(words) and "cpu_moe" not in " ".join(words)
     half = scaled(shape, 0.5)
-    assert weight(half) == pytest.approx(weight(DENSE) / 2, rel=1e-6)
     assert sum(half.left.block_bytes) == pytest.approx(sum(shape.left.block_bytes) / 2, rel=1e-6)

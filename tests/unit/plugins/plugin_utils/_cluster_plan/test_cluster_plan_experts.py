@@ -189,7 +189,7 @@ def test_a_service_without_cards_and_experts_of_another_share_main_memory():
         assert plan["refused"] == []
         row = plan["services"]["b"][0]["devices"][-1]
         assert (row["device"], row["free_mib"]) == ("main", kept + whole - taken)
-        assert "b shares main memory with a:" in plan["sharing"]
+        assert "b shares main memory with a, all of them fit" in plan["sharing"]
         (sentence,) = planned(services={"a": first, "b": second}, memory_mib=kept + whole - 1)["refused"]
         assert "MiB are there beside a (%d MiB)" % taken in sentence
 
@@ -200,7 +200,7 @@ def test_experts_of_a_service_that_has_one_card_of_several():
     assert plan["refused"] == []
     assert [row["device"] for row in plan["services"]["chat"][0]["devices"]] == ["GPU1", "main"]
     assert layers(plan) == layers(planned(cpu_moe="auto")) and plan["cards"]["code"].keys() == {"node1"}
-    assert "chat shares main memory with code:" in plan["sharing"]
+    assert "chat shares main memory with code, all of them fit" in plan["sharing"]
     # Without it the card that is too small for the others would have to hold all.
     (sentence, *_more) = planned(services={"chat": dict(SERVICE, cards=[1])}, cards=(24576, 32510))["refused"]
     assert "on GPU1 of node1" in sentence and "set cpu_moe to auto" in sentence
@@ -224,33 +224,6 @@ def test_what_can_leave_a_card_to_others_is_placed_behind_them(name):
     plan = planned(services=services, cards=(40000,))
     assert plan["refused"] == []
     assert plan["services"][name][0]["cpu_moe"] > layers(planned(cpu_moe="auto", cards=(40000,)))
-
-
-def test_a_neighbour_whose_experts_could_leave_room_is_named():
-    one = dict(SERVICE, cpu_moe="auto")
-    services = {"a": one, "b": dict(one, port=8001)}
-    (sentence,) = planned(services=services, cards=(24576,), memory_mib=500000)["refused"]
-    assert sentence.startswith("llama_services.b.quant: ") and sentence.endswith(": write a larger cpu_moe for a")
-    larger = {"a": dict(one, cpu_moe=90), "b": dict(one, port=8001)}
-    assert planned(services=larger, cards=(24576,), memory_mib=500000)["refused"] == []
-    # Without main memory for them it could not.
-    (sentence,) = planned(services=services, cards=(24576,), memory_mib=150000)["refused"]
-    assert "larger cpu_moe" not in sentence
-
-
-def test_no_workers_are_advised_to_what_may_have_none():
-    """Experts in main memory do not go with workers."""
-    nodes = {name: node() for name in ("node1", "node2")}
-    nodes["node2"] = {
-        "devices": [dict(one, node="node2", total_mib=200000) for one in nodes["node1"]["devices"]],
-        "main": dict(nodes["node1"]["main"], node="node2", total_mib=2000),
-    }
-    groups = {"all": ["node1", "node2"], "llama_nodes": ["node1", "node2"]}
-    nodes["node1"]["main"]["total_mib"] = 64000
-    for wish in ("all", "auto"):
-        services = {"chat": dict(SERVICE, cpu_moe=wish)}
-        (sentence,) = memory_plan(services, MODELS, groups, nodes, HEADERS)["refused"]
-        assert "to workers" not in sentence
 
 
 def test_main_memory_that_is_too_small_is_refused():

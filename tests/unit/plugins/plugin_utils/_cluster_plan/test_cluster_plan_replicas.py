@@ -60,8 +60,7 @@ def test_what_is_beside_a_replica_counts_there_alone():
     found = plan(services, nodes(40000))
     free = {node: part["devices"][0]["free_mib"] for node, part in parts(found).items()}
     assert found["refused"] == [] and free["node2"] == 40000
-    (title,) = [line for line in found["sharing"] if line.endswith(":")]
-    assert title == "embed on node3 shares cards with code:"
+    assert found["sharing"] == ["embed on node3 shares cards with code, all of them fit"]
     assert free["node3"] == 40000 - found["services"]["code"][0]["devices"][0]["total_mib"]
 
 
