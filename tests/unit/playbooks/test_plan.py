@@ -280,7 +280,7 @@ def test_five_nodes_as_people_own_them(plan):
     output = refused(plan(inventory="five_nodes"))
     assert "big: llama-3.3-70b Q6_K, 8192 tokens a slot (2 slots) of f16 KV cache" in output
     assert " alone --tensor-split 17,17,17,17,13 main memory of the head: 823 MiB of weights" in output
-    assert "decision: beside big, as in the table" in output
+    assert "small shares cards with big, all of them fit" in output
     assert "big: at most 16 tokens/s, one request at a time" in output
     assert "no gateway, clients come to each service: big http://127.9.0.5:8000/v1, small http://" in output
     assert "mem1 main" not in output
