@@ -170,7 +170,7 @@ def write_atomically(
 
     mode: None for what the umask leaves of 0644; owner: (user id, group id). anywhere: in a directory that others may
     write too, such as one of models: what they put under the other name is removed and never written through, and who
-    reads the file looks at its owner (read_ours). links: False where such a directory is reached over no link of
+    reads the file looks at its owner (read_trusted). links: False where such a directory is reached over no link of
     others. durable: False for a file that is useless after a crash.
     Errors: Refusal, OSError.
     """
@@ -223,25 +223,25 @@ def sync_folder(folder: str) -> None:
         os.close(fd)
 
 
-def is_ours(status: os.stat_result) -> bool:
+def is_trusted(status: os.stat_result) -> bool:
     """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or the user of this
     process."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid in owners()
 
 
-def open_ours(path: str) -> int:
+def open_trusted(path: str) -> int:
     """A descriptor to read such a file by; another one is an OSError."""
     fd = os.open(path, os.O_RDONLY | FILE)
-    if is_ours(os.fstat(fd)):
+    if is_trusted(os.fstat(fd)):
         return fd
     os.close(fd)
     raise OSError(errno.EPERM, "not a regular file of root's with one name", path)
 
 
-def read_ours(path: str, most: int) -> bytes:
+def read_trusted(path: str, most: int) -> bytes:
     """The first bytes of a record or a journal; OSError for one that others own or may write: anybody could have made
     it, it does not count."""
-    with open(open_ours(path), "rb") as stream:
+    with open(open_trusted(path), "rb") as stream:
         seen = os.fstat(stream.fileno())
         if seen.st_mode & 0o022:
             raise OSError(errno.EPERM, "others may write it", path)

@@ -55,7 +55,7 @@ class Watched(NamedTuple):
 def load(path: str = paths.SAMPLER) -> Config:
     """Errors: Refusal."""
     try:
-        told = json.loads(_files.read_ours(path, LARGEST).decode("utf-8"))
+        told = json.loads(_files.read_trusted(path, LARGEST).decode("utf-8"))
         http = told.pop("http", None)
         return Config(http=http and Http(**http), **told)
     except (OSError, ValueError, TypeError, RecursionError) as error:

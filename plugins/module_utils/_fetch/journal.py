@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .._files import read_ours, write_atomically
+from .._files import read_trusted, write_atomically
 
 CLOSED = -1  # in place of a descriptor
 _MOST = 64 << 20  # bytes of a journal; that of a terabyte has less
@@ -88,7 +88,7 @@ class Journal:
     def load(self, identity: Any) -> Ranges:
         """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty if there is no such record."""
         try:
-            lines = read_ours(self.path, _MOST).split(b"\n")[:-1]
+            lines = read_trusted(self.path, _MOST).split(b"\n")[:-1]
             header = json.loads(lines[0].decode("utf-8"))
             if header["identity"] != json.loads(json.dumps(identity)):
                 return Ranges()

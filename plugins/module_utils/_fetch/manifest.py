@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple
 
-from .._files import is_ours, read_ours, sha256_stream, write_atomically
+from .._files import is_trusted, read_trusted, sha256_stream, write_atomically
 
 VERSION = 1
 SUFFIX = ".manifest.json"
@@ -113,7 +113,7 @@ def are_files(files: Any, hashed: bool = True) -> bool:
 def read_manifest(path: str) -> Manifest | None:
     """The record at ``path`` (of the manifest), or None if there is no valid one."""
     try:
-        manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
+        manifest = json.loads(read_trusted(path, MOST).decode("utf-8"))
         if manifest["version"] != VERSION or not are_files(manifest["files"], hashed=False):
             return None
         if not all(is_integer(one[key]) for one in manifest["files"] for key in ("mtime_ns", "inode")):
@@ -164,7 +164,7 @@ def untouched(entry: Entry, status: os.stat_result) -> bool:
     """Whether a file, by lstat, is still the one that was recorded. The time of another user's file proves nothing: its
     owner sets it."""
     recorded = (entry.size, entry.mtime_ns, entry.inode)
-    return is_ours(status) and (status.st_size, status.st_mtime_ns, status.st_ino) == recorded
+    return is_trusted(status) and (status.st_size, status.st_mtime_ns, status.st_ino) == recorded
 
 
 def hash_pieces(path: str, sizes: Sequence[int], advance: Callable[[int], None] | None = None) -> list[str]:

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .._files import is_ours, text_of
+from .._files import is_trusted, text_of
 from .._text import Refusal
 from . import fabric as fabrics
 from . import nvidia_smi, paths
@@ -177,7 +177,7 @@ def _templates() -> list[str]:
     found = []
     for path in sorted(glob.glob(paths.TEMPLATES)):
         with contextlib.suppress(FileNotFoundError):
-            found += [path] if is_ours(os.lstat(path)) else []
+            found += [path] if is_trusted(os.lstat(path)) else []
     return found
 
 

@@ -16,7 +16,7 @@ import os
 import re
 from typing import Any
 
-from .._files import MOST_TEXT, read_ours, text_of
+from .._files import MOST_TEXT, read_trusted, text_of
 from . import paths
 from .units import file_digest
 
@@ -84,7 +84,7 @@ def record_of(path: str) -> dict[str, Any] | None:
     """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory
     of models."""
     try:
-        record = json.loads(read_ours(path, MOST_TEXT).decode("utf-8"))
+        record = json.loads(read_trusted(path, MOST_TEXT).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

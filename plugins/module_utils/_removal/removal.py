@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from .._fetch.manifest import SUFFIX, is_model_name, manifest_path
-from .._files import MOST_TEXT, is_ours, owners, read_ours
+from .._files import MOST_TEXT, is_trusted, owners, read_trusted
 from .._node import paths
 from .._node.managed import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_managed_file, is_managed_unit, record_of
 from .._node.units import Unit, systemctl, unit_info
@@ -220,7 +220,7 @@ class Removal:
 
     def _unfinished(self, folder: str, name: str, here: str) -> None:
         with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
-            journal = read_ours(os.path.join(here, name + JOURNAL), MOST_TEXT)
+            journal = read_trusted(os.path.join(here, name + JOURNAL), MOST_TEXT)
             header = json.loads(journal.split(b"\n")[0].decode("utf-8"))
             if {"identity", "boot_id"} <= set(header):
                 for one in (name + PARTIAL, name + JOURNAL):
@@ -319,4 +319,4 @@ def _is_file(path: str, size: int | None = None) -> bool:
         seen = os.lstat(path)
     except OSError:
         return False
-    return is_ours(seen) and size in (None, seen.st_size)
+    return is_trusted(seen) and size in (None, seen.st_size)

@@ -28,7 +28,7 @@ FOUND, NOT_LOOKED = 1, 2
 def rules_of(path: str = paths.DOCTOR) -> list[dict[str, Any]]:
     """The rules that the role has written, in JSON: nodes have no YAML. Errors: Refusal."""
     try:
-        rules = json.loads(_files.read_ours(path, RULES_MOST).decode("utf-8"))["rules"]
+        rules = json.loads(_files.read_trusted(path, RULES_MOST).decode("utf-8"))["rules"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refusal(f"{path}: cannot be used ({error}), rules are needed: run site.yml") from None
     return list(rules)

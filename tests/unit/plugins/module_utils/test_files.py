@@ -118,14 +118,14 @@ def test_record_takes_memory_of_what_is_in_it(folder):
     (folder / "record").chmod(0o644)
     tracemalloc.start()
     try:
-        assert _files.read_ours(str(folder / "record"), 1 << 30) == b"ours"
+        assert _files.read_trusted(str(folder / "record"), 1 << 30) == b"ours"
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert _files.read_ours(str(folder / "record"), 3) == b"our"
+    assert _files.read_trusted(str(folder / "record"), 3) == b"our"
     (folder / "record").chmod(0o666)
     with pytest.raises(OSError, match="others may write it"):
-        _files.read_ours(str(folder / "record"), 3)
+        _files.read_trusted(str(folder / "record"), 3)
 
 
 def test_digest_of_file_or_next_bytes(folder):
@@ -250,7 +250,7 @@ def test_no_other_program_gets_descriptor(folder):
     for descriptor in (
         _files.open_directory(str(folder)),
         _files.open_file(str(folder / "record")),
-        _files.open_ours(str(folder / "record")),
+        _files.open_trusted(str(folder / "record")),
     ):
         assert not os.get_inheritable(descriptor)
         os.close(descriptor)
