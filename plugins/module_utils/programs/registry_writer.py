@@ -14,9 +14,9 @@ import signal
 import sys
 import time
 
-from .._node.notify import notify, say
+from .._node.notify import say
 from .._registry import files, writer
-from .._registry.disposable import Disposable, Outcome
+from .._registry.disposable import Disposable
 from .._text import Refusal
 
 # Seconds to wait for the file to be removed at the end, and between two tries after a write that failed.
@@ -30,52 +30,34 @@ class Program:
         self._server = writer.Server(settings.url)
         self._child = Disposable(writer.DEADLINE)
         self._draining = False
-        self._state = self._written = ""  # now, and as it was written last
+        self._written = ""  # the state that was written last
         self._look_at = self._write_at = 0.0
         self._trouble = ""
 
     def round(self, now: float) -> None:
-        """Waits only for the server, at most writer.ANSWER."""
+        """Waits at most writer.ANSWER for the server and writer.DEADLINE for the share."""
         if now >= self._look_at:
             self._look_at = now + writer.LOOK
-            seen = self._server.look()
-            self._state = files.DRAINING if self._draining and seen == files.READY else seen
-        outcome = self._child.poll(now)
-        if outcome:
-            self._judge(outcome, now)
-        if not self._child.busy and (now >= self._write_at or self._written != self._state):
-            data = files.encode(writer.full(self._settings.record, self._job_id, self._state, self._started))
-            self._written, self._write_at = self._state, now + files.HEARTBEAT
-            self._child.start(lambda: writer.write(self._settings.directory, self._name, data), now)
-
-    def _judge(self, outcome: Outcome, now: float) -> None:
-        if outcome.error:
-            # A late one has been waited for long enough.
-            self._write_at = now if outcome.late else now + AGAIN
-        elif self._trouble:
-            # A write that hung may have replaced a later one.
-            self._write_at = now
-        if outcome.error != self._trouble:
-            self._trouble = outcome.error
-            say(f"{self._settings.directory}/{self._name}: {outcome.error or 'is written again'}")
-        notify("STATUS=%s" % (self._trouble or self._state))
+            self._server.look()
+        state = files.DRAINING if self._draining and self._server.state == files.READY else self._server.state
+        if now < self._write_at and self._written == state:
+            return
+        self._written = state
+        data = files.encode(writer.full(self._settings.record, self._job_id, state, self._started))
+        error = self._child.run(lambda: writer.write(self._settings.directory, self._name, data)).error
+        # A write that hung may replace a later one: after it the file is written once more.
+        self._write_at = now + (AGAIN if error else 0.0 if self._trouble else files.HEARTBEAT)
+        if error != self._trouble:
+            self._trouble = error
+            say(f"{self._settings.directory}/{self._name}: {error or 'is written again'}")
 
     def drain(self, on: bool) -> None:
         self._draining = on
-        self._look_at = 0.0
 
     def end(self) -> None:
-        """Removes the file, if the share answers in time; else its time to live does."""
-        until = time.monotonic() + END
-        if self._child.busy:
-            self._child.wait(END / 2)
-            self._child.poll(time.monotonic())
-        if not self._child.busy:
-            self._child.start(lambda: writer.remove(self._settings.directory, self._name), time.monotonic())
-            while self._child.busy and time.monotonic() < until:
-                self._child.wait(until - time.monotonic())
-                self._child.poll(time.monotonic())
-        self._child.end()
+        """Removes the file. On a share that hangs it ends by its time to live."""
+        self._child.deadline = END
+        self._child.run(lambda: writer.remove(self._settings.directory, self._name))
 
 
 def main(arguments: list[str]) -> int | str:

@@ -16,10 +16,10 @@ class Share:
 
     def __init__(self, folder, device=None):
         self.folder = str(folder)
-        self.told = []
+        self.reported = []
         self.now = 5000.0
         self.server = 1_000_000.0  # the file server's clock
-        self.registry = reader.Registry(HOSTS, self.told.append, device)
+        self.registry = reader.Registry(HOSTS, self.reported.append, device)
 
     def write(self, name=NAME, text=None, **changed):
         path = os.path.join(self.folder, name)
@@ -48,17 +48,17 @@ def fixture_share(tmp_path):
     return Share(tmp_path)
 
 
-def test_an_endpoint_counts_from_the_look_that_sees_it_until_its_file_is_gone(share):
+def test_endpoint_counts_while_its_file_exists(share):
     share.look()
     path = share.write()
     share.look()
     assert share.ports == [8081]
     os.unlink(path)
     share.look()
-    assert share.ports == [] and share.told == []
+    assert share.ports == [] and share.reported == []
 
 
-def test_a_change_within_one_tick_of_the_servers_clock_is_seen(share):
+def test_change_within_one_clock_tick_is_seen(share):
     share.write(state="loading")
     share.look()
     share.server -= 1
@@ -67,13 +67,13 @@ def test_a_change_within_one_tick_of_the_servers_clock_is_seen(share):
     assert share.registry.endpoints()[0]["state"] == "ready"
 
 
-def test_without_a_heartbeat_a_file_counts_for_three_and_is_told_of_once(share):
+def test_file_without_heartbeat_ends_after_three(share):
     share.write()
     share.looks(31)
     assert share.ports == [8081]
     share.looks(5)
     assert share.ports == []
-    assert share.told == [
+    assert share.reported == [
         "4711-72b.json: no new one for 30 s, one each 10 s is needed: start what writes it again, or remove it"
     ]
     share.write()
@@ -81,7 +81,7 @@ def test_without_a_heartbeat_a_file_counts_for_three_and_is_told_of_once(share):
     assert share.ports == [8081]
 
 
-def test_the_clocks_of_server_and_reader_need_not_agree(share):
+def test_clocks_of_server_and_reader_may_differ(share):
     for _beat in range(20):
         share.write()
         share.looks(10)
@@ -89,7 +89,7 @@ def test_the_clocks_of_server_and_reader_need_not_agree(share):
         share.server -= 10_000  # set back, over and over
 
 
-def test_at_the_first_look_the_newest_file_tells_which_are_old(share):
+def test_first_look_compares_with_the_newest_file(share):
     share.write("1-old.json", job_id=1, port=9001)
     share.server += 31
     share.write()
@@ -97,7 +97,7 @@ def test_at_the_first_look_the_newest_file_tells_which_are_old(share):
     assert share.ports == [8081]
 
 
-def test_while_the_share_hangs_nothing_grows_old(share):
+def test_hanging_share_stops_the_ages(share):
     share.write()
     share.looks(3)
     share.now += 3600
@@ -108,32 +108,32 @@ def test_while_the_share_hangs_nothing_grows_old(share):
     assert share.ports == [8081]
 
 
-def test_an_empty_directory_below_a_share_that_is_not_mounted_changes_nothing(share):
+def test_unmounted_share_changes_nothing(share):
     share.write()
     share.look()
     seen = {"device": -1, "folder": "", "files": {}}
     assert share.registry.looked(seen, share.now + 1) is False
     assert share.ports == [8081]
     again = Share(share.folder, device=share.registry.device)
-    assert again.registry.looked(seen, again.now) is False, "nor does it for the next run of the program"
+    assert again.registry.looked(seen, again.now) is False, "and for the next run of the program"
     assert reader.device_of(reader.as_json([], 0.0, 42).decode()) == 42
     assert reader.device_of("") is None
 
 
-def test_a_half_written_file_counts_as_it_was_and_is_told_of_once(share):
+def test_half_written_file_keeps_its_last_content(share):
     share.write()
     share.look()
     share.write(text=files.encode(RECORD)[:40])
     share.looks(5)
     assert share.ports == [8081]
-    assert share.told == [
+    assert share.reported == [
         "4711-72b.json: no JSON object seen, one is needed: restart what writes the file, or remove it"
     ]
     share.looks(30)
-    assert share.ports == [], "its time to live is over"
+    assert share.ports == [], "its time to live has ended"
 
 
-def test_a_broken_file_disturbs_no_other_one(share):
+def test_broken_files_leave_the_others_valid(share):
     share.write()
     share.write("7-x.json", text=b"\xff\x00")
     share.write("8-x.json", job_id=8, host="evil.example", port=1)
@@ -143,63 +143,63 @@ def test_a_broken_file_disturbs_no_other_one(share):
     share.write("12-x.json", text=b" " * (files.MOST_BYTES + 1))
     share.looks(3)
     assert share.ports == [8081]
-    assert len(share.told) == 6
-    assert any(text.startswith("10-x.json: a link seen, a readable file is needed") for text in share.told)
+    assert len(share.reported) == 6
+    assert any(text.startswith("10-x.json: a link seen, a readable file is needed") for text in share.reported)
 
 
-def test_a_file_that_others_own_or_may_write_does_not_count(share):
+def test_file_writable_by_others_is_refused(share):
     path = share.write()
     os.chmod(path, 0o664)
     share.look()
     assert share.ports == []
-    assert share.told[-1].startswith("4711-72b.json: mode 0664 seen, one that only its owner may write is needed")
+    assert share.reported[-1].startswith("4711-72b.json: mode 0664 seen, one that only its owner may write is needed")
     os.chmod(path, 0o644)
     os.link(path, os.path.join(share.folder, "kept-aside"))
     share.look()
     assert share.ports == []
-    assert share.told[-1].startswith("4711-72b.json: no file with one name seen")
+    assert share.reported[-1].startswith("4711-72b.json: no file with one name seen")
 
 
-def test_a_directory_in_which_others_may_write_is_told_of_once(share):
+def test_directory_writable_by_others_is_reported_once(share):
     share.write()
     os.chmod(share.folder, 0o775)
     share.looks(3)
-    assert share.ports == [8081], "what counts is judged by its own file"
-    assert share.told == ["%s: mode 0775 seen, one that only its owner may write is needed: chmod go-w" % share.folder]
-    # With the sticky bit others can only add what does not count.
+    assert share.ports == [8081], "each file is judged by itself"
+    assert share.reported == ["%s: mode 0775 seen, one that only its owner may write is needed: chmod go-w" % share.folder]
+    # With the sticky bit other users can only add files, which do not count.
     for mode in (0o1777, 0o755):
         os.chmod(share.folder, mode)
         share.look()
-    assert len(share.told) == 1
+    assert len(share.reported) == 1
     os.chmod(share.folder, 0o757)
     share.look()
-    assert share.told[1:] == [share.told[0].replace("0775", "0757")]
+    assert share.reported[1:] == [share.reported[0].replace("0775", "0757")]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a directory away")
-def test_a_directory_of_somebody_else_is_told_of(share):
+def test_directory_of_another_user_is_reported(share):
     os.chown(share.folder, 4321, 4321)
     share.look()
-    (sentence,) = share.told
+    (sentence,) = share.reported
     assert sentence.startswith("%s: user id 4321 seen as its owner, 0 or one of gateway_registry_uids" % share.folder)
-    share.told.clear()
+    share.reported.clear()
     share.look(uids=[4321])
     os.chown(share.folder, 0, 0)
     share.look()
-    assert share.told == []
+    assert share.reported == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a file away")
-def test_whose_files_count_is_listed(share):
+def test_listed_users_files_count(share):
     os.chown(share.write(), 4321, 4321)
     share.look()
     assert share.ports == []
-    assert share.told[-1].startswith("4711-72b.json: user id 4321 seen as its owner, 0 or one of gateway_registry_uids")
+    assert share.reported[-1].startswith("4711-72b.json: user id 4321 seen as its owner, 0 or one of gateway_registry_uids")
     share.look(uids=[4321])
     assert share.ports == [8081]
 
 
-def test_of_two_files_for_one_address_the_newer_one_counts(share):
+def test_newer_file_of_one_address_counts(share):
     share.write("1-72b.json", job_id=1)
     share.server += 1
     share.write("2-72b.json", job_id=2)

@@ -53,7 +53,7 @@ def fixture_program(folder, server):
 
 
 def rounds(program, done, within=60.0, clock=lambda: 0.0):
-    """Rounds until something is so. clock: seconds added to the program's."""
+    """Runs rounds until done(). clock: seconds that are added."""
     until = time.monotonic() + within
     while not done():
         assert time.monotonic() < until
@@ -119,32 +119,26 @@ def test_heartbeat_repairs_a_broken_file(program, folder):
     assert os.listdir(str(folder)) == [NAME]
 
 
-def test_hanging_share_blocks_nothing(program, folder, server, monkeypatch, capsys):
-    """Whoever opens a FIFO to write waits for a reader, as whoever calls into a share whose server is gone."""
+def hangs(*_arguments):
+    time.sleep(600)
+
+
+def test_write_on_hanging_share_is_repeated(program, folder, server, monkeypatch, capsys):
     rounds(program, lambda: state(folder) == "loading")
-    os.mkfifo(str(folder.parent / "hangs"))
-    good = writer.write
-    monkeypatch.setattr(writer, "write", lambda *_: open(str(folder.parent / "hangs"), "wb").close())
-    monkeypatch.setattr(program._child, "_deadline", 0.2)
     server.responses["/health"] = HEALTHY
-    slowest = 0.0
-    until = time.monotonic() + 3.5
-    while time.monotonic() < until:
-        began = time.monotonic()
-        program.round(began)
-        slowest = max(slowest, time.monotonic() - began)
-        time.sleep(0.01)
-    assert slowest < 5, "a FIFO would have blocked for ever"
-    assert program._child.left <= 1
-    assert state(folder) == "loading"
-    assert capsys.readouterr().out.count("no answer") == 1
-    monkeypatch.setattr(writer, "write", good)
-    rounds(program, lambda: state(folder) == "ready")
+    program._child.deadline = 0.2
+    with monkeypatch.context() as hanging:
+        hanging.setattr(writer, "write", hangs)
+        for look in range(1, 4):
+            program.round(time.monotonic() + look * writer.LOOK)
+    assert state(folder) == "loading" and capsys.readouterr().out.count("no answer") == 1
+    program._child.deadline = 60
+    rounds(program, lambda: state(folder) == "ready", clock=lambda: 60)
 
 
 def test_end_does_not_wait_for_hanging_share(program, folder, monkeypatch):
     rounds(program, lambda: state(folder) == "loading")
-    monkeypatch.setattr(writer, "remove", lambda *_: time.sleep(600))
+    monkeypatch.setattr(writer, "remove", hangs)
     monkeypatch.setattr(registry_writer, "END", 0.3)
     began = time.monotonic()
     program.end()
@@ -152,74 +146,56 @@ def test_end_does_not_wait_for_hanging_share(program, folder, monkeypatch):
 
 
 def test_configuration_of_a_broken_file_is_refused(folder, server):
-    told = settings(folder, server)
-    del told["record"]["models"]
+    given = settings(folder, server)
+    del given["record"]["models"]
     with pytest.raises(Refusal, match="^0-72b.json: no models seen"):
-        writer.settings_of(json.dumps(told))
+        writer.settings_of(json.dumps(given))
     with pytest.raises(Refusal, match="^the configuration cannot be used"):
         writer.settings_of("{}")
 
 
-class Gateway:
-    """The reader's program, and what it has written."""
-
-    def __init__(self, folder, share):
-        config = folder / "config.json"
-        told = {"directory": str(share), "hosts": {"vasp-01": "10.0.0.20"}, "uids": [os.getuid()]}
-        config.write_text(json.dumps(told))
-        self.output = folder / "registry.json"
-        self.program = registry_reader.Program(str(config), str(self.output))
-
-    @property
-    def told(self):
-        return json.loads(self.output.read_text()) if self.output.exists() else {"endpoints": None}
-
-    def ports(self):
-        return self.told["endpoints"] and [one["port"] for one in self.told["endpoints"]]
-
-
 @pytest.fixture(name="gateway")
 def fixture_gateway(tmp_path, folder):
-    gateway = Gateway(tmp_path, folder)
-    yield gateway
-    gateway.program.end()
+    """The reader's program, whose share has one endpoint."""
+    (folder / NAME).write_bytes(files.encode(RECORD))
+    (folder / NAME).chmod(0o644)
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps({"directory": str(folder), "hosts": {"vasp-01": "10.0.0.20"}, "uids": [os.getuid()]})
+    )
+    program = registry_reader.Program(str(config), str(tmp_path / "registry.json"))
+    program.round()
+    return program
 
 
-def test_reader_reads_what_the_writer_writes(program, folder, gateway):
-    rounds(program, lambda: state(folder) == "loading")
-    rounds(gateway.program, lambda: gateway.ports() == [8081])
-    assert gateway.told["age"] == 0.0
-    assert gateway.told["endpoints"][0]["address"] == "10.0.0.20"
-    program.end()
-    rounds(gateway.program, lambda: gateway.told["endpoints"] == [])
+def copied(folder):
+    found = json.loads((folder.parent / "registry.json").read_text())
+    return [one["address"] for one in found["endpoints"]], found["age"]
+
+
+def test_reader_copies_the_endpoints(folder, gateway):
+    assert copied(folder) == (["10.0.0.20"], 0.0)
+    (folder / NAME).unlink()
+    gateway.round()
+    assert copied(folder) == ([], 0.0)
 
 
 def test_endpoints_stay_while_share_hangs(folder, gateway, monkeypatch, capsys):
-    (folder / NAME).write_bytes(files.encode(RECORD))
-    (folder / NAME).chmod(0o644)
-    rounds(gateway.program, lambda: gateway.ports() == [8081])
-    os.mkfifo(str(folder.parent / "hangs"))
-    good = reader.look
-    monkeypatch.setattr(reader, "look", lambda *_: (folder.parent / "hangs").read_text())
-    monkeypatch.setattr(gateway.program._child, "_deadline", 0.2)
-    monkeypatch.setattr(reader, "DEADLINE", 0.2)
-    monkeypatch.setattr(registry_reader, "AGAIN", 0.5)
-    rounds(gateway.program, lambda: gateway.told["age"] > 1)
-    assert gateway.ports() == [8081]
-    assert gateway.program._child.left <= 1
+    gateway._child.deadline = 0.2
+    with monkeypatch.context() as hanging:
+        hanging.setattr(reader, "look", hangs)
+        hanging.setattr(registry_reader, "STEP", 0.5)
+        for _look in range(3):
+            gateway.round()
+    assert copied(folder) == (["10.0.0.20"], 0.5)
     assert "no answer for 0 s, 1 endpoints are kept" in capsys.readouterr().out
-    monkeypatch.setattr(reader, "look", good)
-    monkeypatch.setattr(reader, "DEADLINE", 3.0)
-    monkeypatch.setattr(gateway.program._child, "_deadline", 3.0)
-    rounds(gateway.program, lambda: gateway.told["age"] == 0.0)
-    assert gateway.ports() == [8081]
+    gateway._child.deadline = 60
+    gateway.round()
+    assert copied(folder) == (["10.0.0.20"], 0.0)
 
 
 def test_endpoints_stay_without_share(folder, gateway):
-    (folder / NAME).write_bytes(files.encode(RECORD))
-    (folder / NAME).chmod(0o644)
-    rounds(gateway.program, lambda: gateway.ports() == [8081])
     os.rename(str(folder), str(folder) + "-away")
-    seen = []
-    rounds(gateway.program, lambda: seen.append(1) or len(seen) > 250)
-    assert gateway.ports() == [8081]
+    for _look in range(5):
+        gateway.round()
+    assert copied(folder) == (["10.0.0.20"], 0.0)
