@@ -33,7 +33,6 @@ SERVICE_KEY = "key-of-the-services"
 LAUNCHER = """
 import os, socket, subprocess, sys, time
 os.makedirs("/run/llama-gateway")
-os.makedirs("/var/lib/llama-gateway")
 listening = socket.socket(socket.AF_UNIX)
 listening.bind("/run/llama-gateway/gateway.sock")
 os.chmod("/run/llama-gateway/gateway.sock", 0o666)
@@ -42,7 +41,7 @@ os.unlink("/etc/nginx/sites-enabled/default")
 subprocess.check_call(["nginx"])
 os.dup2(listening.fileno(), 3)
 os.set_inheritable(3, True)
-environment = dict(os.environ, PYTHONPATH="/opt/lib", LISTEN_FDS="1", STATE_DIRECTORY="/var/lib/llama-gateway")
+environment = dict(os.environ, PYTHONPATH="/opt/lib", LISTEN_FDS="1")
 while True:
     # LISTEN_PID is that of the engine itself.
     line = 'LISTEN_PID=$$ exec python3 -S -B -m llama_cluster.programs.gateway'
@@ -166,7 +165,7 @@ class Own:
             for name, one in config["services"].items() if one["tier"]
         }  # fmt: skip
         shown = {
-            "ansible_managed": "", "engine": True, "tiers": tiers, "addresses": ["127.0.0.1"], "port": FIRST_PORT,
+            "ansible_managed": "", "tiers": tiers, "addresses": ["127.0.0.1"], "port": FIRST_PORT,
             "tls": {}, "max_body": "32m", "monitors": ["127.0.0.1"],
             "timeout": 7210, "keys": services, "required": True,
             "reads": PATHS["READ"], "posts": [*PATHS["WORK"], *PATHS["COUNT"]],

@@ -152,9 +152,7 @@ class Gateway:
         listener.listen(64)
         listener.setblocking(False)
         self.loop = asyncio.new_event_loop()
-        paths = Files(
-            self.files, *(os.path.join(self.files, name) for name in ("draining.json", "registry.json", "state"))
-        )
+        paths = Files(self.files, *(os.path.join(self.files, name) for name in ("draining.json", "registry.json")))
         ready = threading.Event()
 
         def run():

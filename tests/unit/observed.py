@@ -18,7 +18,6 @@ COUNTED = """
     llama_gateway_requests_total llama_gateway_seconds llama_gateway_first_byte_seconds llama_gateway_queue_seconds
     llama_gateway_queued llama_gateway_in_flight llama_gateway_endpoint_state llama_gateway_retries_total
     llama_gateway_fallbacks_total llama_gateway_names_unknown_total llama_gateway_context_refused_total
-    llama_gateway_read_seconds
 """
 METRICS = {*metrics.METRICS, *COUNTED.split()}
 

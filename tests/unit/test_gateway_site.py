@@ -21,7 +21,7 @@ def site(monitors):
     )
     environment.filters["comment"] = lambda text: "# " + text
     tiers = {"fast": {"port": 8080, "service": "chat", "endpoints": [{"address": "10.0.0.2", "port": 8000}]}}
-    told = {"ansible_managed": "x", "engine": True, "addresses": ["10.0.0.5"], "port": 8000, "tls": {}, "timeout": 7210}
+    told = {"ansible_managed": "x", "addresses": ["10.0.0.5"], "port": 8000, "tls": {}, "timeout": 7210}
     return environment.get_template("llama-cluster.conf.j2").render(
         **told, tiers=tiers, max_body="32m", monitors=monitors, reads=READ, posts=[*WORK, *COUNT]
     )

@@ -430,7 +430,7 @@ def test_nothing_is_left_of_it(lab):
     status, output = lab.playbook("teardown", *INVENTORY)
     assert status == 0, output
     left = lab.node3.check_output(
-        "ls -d /etc/llama-cluster /opt/llama-cluster /var/lib/llama-cluster /var/lib/llama-gateway /run/llama-gateway "
+        "ls -d /etc/llama-cluster /opt/llama-cluster /var/lib/llama-cluster /run/llama-gateway "
         "/etc/nginx/conf.d/llama-cluster.conf /etc/systemd/system/llama-* /usr/local/bin/llama-* 2>/dev/null; "
         "getent passwd llama-gateway; systemctl list-units --all --plain --no-legend 'llama-*'; "
         "pgrep -fa '[l]lama_cluster'; ss -Hltn '( sport = :8000 or sport = :8080 or sport = :8081 )'; "

@@ -11,7 +11,6 @@ and Python too.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
@@ -268,40 +267,6 @@ global_outbound_http_timeout_ms = {1000 * page.wait}
 {"".join(model(entry, name) for entry in page.models for name in entry.names)}"""
 
 
-def haproxy(page: Page) -> str:
-    def server(number: int, url: str) -> str:
-        scheme, _separator, rest = url.partition("://")
-        host = rest.partition("/")[0]
-        name = re.sub(r":\d+\Z", "", host)
-        port = "" if name != host else ":443" if scheme == "https" else ":80"
-        tls = f" ssl verify required ca-file @system-ca sni str({name}) check-sni {name}" if scheme == "https" else ""
-        return f"    server gateway{number} {host}{port} check inter 2s{tls}\n"
-
-    # Other addresses of the gateway, if this is one of them: then they are reached from the same place.
-    others = page.config.get("base_urls") or []
-    urls = others if page.url in others else [page.url]
-    use = """\
-HAProxy in front of the gateway: haproxy -c -f llama.cfg, then in /etc/haproxy/. It passes on the clients' keys.
-The nodes' own ports are no servers here: the gateway knows what is loaded, full or draining.
-"""
-    return f"""\
-{page.head(use)}defaults
-    mode http
-    timeout connect 15s
-    # The gateway answers first, with a sentence.
-    timeout client {page.wait}s
-    timeout server {page.wait}s
-
-frontend llama
-    bind :8000
-    default_backend llama_gateway
-
-backend llama_gateway
-    option httpchk GET /health
-    http-check expect status 200
-{"".join(server(number, url) for number, url in enumerate(urls, 1))}"""
-
-
 # {client: (its file, what that is, how it is made)}
 CLIENTS: dict[str, tuple[str, str, Callable[[Page], str]]] = {
     "openai": ("llama_openai.py", "openai SDK for Python, and lines for curl", openai),
@@ -310,7 +275,6 @@ CLIENTS: dict[str, tuple[str, str, Callable[[Page], str]]] = {
     "open-webui": ("open-webui.env", "Open WebUI, for docker run --env-file", open_webui),
     "continue": ("config.yaml", "Continue: in ~/.continue/", continue_dev),
     "tensorzero": ("tensorzero.toml", "TensorZero: in its config/", tensorzero),
-    "haproxy": ("llama.cfg", "HAProxy in front of the gateway", haproxy),
 }
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 import time
 import traceback
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._node.notify import notify, say
 from .._text import Refusal
@@ -35,12 +34,11 @@ LARGE, HELD = 256 << 10, 512 << 20
 
 
 class Files(NamedTuple):
-    """configuration: the folder of gateway.json and keys.json; state: what the engine keeps."""
+    """configuration: the folder of gateway.json and keys.json."""
 
     configuration: str
     draining: str | None = None
     registry: str | None = None
-    state: str | None = None
 
 
 class Engine(handlers.State):
@@ -52,8 +50,6 @@ class Engine(handlers.State):
         self.config = self._own
         self.fleet = Fleet()
         self.counts = metrics.Counts()
-        self.fleet.loads = _loads(files.state)
-        self._saved = dict(self.fleet.loads)
         self.prober = Prober(self.fleet, self._key, self._log_state)
         self._draining = Watched(files.draining, {"endpoints": []})
         self._registry = Watched(files.registry, None)
@@ -87,12 +83,10 @@ class Engine(handlers.State):
             if self._draining.look() or registry:
                 self._configure()
                 self.prober.follow()
-            # The next engine speaks for the unit by now.
-            if not self._ending:
-                if pings and time.monotonic() - pinged >= pings:
-                    pinged = time.monotonic()
-                    notify("WATCHDOG=1")
-                self._save()
+            # While this one ends, the next engine notifies for the unit.
+            if not self._ending and pings and time.monotonic() - pinged >= pings:
+                pinged = time.monotonic()
+                notify("WATCHDOG=1")
 
     def _configure(self) -> list[Endpoint]:
         """-> new endpoints."""
@@ -109,7 +103,6 @@ class Engine(handlers.State):
         except Refusal as refusal:
             say(f"gateway: {refusal}; what was configured before still holds")
             return
-        self.counts.read = time.time()
         self._configure()
         self.prober.follow()
         say("gateway: configuration read again")
@@ -125,14 +118,6 @@ class Engine(handlers.State):
     def _log_state(self, endpoint: Endpoint) -> None:
         where = endpoint.where
         say("gateway: %s on %s (%s:%d): %s" % (endpoint.service, where.node, where.address, where.port, endpoint.state))
-
-    def _save(self) -> None:
-        if self._files.state and self.fleet.loads != self._saved:
-            self._saved = dict(self.fleet.loads)
-            with contextlib.suppress(OSError):
-                with open(self._files.state + ".new", "w") as stream:
-                    json.dump({"loads": self._saved}, stream)
-                os.rename(self._files.state + ".new", self._files.state)
 
     # -- connections
 
@@ -239,12 +224,3 @@ class Engine(handlers.State):
             return answers.error(503, "busy", words, retry_after=5)
         connection.held = head.length
         return found
-
-
-def _loads(path: str | None) -> dict[str, float]:
-    try:
-        with open(path or "") as stream:
-            found: Any = json.load(stream)["loads"]
-        return {name: float(seconds) for name, seconds in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}

@@ -5,7 +5,6 @@
 Private to the collection."""
 
 import bisect
-import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +53,6 @@ class Counts:
     """Since the engine began."""
 
     def __init__(self) -> None:
-        self.read = time.time()  # when the configuration was read
         self._requests: Counter[tuple[str, str]] = Counter()
         self._unknown: Counter[str] = Counter()
         self._counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -115,5 +113,4 @@ class Counts:
                 flight.add(count, service=service, node=node)
             for node, seen in sorted({(one.where.node, one.state) for one in pool.endpoints}):
                 state.add(1, service=service, node=node, state=seen)
-        family("read_seconds", "gauge", "When the configuration was read, since 1970.").add(round(self.read, 1))
         return render(found)

@@ -252,7 +252,6 @@ class Fleet:
 
     def __init__(self) -> None:
         self.pools: dict[str, Pool] = {}
-        self.loads: dict[str, float] = {}  # by name of an endpoint, seconds of its last load
 
     def endpoints(self) -> list[Endpoint]:
         return [endpoint for pool in self.pools.values() for endpoint in pool.endpoints]
@@ -268,7 +267,6 @@ class Fleet:
                 endpoint = before.get((service.name, where.address, where.port))
                 if endpoint is None:
                     endpoint = Endpoint(service.name, where, now, wall)
-                    endpoint.load = self.loads.get(label(endpoint))
                     new.append(endpoint)
                 elif endpoint.where != where:
                     endpoint.where, endpoint.slots = where, where.slots
@@ -300,10 +298,7 @@ class Fleet:
 
     def observe(self, endpoint: Endpoint, seen: str, now: float, wall: float) -> bool:
         """What was seen of an endpoint -> whether its state is another one."""
-        load = endpoint.load
         changed = endpoint.observe(seen, now, wall)
-        if endpoint.load is not None and endpoint.load != load:
-            self.loads[label(endpoint)] = round(endpoint.load, 1)
         pool = self.pools.get(endpoint.service)
         if pool:
             pool.pump(now)
@@ -312,10 +307,6 @@ class Fleet:
     def status(self, now: float) -> dict[str, Any]:
         """The services of status.json."""
         return {name: _status(pool, now) for name, pool in self.pools.items()}
-
-
-def label(endpoint: Endpoint) -> str:
-    return "%s %s %s:%d" % (endpoint.service, endpoint.where.node, endpoint.where.address, endpoint.where.port)
 
 
 def _status(pool: Pool, now: float) -> dict[str, Any]:

@@ -65,7 +65,7 @@ pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px;
 </div>
 <script>
 "use strict";
-var CLIENTS = ["openai", "litellm", "opencode", "open-webui", "continue", "tensorzero", "haproxy"];
+var CLIENTS = ["openai", "litellm", "opencode", "open-webui", "continue", "tensorzero"];
 function byId(id) { return document.getElementById(id); }
 function cell(row, text, name) {
   var made = row.insertCell();

@@ -38,7 +38,6 @@ GATEWAY_FILES = (
     (paths.GATEWAY_DRAINING, r'"endpoints": '),
     (paths.GATEWAY_READ, r"\A\Z"),
     (paths.GATEWAY_NGINX_ON, r"\Anginx\.service was not enabled before\n\Z"),
-    (paths.GATEWAY_STATE + "/state.json", r"\A\{"),
 )
 NODE_FILES = (
     (paths.HELD, r'"since": '),

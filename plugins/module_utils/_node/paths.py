@@ -151,7 +151,6 @@ TAILSCALE_RECORD = STATE + "/tailscale-serve.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
 # What the engine keeps: StateDirectory of its unit.
-GATEWAY_STATE = "/var/lib/llama-gateway"
 # Where nginx of Debian and of Red Hat reads sites.
 NGINX_SITE = "/etc/nginx/conf.d/llama-cluster.conf"
 # Where systemd notes when a timer of wall-clock time went off last.

@@ -29,7 +29,7 @@ JOURNAL = PARTIAL + ".journal"
 RELEASE_LINK = re.compile(r"^releases/[^/]+\Z")
 # Their directories, the deepest first.
 FIREWALL_FOLDERS = (paths.NFTABLES_DROP_INS,)
-GATEWAY_FOLDERS = (paths.GATEWAY, paths.GATEWAY_STATE, os.path.dirname(paths.GATEWAY_SOCKET))
+GATEWAY_FOLDERS = (paths.GATEWAY, os.path.dirname(paths.GATEWAY_SOCKET))
 NODE_FOLDERS = (
     *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
     *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),

@@ -39,7 +39,6 @@ def options(arguments: list[str]) -> Any:
     parser.add_argument("--socket", default=paths.GATEWAY_SOCKET, help="where systemd has not opened one")
     parser.add_argument("--draining", default=paths.GATEWAY_DRAINING)
     parser.add_argument("--registry", default=paths.REGISTRY_COPY)
-    parser.add_argument("--state", default=os.path.join(paths.GATEWAY_STATE, "state.json"))
     return parser.parse_args(arguments)
 
 
@@ -107,7 +106,7 @@ def watch(worker: int) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     chosen = options(sys.argv[1:] if arguments is None else arguments)
-    files = Files(chosen.config, chosen.draining, chosen.registry, chosen.state)
+    files = Files(chosen.config, chosen.draining, chosen.registry)
     try:
         found = listener(chosen.socket)
     except Refusal as refusal:

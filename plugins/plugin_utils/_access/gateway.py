@@ -20,23 +20,20 @@ from .ports import LISTENER, port_conflicts, processes_of
 # "nginx -T" shows each file that it reads after such a line.
 FILE = re.compile(r"^# configuration file (\S+):$", re.MULTILINE)
 LISTENS = re.compile(r"^\s*listen\s+(?:(\[[^\]]*\]|[^\s;:]+):)?(\d+)[\s;]", re.MULTILINE)
-# The first Enterprise Linux with a Python that the engine is proved with.
-ENGINE_FROM = 9
 OPEN = 'rule family="ipv4" port port="%d" protocol="tcp" accept'
 ANYWHERE = ("0.0.0.0", "::", "*", "")
 
 
 def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str, Any]:
-    """config: of filter gateway_config; host: {os_family, major: of its distribution, address: that clients reach it
-    at, port, addresses: that nginx listens on, tls: whether it has a certificate, tiers: {tier: port}, clients:
-    networks, none for everybody, interface: what `ip -oneline -4 address show to ADDRESS` says}.
+    """config: of filter gateway_config; host: {address: that clients reach it at, port, addresses: that nginx listens
+    on, tls: whether it has a certificate, tiers: {tier: port}, clients: networks, none for everybody, interface: output
+    of `ip -oneline -4 address show to ADDRESS`}.
 
-    -> engine: whether it runs here; tiers: {tier: {service, port, endpoints}} of those that services name; ports: that
+    -> tiers: {tier: {service, port, endpoints}} of those that services name; ports: that
     nginx listens on; urls: what clients are told; local: the address and scheme by which the host asks itself;
     questions: [{url, model}] that show that all of it answers; rules: {rich rule of firewalld: interface}; reads,
     posts: paths of servers that clients may ask for by GET, and by POST.
     """
-    engine = not (host["os_family"] == "RedHat" and int(host["major"]) < ENGINE_FROM)
     services = config["services"]
     tiers = {
         service["tier"]: {
@@ -54,25 +51,25 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
     usual = {"http": 80, "https": 443}[scheme]
     named = host["address"] if port == usual else "%s:%d" % (host["address"], port)
     started = {name: one for name, one in services.items() if one["state"] == "started" and one["endpoints"]}
-    urls = [f"{scheme}://{named}/v1"] if engine else []
     questions = []
-    if engine and started:
+    if started:
         questions.append({"url": "%s://%s:%d/v1" % (scheme, own, port), "model": _asked(config, started)})
     questions += [
         {"url": "http://%s:%d/v1" % (own, tier["port"]), "model": _model(services[tier["service"]])}
         for tier in tiers.values()
         if tier["service"] in started
     ]
-    ports = sorted({*([port] if engine else []), *(tier["port"] for tier in tiers.values())})
+    ports = sorted({port, *(tier["port"] for tier in tiers.values())})
     return {
-        "engine": engine,
         "tiers": tiers,
         "ports": ports,
         "reads": list(READ),
         "posts": [*WORK, *COUNT],
         "rules": _rules(ports, host["clients"], host["interface"]),
-        "urls": urls
-        + ["http://%s:%d/v1 (tier %s)" % (host["address"], tier["port"], name) for name, tier in tiers.items()],
+        "urls": [
+            f"{scheme}://{named}/v1",
+            *("http://%s:%d/v1 (tier %s)" % (host["address"], tier["port"], name) for name, tier in tiers.items()),
+        ],
         "local": "%s://%s:%d" % (scheme, own, port),
         "questions": [question for question in questions if question["model"]],
     }
@@ -115,13 +112,8 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
     with, 127 without nginx, addresses, auth, missing: files of the certificate, readable: its key where others may read
     it, changes: kinds of services' units that the run changes before it, tailscale: whether it hands our ports on, and
     handed_on: of tailnet(); node: the fact llama_node with listeners and machine."""
-    here, found, listeners = gateway["here"], [], node["listeners"]
-    if not here["ports"]:
-        found.append(
-            "%s: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key "
-            "tier is needed: add it to one of llama_services, or take another host" % host
-        )
-    found += [
+    here, listeners = gateway["here"], node["listeners"]
+    found = [
         "gateway_tls: no file %s on %s, the certificate and its key are needed there: have them issued and copied, "
         "then run again" % (path, host)
         for path in gateway["missing"]

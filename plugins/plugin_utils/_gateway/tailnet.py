@@ -21,23 +21,23 @@ SETTING = "gateway_tailscale"
 SEPARATOR = "\n---"
 
 
-def wanted_handlers(tiers: Mapping[str, int], gateway_port: int | None, tls: bool) -> list[str]:
-    """https with the paths of the tiers, and each port as it is on the host. gateway_port: None without an engine."""
+def wanted_handlers(tiers: Mapping[str, int], gateway_port: int, tls: bool) -> list[str]:
+    """https with the paths of the tiers, and each port as it is on the host."""
     local, found = "http://127.0.0.1:%d", []
     if "fast" in tiers:
         found.append("--https=443 --set-path=/ " + local % tiers["fast"])
-    elif gateway_port:
+    else:
         gateway = ("https+insecure://127.0.0.1:%d" if tls else local) % gateway_port
         found.append("--https=443 --set-path=/ " + gateway)
     if "reasoning" in tiers:
         found.append("--https=443 --set-path=/reasoning/ " + local % tiers["reasoning"])
     # Raw, so that it responds under every name and address of the host.
-    ports = sorted({*tiers.values(), *([gateway_port] if gateway_port else [])} - {443})
+    ports = sorted({*tiers.values(), gateway_port} - {443})
     return found + [f"--tcp={port} tcp://127.0.0.1:{port}" for port in ports]
 
 
 def served_handlers(config: Mapping[str, Any]) -> list[str]:
-    """Of `tailscale serve status --json`, also by commands that run in a terminal."""
+    """The handlers in `tailscale serve status --json`, also of commands that run in a terminal."""
     found = []
     for session in [config, *(config.get("Foreground") or {}).values()]:
         for place, web in (session.get("Web") or {}).items():
@@ -58,18 +58,17 @@ def tailnet(here: Mapping[str, Any], host: Mapping[str, Any], looked: Mapping[st
     whether it is another one; handed_on: [{handler, port}] of unmanaged handlers to a port of this host's loopback."""
     status, config, record, *_rest = map(_parsed, str(looked["stdout"] + 2 * SEPARATOR).split(SEPARATOR))
     recorded = [str(handler) for handler in record.get("handlers") or ()]
-    tiers = {name: tier["port"] for name, tier in here["tiers"].items()} if host["enabled"] else {}
-    port = host["port"] if host["enabled"] and here["engine"] else None
-    wanted = wanted_handlers(tiers, port, host["tls"])
+    tiers = {name: tier["port"] for name, tier in here.get("tiers", {}).items()}
+    wanted = wanted_handlers(tiers, host["port"], host["tls"]) if host["enabled"] else []
     served = served_handlers(config)
-    ours = [handler for handler in served if handler in recorded]
+    managed = [handler for handler in served if handler in recorded]
     others = [handler for handler in served if handler not in recorded]
     after = [handler for handler in wanted if handler not in others]
     ports = [(handler, _loopback_port(handler.rpartition(" ")[2])) for handler in others]
     return {
         "refused": _refusals(status, config, str(looked["stderr"]), wanted, others) if host["enabled"] else [],
-        "remove": [handler.rpartition(" ")[0].split() for handler in ours if handler not in wanted],
-        "add": [handler.split() for handler in after if handler not in ours],
+        "remove": [handler.rpartition(" ")[0].split() for handler in managed if handler not in wanted],
+        "add": [handler.split() for handler in after if handler not in managed],
         "record": json.dumps({"handlers": after}, indent=1) + "\n" if after else "",
         "record_changes": after != recorded,
         "handed_on": [{"handler": printable(handler, None), "port": port} for handler, port in ports if port],

@@ -19,7 +19,6 @@ def main():
     environment.filters["comment"] = lambda text: "# " + text
     values = {
         "ansible_managed": "benchmark",
-        "engine": True,
         "required": False,
         "addresses": ["127.0.0.1"],
         "port": "@PORT@",

@@ -24,7 +24,6 @@ def series(nodes):
     for host in ("gate1", "gate2"):
         yield 'up{job="llama_gateway",node="%s"}' % host, "constant", 1
         yield 'llama_gateway_certificate_expires_seconds{node="%s"}' % host, "constant", 4e9
-        yield 'llama_gateway_read_seconds{instance="%s:8000"}' % host, "constant", 1e9
         for name in ("gpt-4o", "old-model", "other"):
             labels = '{instance="%s:8000",name="%s"}' % (host, name)
             yield "llama_gateway_names_unknown_total" + labels, "counter", 0.01

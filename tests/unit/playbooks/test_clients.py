@@ -108,7 +108,6 @@ SHOW = """
     - ansible.builtin.include_role: {name: thefermisea.llama_cluster.gateway, tasks_from: show.yml}
 """
 HERE = {
-    "engine": True,
     "urls": ["http://10.0.0.5:8000/v1"],
     "questions": [{"url": "http://127.0.0.1/v1", "model": "m"}],
 }

@@ -5,7 +5,6 @@
 programs themselves take them: tests/e2e/gateway_clients.py."""
 
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -185,21 +184,6 @@ def test_tensorzero():
     provider["api_key_location"] = "env::LLAMA_API_KEY"
     assert document["models"]["OR1-Behemoth"] == {"routing": ["llama"], "providers": {"llama": provider}}
     assert document["gateway"] == {"global_outbound_http_timeout_ms": 7230000}
-
-
-def test_haproxy():
-    def servers(text):
-        return re.findall(r"^    server (\S+) (\S+)(.*)$", text, re.MULTILINE)
-
-    assert servers(rendered("haproxy")) == [
-        ("gateway1", "10.0.0.5:8000", " check inter 2s"),
-        ("gateway2", "10.0.0.6:8000", " check inter 2s"),
-    ]
-    assert "timeout server 7230s" in rendered("haproxy")
-    # By another name it was reached from elsewhere, where its own addresses may be useless.
-    [(_name, address, more)] = servers(rendered("haproxy", url="https://llm.example.org"))
-    assert address == "llm.example.org:443"
-    assert more.endswith("ssl verify required ca-file @system-ca sni str(llm.example.org) check-sni llm.example.org")
 
 
 def test_names_are_given_once_and_answers_fit():

@@ -4,7 +4,6 @@
 """What the gateway's engine counts, and what of it a client can make grow or see."""
 
 import json
-import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter.exposition import parse
@@ -15,7 +14,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway impor
     CHUNKED,
     Server,
     chat,
-    configuration,
     gateways,
     plain,
     request,
@@ -188,19 +186,6 @@ def test_page_of_a_tier_needs_a_key(made):
     assert gateway.ask("/task/x/metrics")[0] == 404
     assert gateway.ask("/metrics", X_Llama_Tier="fast", Authorization="Bearer sk-me")[0] == 200
     assert [head[0].split()[1] for head, _body in server.requests] == ["/metrics"]
-
-
-def test_moment_of_the_configuration(made):
-    gateway = made(service("big", Server()))
-
-    def reload(content):
-        before = samples(page(gateway))["read_seconds"][""]
-        gateway.write("gateway.json", content)
-        gateway.loop.call_soon_threadsafe(gateway.engine.reload)
-        time.sleep(0.2)
-        return samples(page(gateway))["read_seconds"][""] > before
-
-    assert not reload("{") and reload(configuration(service("big", Server())))
 
 
 def test_two_endpoints_on_one_node_are_one_sample(made):

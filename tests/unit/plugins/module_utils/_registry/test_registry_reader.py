@@ -16,10 +16,10 @@ class Share:
 
     def __init__(self, folder, device=None):
         self.folder = str(folder)
-        self.reported = []
+        self.sentences = []
         self.now = 5000.0
         self.server = 1_000_000.0  # the file server's clock
-        self.registry = reader.Registry(HOSTS, self.reported.append, device)
+        self.registry = reader.Registry(HOSTS, self.sentences.append, device)
 
     def write(self, name=NAME, text=None, **changed):
         path = os.path.join(self.folder, name)
@@ -55,7 +55,7 @@ def test_endpoint_counts_while_its_file_exists(share):
     assert share.ports == [8081]
     os.unlink(path)
     share.look()
-    assert share.ports == [] and share.reported == []
+    assert share.ports == [] and share.sentences == []
 
 
 def test_change_within_one_clock_tick_is_seen(share):
@@ -73,7 +73,7 @@ def test_file_without_heartbeat_ends_after_three(share):
     assert share.ports == [8081]
     share.looks(5)
     assert share.ports == []
-    assert share.reported == [
+    assert share.sentences == [
         "4711-72b.json: no new one for 30 s, one each 10 s is needed: start what writes it again, or remove it"
     ]
     share.write()
@@ -126,7 +126,7 @@ def test_half_written_file_keeps_its_last_content(share):
     share.write(text=files.encode(RECORD)[:40])
     share.looks(5)
     assert share.ports == [8081]
-    assert share.reported == [
+    assert share.sentences == [
         "4711-72b.json: no JSON object seen, one is needed: restart what writes the file, or remove it"
     ]
     share.looks(30)
@@ -143,8 +143,8 @@ def test_broken_files_leave_the_others_valid(share):
     share.write("12-x.json", text=b" " * (files.MOST_BYTES + 1))
     share.looks(3)
     assert share.ports == [8081]
-    assert len(share.reported) == 6
-    assert any(text.startswith("10-x.json: a link seen, a readable file is needed") for text in share.reported)
+    assert len(share.sentences) == 6
+    assert any(text.startswith("10-x.json: a link seen, a readable file is needed") for text in share.sentences)
 
 
 def test_file_writable_by_others_is_refused(share):
@@ -152,12 +152,12 @@ def test_file_writable_by_others_is_refused(share):
     os.chmod(path, 0o664)
     share.look()
     assert share.ports == []
-    assert share.reported[-1].startswith("4711-72b.json: mode 0664 seen, one that only its owner may write is needed")
+    assert share.sentences[-1].startswith("4711-72b.json: mode 0664 seen, one that only its owner may write is needed")
     os.chmod(path, 0o644)
     os.link(path, os.path.join(share.folder, "kept-aside"))
     share.look()
     assert share.ports == []
-    assert share.reported[-1].startswith("4711-72b.json: no file with one name seen")
+    assert share.sentences[-1].startswith("4711-72b.json: no file with one name seen")
 
 
 def test_directory_writable_by_others_is_reported_once(share):
@@ -165,28 +165,30 @@ def test_directory_writable_by_others_is_reported_once(share):
     os.chmod(share.folder, 0o775)
     share.looks(3)
     assert share.ports == [8081], "each file is judged by itself"
-    assert share.reported == ["%s: mode 0775 seen, one that only its owner may write is needed: chmod go-w" % share.folder]
+    assert share.sentences == [
+        "%s: mode 0775 seen, one that only its owner may write is needed: chmod go-w" % share.folder
+    ]
     # With the sticky bit other users can only add files, which do not count.
     for mode in (0o1777, 0o755):
         os.chmod(share.folder, mode)
         share.look()
-    assert len(share.reported) == 1
+    assert len(share.sentences) == 1
     os.chmod(share.folder, 0o757)
     share.look()
-    assert share.reported[1:] == [share.reported[0].replace("0775", "0757")]
+    assert share.sentences[1:] == [share.sentences[0].replace("0775", "0757")]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a directory away")
 def test_directory_of_another_user_is_reported(share):
     os.chown(share.folder, 4321, 4321)
     share.look()
-    (sentence,) = share.reported
+    (sentence,) = share.sentences
     assert sentence.startswith("%s: user id 4321 seen as its owner, 0 or one of gateway_registry_uids" % share.folder)
-    share.reported.clear()
+    share.sentences.clear()
     share.look(uids=[4321])
     os.chown(share.folder, 0, 0)
     share.look()
-    assert share.reported == []
+    assert share.sentences == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a file away")
@@ -194,7 +196,9 @@ def test_listed_users_files_count(share):
     os.chown(share.write(), 4321, 4321)
     share.look()
     assert share.ports == []
-    assert share.reported[-1].startswith("4711-72b.json: user id 4321 seen as its owner, 0 or one of gateway_registry_uids")
+    assert share.sentences[-1].startswith(
+        "4711-72b.json: user id 4321 seen as its owner, 0 or one of gateway_registry_uids"
+    )
     share.look(uids=[4321])
     assert share.ports == [8081]
 

@@ -160,9 +160,7 @@ def fixture_gateway(tmp_path, folder):
     (folder / NAME).write_bytes(files.encode(RECORD))
     (folder / NAME).chmod(0o644)
     config = tmp_path / "config.json"
-    config.write_text(
-        json.dumps({"directory": str(folder), "hosts": {"vasp-01": "10.0.0.20"}, "uids": [os.getuid()]})
-    )
+    config.write_text(json.dumps({"directory": str(folder), "hosts": {"vasp-01": "10.0.0.20"}, "uids": [os.getuid()]}))
     program = registry_reader.Program(str(config), str(tmp_path / "registry.json"))
     program.round()
     return program

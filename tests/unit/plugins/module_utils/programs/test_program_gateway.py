@@ -42,14 +42,14 @@ class Unit(Gateway):
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.socket)
         self._listener.listen(64)
-        self._told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._told.bind(str(folder / "notify"))
-        self._told.settimeout(10)
+        self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notified.bind(str(folder / "notify"))
+        self._notified.settimeout(10)
         self.main = None
 
     def start(self, ready=True, log=None):
         program = [sys.executable, "-B", "-m", "llama_cluster.programs.gateway", "--config", self.files]
-        for name in ("draining", "registry", "state"):
+        for name in ("draining", "registry"):
             program += ["--" + name, str(self.folder / (name + ".json"))]
         environment = dict(
             os.environ,
@@ -72,7 +72,7 @@ class Unit(Gateway):
 
     def hear(self, word):
         # Pings of the watchdog come meanwhile.
-        wait_for(lambda: word in self._told.recv(4096).decode(), 20)
+        wait_for(lambda: word in self._notified.recv(4096).decode(), 20)
 
     @property
     def worker(self):

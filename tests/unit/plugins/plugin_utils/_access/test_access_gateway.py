@@ -24,8 +24,6 @@ CONFIG = {
     "routes": {"default": "LITTLE", "tasks": {}},
 }
 HOST = {
-    "os_family": "Debian",
-    "major": "12",
     "address": "10.0.0.5",
     "port": 8000,
     "addresses": ["0.0.0.0"],
@@ -119,16 +117,6 @@ def test_an_address_of_its_own_is_asked_there():
     assert told(addresses=["fd00::5"])["local"] == "http://[fd00::5]:8000"
 
 
-def test_enterprise_linux_8_has_tiers_alone():
-    here = told(os_family="RedHat", major="8")
-    assert (here["engine"], here["ports"]) == (False, [8080, 8081])
-    assert [question["url"] for question in here["questions"]] == [
-        "http://127.0.0.1:8081/v1",
-        "http://127.0.0.1:8080/v1",
-    ]
-    assert told(os_family="RedHat", major="9")["engine"] is True
-
-
 def test_firewalld_lets_in_whom_llama_clients_name():
     rules = told(clients=["10.1.0.0/16"], port=8000)["rules"]
     assert len(rules) == 3
@@ -220,14 +208,6 @@ def test_a_certificate_has_to_be_there():
     assert refusals(missing=["/etc/ssl/door.pem"]) == [
         "gateway_tls: no file /etc/ssl/door.pem on door, the certificate and its key are needed there: have them "
         "issued and copied, then run again"
-    ]
-
-
-def test_enterprise_linux_8_needs_a_tier():
-    here = gateway_host(dict(CONFIG, services={"a": service()}), dict(HOST, os_family="RedHat", major="8"))
-    assert refusals(here=here) == [
-        "door: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key "
-        "tier is needed: add it to one of llama_services, or take another host"
     ]
 
 

@@ -5,7 +5,7 @@
 
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.gateway import gateway_refusals
 
-HERE = {"ports": [8000, 8080], "tiers": {"fast": {"port": 8080}}, "engine": True}
+HERE = {"ports": [8000, 8080], "tiers": {"fast": {"port": 8080}}}
 BY_HAND = "/etc/nginx/sites-enabled/ai-inference"
 MAIN = "# configuration file /etc/nginx/nginx.conf:\nhttp {\n}\n"
 LOADED = MAIN + "# configuration file %s:\nserver {\n    listen 8080;\n}\n"

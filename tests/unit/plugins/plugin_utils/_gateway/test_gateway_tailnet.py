@@ -46,9 +46,9 @@ def look(config, record=(), status=None, errors=""):
     return {"stdout": "\n---\n".join(parts), "stderr": errors}
 
 
-def judged(looked, tiers=None, enabled=True, engine=True):
+def judged(looked, tiers=None, enabled=True):
     tiers = TIERS if tiers is None else tiers
-    here = {"engine": engine, "tiers": {name: {"port": port} for name, port in tiers.items()}}
+    here = {"tiers": {name: {"port": port} for name, port in tiers.items()}}
     return tailnet(here, {"enabled": enabled, "port": 8000, "tls": False}, looked)
 
 
@@ -93,7 +93,6 @@ def run(tmp_path):
             + [f"--tcp={port} tcp://127.0.0.1:{port}" for port in (8000, 8080, 8081)],
         ),
         ({}, 443, True, [f"{ROOT} https+insecure://127.0.0.1:443"]),
-        ({"reasoning": 8081}, None, False, [f"{REASONING} http://127.0.0.1:8081", "--tcp=8081 tcp://127.0.0.1:8081"]),
     ],
 )
 def test_handlers_of_tiers_and_gateway(tiers, port, tls, expected):
