@@ -102,7 +102,7 @@ class Lab:
         )
         # Tests read the recap, and tasks by name.
         environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
-        environment["ANSIBLE_CALLBACKS_ENABLED"] = "thefermisea.llama_cluster.warm,compiled_once,entered"
+        environment["ANSIBLE_CALLBACKS_ENABLED"] = "thefermisea.llama_cluster.warm,compiled_once,entered,one_process"
         environment["ANSIBLE_CALLBACK_PLUGINS"] = str(REPOSITORY / "tests/lab/callback")
         done = subprocess.run(
             ["ansible-playbook", "playbooks/%s.yml" % name, "-i", inventory, *arguments],

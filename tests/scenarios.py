@@ -174,7 +174,7 @@ def main():
         MOLECULE_GLOB="molecule/*/molecule.yml",
         ANSIBLE_FORCE_COLOR="0",
         ANSIBLE_STDOUT_CALLBACK="default",
-        ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm,compiled_once,entered",
+        ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm,compiled_once,entered,one_process",
         ANSIBLE_CALLBACK_PLUGINS=str(REPOSITORY / "tests/lab/callback"),
     )
     # Ctrl-C and kill end the run through the same door as success.

@@ -7,11 +7,9 @@
 mkdir -p "$1" "$lab_cache/card"
 folder=$(cd "$1" && pwd)
 cd "$repository"
-# Its output is a log. A slot that neither labs made by hand nor the scenarios take.
-export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default LLAMA_LAB_SLOT=${LLAMA_CARD_SLOT:-250} \
-    ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered \
-    ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback PATH=$repository/.venv/bin:$PATH \
-    LLAMA_LAB_RUN=card-build
+# Its output is a log. Neither labs made manually nor the scenarios take this slot.
+as_tests_do
+export LLAMA_LAB_SLOT=${LLAMA_CARD_SLOT:-250} LLAMA_LAB_RUN=card-build
 
 if [ "${2:-}" = --cpu ]; then
     cache=$lab_cache/builds

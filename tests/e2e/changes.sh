@@ -9,10 +9,9 @@ cd "$repository"
 
 old=b7772
 new=b11434
-# What playbooks print goes to logs, whole.
-export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-232} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-changes-test} \
-    ANSIBLE_STDOUT_CALLBACK=default ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered \
-    ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback
+# The output of the playbooks goes to logs.
+as_tests_do
+export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-232} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-changes-test}
 reports=$lab_cache/reports/llama-lab$LLAMA_LAB_SLOT/changes
 status=0
 

@@ -5,10 +5,9 @@
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"
 
-# What playbooks print goes to logs, whole.
-export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-228} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-gateway-host-test} \
-    ANSIBLE_STDOUT_CALLBACK=default ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered \
-    ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback
+# The output of the playbooks goes to logs.
+as_tests_do
+export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-228} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-gateway-host-test}
 export LLAMA_LAB_SHARE=llama-lab$LLAMA_LAB_SLOT-share
 share=/cluster/shared/endpoints
 logs=$lab_cache/logs

@@ -44,3 +44,10 @@ apt_install() {
     as_root apt-get update -qq
     as_root apt-get install -y -qq --no-install-recommends "$@"
 }
+
+# One line each for tasks, which logs and tests read, and the callbacks that make a run of a lab cheap.
+as_tests_do() {
+    export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default PATH=$repository/.venv/bin:$PATH \
+        ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered,one_process \
+        ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback
+}

@@ -8,9 +8,8 @@
 slot=$1
 cd "$repository"
 # Its output is a log.
-export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default LLAMA_LAB_SLOT=$slot \
-    ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered \
-    ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback PATH=$repository/.venv/bin:$PATH
+as_tests_do
+export LLAMA_LAB_SLOT=$slot
 
 content() {
     tests/lab/image.sh | tail -n 1

@@ -6,7 +6,7 @@ any moment can be kept.
 
 Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds.
 Replaced are the modules that touch a node (simulated_node.py) and the roles that take long. What those do on a node is
-for the scenarios in containers. Tasks run in the process of ansible-playbook (callback/one_process.py), which is loaded
+for the scenarios in containers. Tasks run in the process of ansible-playbook (tests/lab/callback), which is loaded
 once for many runs (playbook_servers.py), those of the real collection too.
 """
 
@@ -69,7 +69,7 @@ SETTINGS = {
     "ANSIBLE_PIPELINING": "1",
     "ANSIBLE_STDOUT_CALLBACK": "default",
     "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS,
-    "ANSIBLE_CALLBACK_PLUGINS": "%s:%s" % (ROOT / "tests/lab/callback", Path(__file__).with_name("callback")),
+    "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests/lab/callback"),
 }
 
 BUILDS = (
