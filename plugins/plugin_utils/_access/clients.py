@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._settings import is_stopped
-from .._intent.networks import networks_of
+from .._intent.hosts import networks_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 RULE = 'rule family="ipv4" source address="%s" port port="%d" protocol="tcp" accept'

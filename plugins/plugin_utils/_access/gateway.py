@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._gateway.paths import COUNT, READ, WORK
 from ...module_utils._node import paths
 from ...module_utils._text import printable
-from .._intent.networks import networks_of
+from .._intent.hosts import networks_of
 from .clients import RULE, SHOWN
 from .ports import LISTENER, port_conflicts, processes_of
 

@@ -19,7 +19,6 @@ from .check_nodes import ADDRESS
 from .check_shared import API_KEY, answers
 from .hosts import node_address
 from .inventory import Inventory
-from .routers import quants
 from .rules import broken
 from .values import key_errors, near, number, plain, shown, unknown_key
 from .variables import known_now
@@ -34,9 +33,6 @@ SETTINGS = (
     Key("gateway_patience", int, "", bounds=(0, 3600)),
 )
 PARTS = ("certificate", "key")
-# As certbot, acme.sh and distributions call the files.
-KEY_NAMES = re.compile(r"privkey|private|\.key\Z|[-_]key\.pem\Z", re.IGNORECASE)
-CERTIFICATE_NAMES = re.compile(r"fullchain|chain\.pem\Z|cert\.pem\Z|\.(crt|cer)\Z", re.IGNORECASE)
 SIZE = re.compile(r"^([1-9][0-9]{0,9})([kKmMgG]?)\Z")
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -104,24 +100,10 @@ def _name_errors(one: Inventory) -> list[str]:
             found.setdefault(
                 name,
                 "llama_services.%s.%s: %s seen as a name of %s too, a name of only one service is needed behind a "
-                "gateway: %s" % (name, key, known, other, _way_out(one, known, name, other)),
+                "gateway: give one of them names of its own, such as names: [%s], or make both one service with "
+                "replicas" % (name, key, known, other, name),
             )
     return list(found.values())
-
-
-def _way_out(one: Inventory, known: str, name: str, other: str) -> str:
-    """The next step where two services have one name. A router has none but those of its models."""
-    service, another = one.services[name], one.services[other]
-    if "names" in service:
-        return "choose another name"
-    aliased = [model for own in (service, another) if "names" not in own for model in quants(own) if model != known]
-    aliased = [model for model in aliased if known in (one.models[model].get("aliases") or [])]
-    if aliased and not set(quants(service)) & set(quants(another)):
-        return f"remove it from the aliases of {aliased[0]}"
-    named = next((own for own in (name, other) if "model" in one.services[own]), "")
-    if not named:
-        return "leave the model out of one of them"
-    return f"give {named} names of its own, such as names: [{named}], or make both one service with replicas"
 
 
 def _setting_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
@@ -160,18 +142,9 @@ def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
             found.append(
                 f"gateway_tls.{part}: {shown(path)} seen, an absolute path without spaces is needed: correct it"
             )
-    if found:
-        return found
-    certificate, key = (str(tls[part]) for part in PARTS)
-    names = certificate.rpartition("/")[2], key.rpartition("/")[2]
-    if certificate == key:
+    if not found and tls["certificate"] == tls["key"]:
         return ["gateway_tls.key: the file of the certificate seen, that of its key is needed: name that file"]
-    if KEY_NAMES.search(names[0]) or CERTIFICATE_NAMES.search(names[1]):
-        return [
-            "gateway_tls: %s seen as certificate and %s as key, names of the other file are needed: exchange them, or "
-            "rename the files" % names
-        ]
-    return []
+    return found
 
 
 def _key_errors(keys: Any) -> list[str]:

@@ -6,7 +6,6 @@
 import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote
 
 from ...module_utils._forms import MODEL_NAME as FORM
 from ...module_utils._settings import FAMILY_KEYS
@@ -32,10 +31,6 @@ QUANT_KEYS = {
     "bits_per_weight": (float, "For estimates where the size is not known."),
 }
 SHA256 = re.compile(r"^[0-9a-fA-F]{64}\Z")
-# A quant, as publishers write it into names of files.
-QUANT = re.compile(
-    r"(?<![A-Za-z0-9])((?:I?Q|TQ)[1-8](?:_[A-Z0-9]+)+|BF16|F16|F32|MXFP4|NVFP4)(?![A-Za-z0-9])", re.IGNORECASE
-)
 REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 URL = re.compile(r"^(https?://[^/\s]|file:///|/)")
 MODEL_NAME = FORM[0]
@@ -101,7 +96,7 @@ def _quant_errors(where: str, name: str, model: dict[str, Any], spec: Any) -> li
     ]
     if found:
         return found
-    found = _name_errors(where, spec) + _other_quant(where, spec)
+    found = _name_errors(where, spec)
     if bool(spec.get("files")) == bool(spec.get("urls")):
         both = "both" if spec.get("files") else "neither"
         found.append(
@@ -121,23 +116,6 @@ def _quant_errors(where: str, name: str, model: dict[str, Any], spec: Any) -> li
         )
     found.extend(digest_errors(f"{where}.sha256", digests))
     return found
-
-
-def _other_quant(where: str, spec: dict[str, Any]) -> list[str]:
-    """An entry whose name is a quant, and all of whose files are named after another one."""
-    own = QUANT.search(where.rpartition(".quants.")[2])
-    names = [unquote(one.split("?")[0]).rpartition("/")[2] for one in spec.get("files") or spec.get("urls") or []]
-    named = {one.upper() for name in names for one in QUANT.findall(name)}
-    if not own or not named or any(_same_quant(own.group().upper(), one) for one in named):
-        return []
-    return [
-        "%s: a file of %s seen, one of %s is needed: name that file, or call the entry %s"
-        % (where, min(named), own.group(), min(named))
-    ]
-
-
-def _same_quant(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
 
 
 def digest_errors(entry: str, digests: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...module_utils._key import Key
 from ...module_utils._plan.devices import BY_SLOT, by_number
-from . import networks
+from .hosts import network_mistake, networks_of
 from .records import HostVars
 from .rules import Row, broken
 from .values import IPV4, OCTET, hidden, is_a, key_errors, named, near, plain, shown
@@ -99,7 +99,7 @@ def _rules(node: str, nodes: Sequence[str], hostvars: HostVars) -> list[Row]:
     same = [other for other in nodes if own and hostvars[other].get("llama_fabric_address") == fabric]
     address = ipaddress.IPv4Address(str(fabric)) if own else None
     everywhere = address and (address.is_loopback or address.is_unspecified or address.is_multicast)
-    wrong = networks.mistake(facts["llama_clients"]) if facts.get("llama_clients") is not None else None
+    wrong = network_mistake(facts["llama_clients"]) if facts.get("llama_clients") is not None else None
     accounts = facts.get("node_setup_user", "llama"), facts.get("node_setup_rpc_user", "llama-rpc")
     paths = [(name, str(facts[name])) for name in PATHS if facts.get(name) is not None]
     return [
@@ -152,7 +152,7 @@ def _rules(node: str, nodes: Sequence[str], hostvars: HostVars) -> list[Row]:
                 f"{network} seen, a network of your clients is needed: leave it out, a node reaches its own ports "
                 "anyway",
             )
-            for network in ([] if wrong else networks.networks_of(facts.get("llama_clients") or []))
+            for network in ([] if wrong else networks_of(facts.get("llama_clients") or []))
         ),
         (
             "node_setup_rpc_user",

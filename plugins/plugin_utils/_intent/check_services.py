@@ -27,7 +27,7 @@ from .host_rules import host_rules, node_rules, split_rules
 from .hosts import expand, rpc_address
 from .inventory import Inventory
 from .records import Models, Settings
-from .routers import own_settings, router_key, router_model_key, served_alone, server_key
+from .routers import own_settings, served_alone, wrong_key
 from .rules import (
     Where,
     broken,
@@ -67,7 +67,7 @@ def service_errors(one: Inventory, name: Any, built: bool = True) -> list[str]:
         step = near(build, builds, f", one of {', '.join(map(str, builds))} is needed: add it there or choose one")
         return [f"{entry}.build: {shown(build)} is not in llama_builds{step}"]
     keys = _with_types(BY_KIND[kind], extra_types(service, builds) if built else {})
-    found = [(router_key if kind == "router" else server_key)(entry, key, keys) for key in service if key not in keys]
+    found = [wrong_key(entry, key, keys, kind) for key in service if key not in keys]
     for key in keys.values():
         if key.name in service and (built or key.name not in CACHES):
             found.extend(key_errors(f"{entry}.{key.name}", service[key.name], key))
@@ -211,7 +211,7 @@ def _map_errors(entry: str, own: object, keys: Mapping[str, Key]) -> list[str]:
     if not isinstance(own, (str, dict)):
         return [f"{entry}: {shown(own)} seen, a quant or a map with quant is needed: correct it"]
     settings = own_settings(own)
-    found = [router_model_key(entry, key, keys) for key in settings if key not in keys]
+    found = [wrong_key(entry, key, keys, "model") for key in settings if key not in keys]
     if "quant" not in settings:
         found.append(f"{entry}.quant: missing, one of the quants of the model is needed: add it")
     return found + [

@@ -155,34 +155,24 @@ def target_errors(targets: Any, services: Services) -> list[str]:
         if name not in services:
             step = near(name, services, ": correct the name")
             found.append(f"{entry}: no service of that name, one of {', '.join(services)} is needed{step}")
-            continue
-        found += type_errors(entry, own, dict)
-        for metric, levels in own.items() if isinstance(own, dict) else ():
-            known = metric in METRICS
-            found += (
-                _level_errors(f"{entry}.{metric}", levels, metric) if known else [unknown_key(entry, metric, METRICS)]
-            )
+        elif not isinstance(own, dict):
+            found += type_errors(entry, own, dict)
+        else:
+            found += [unknown_key(entry, metric, METRICS) for metric in own if metric not in METRICS]
+            found += [wrong for metric in own for wrong in _level_errors(f"{entry}.{metric}", own[metric], metric)]
     return found
 
 
 def _level_errors(entry: str, levels: Any, metric: str) -> list[str]:
-    found = type_errors(entry, levels, dict)
-    if found:
-        return found
-    found = [unknown_key(entry, key, (*LEVELS, "source")) for key in levels if key not in (*LEVELS, "source")]
-    found += [
-        "%s.%s: %s seen, a number above 0 is needed: write target, acceptable and critical"
-        % (entry, level, shown(levels.get(level)))
-        for level in LEVELS
-        if not is_a(levels.get(level), float) or levels[level] <= 0
+    given: list[Any] = [levels.get(level) for level in LEVELS] if isinstance(levels, dict) else []
+    numbers = [level for level in given if is_a(level, float) and level > 0]
+    ordered = sorted(numbers, reverse=not METRICS.get(metric))
+    if metric not in METRICS or (given and given == ordered and set(levels) <= {*LEVELS, "source"}):
+        return []
+    return [
+        f"{entry}: {shown(levels)} seen, target, acceptable and critical are needed, numbers above 0, the best first, "
+        "and source if you like: correct them"
     ]
-    given = [levels.get(level) for level in LEVELS]
-    if not found and given != sorted(given, reverse=not METRICS[metric]):
-        found.append(
-            "%s: %g, %g, %g seen, target, acceptable and critical in that order are needed, the best first: exchange "
-            "them" % (entry, *given)
-        )
-    return found
 
 
 def api_key_errors(api_keys: Any, services: Services) -> list[str]:

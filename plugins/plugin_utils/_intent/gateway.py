@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...module_utils._settings import PORT, is_stopped
-from .hosts import expand, node_address
-from .networks import networks_of
+from .hosts import expand, networks_of, node_address
 from .records import Groups, HostVars, Models, Service, Services, Settings
 from .routers import quants
 from .values import IPV4, is_a, number, shown

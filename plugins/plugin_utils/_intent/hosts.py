@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts of an inventory: what a pattern means, and the addresses of a host. Private to the collection."""
 
+import ipaddress
 import re
+from typing import Any
 
 from ...module_utils._text import Refusal
 from .records import Groups, HostVars
-from .values import near
+from .values import near, shown
 
 
 def expand(pattern: object, groups: Groups) -> list[str]:
@@ -45,3 +47,30 @@ def node_address(host: str, hostvars: HostVars) -> str:
 def rpc_address(head: str, hostvars: HostVars) -> str:
     """The address a head comes from to its workers."""
     return hostvars[head].get("llama_fabric_address") or node_address(head, hostvars)
+
+
+def network_mistake(clients: Any) -> tuple[str, str, str] | None:
+    """-> (the wrong value of llama_clients, what is needed, next step), or None."""
+    if not isinstance(clients, (list, tuple)):
+        return shown(clients), "a list of IPv4 networks is", "write [10.0.0.0/24]"
+    for text in clients:
+        # 10.0.0.0 without a mask is one address, which no client has.
+        if not _network(text) or re.match(r"^[0-9.]+\.0\Z", str(text)):
+            whole = _network(text, strict=False) if "/" in str(text) else None
+            return shown(text), "an IPv4 network with its mask is", f"write {whole or '10.0.0.0/24'}"
+    return None
+
+
+def _network(text: Any, strict: bool = True) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(str(text), strict)
+    except ValueError:
+        return None
+
+
+def networks_of(clients: Any) -> list[ipaddress.IPv4Network]:
+    """Errors: Refusal."""
+    wrong = network_mistake(clients)
+    if wrong:
+        raise Refusal("llama_clients: %s seen, %s needed: %s" % wrong)
+    return [ipaddress.IPv4Network(str(text)) for text in clients]

@@ -37,7 +37,8 @@ def served_alone(service: Settings, model: str) -> dict[str, Any]:
     return {**shared, **own, "model": model, "head": service["head"], "draft": False}
 
 
-def _unknown(entry: str, key: Any, known: Iterable[str]) -> str:
+def wrong_key(entry: str, key: Any, known: Iterable[str], kind: str) -> str:
+    """A sentence for a key that an entry does not have. kind: server, router, or model for a model of a router."""
     if key in variables.known():
         return f"{entry}.{key}: seen in a service, a variable of nodes is needed: write it in group_vars or hosts.yml"
     if key == "aliases":
@@ -45,44 +46,12 @@ def _unknown(entry: str, key: Any, known: Iterable[str]) -> str:
             "%s.aliases: unknown key: write aliases of a model in llama_models, or the names of this service as names"
             % entry
         )
-    return unknown_key(entry, key, known)
-
-
-def router_key(entry: str, key: Any, known: Iterable[str]) -> str:
-    """A sentence for a key that no router has."""
-    if key in ("model", "quant"):
-        words = "%s.%s: seen in a router, a map of models is needed in its place: write models: {NAME: QUANT}"
-        return words % (entry, key)
-    if key in FAMILY_KEYS and key != "draft":
-        return (
-            "%s.%s: seen for a whole router, it is needed for each model: write it under models, as in NAME: {quant: "
-            "QUANT, %s: ...}, or in llama_models" % (entry, key, key)
-        )
-    return _of_server(entry, key, known)
-
-
-def server_key(entry: str, key: Any, known: Iterable[str]) -> str:
-    """A sentence for a key that no server has."""
-    if key in BY_KIND["router"]:
-        words = "%s.%s: seen without kind: router, it is needed for it: add that line, or name one model and its quant"
-        return words % (entry, key)
-    return _unknown(entry, key, known)
-
-
-def router_model_key(entry: str, key: Any, known: Iterable[str]) -> str:
-    """A sentence for a key that no model of a router has."""
-    if key in BY_KIND["router"]:
-        return "%s.%s: seen for one model of a router, it is needed for all of them alike: write it beside models" % (
-            entry,
-            key,
-        )
-    return _of_server(entry, key, known)
-
-
-def _of_server(entry: str, key: Any, known: Iterable[str]) -> str:
-    if key not in BY_KIND["server"]:
-        return _unknown(entry, key, known)
-    return (
-        "%s.%s: seen in a router, which has no such key, a service of kind server is needed for it: drop the key, or "
-        "make the model a service of its own" % (entry, key)
+    of_router, of_model = key in BY_KIND["router"], key in ("model", "quant", *FAMILY_KEYS) and key != "draft"
+    rows = (
+        (kind == "server" and of_router, "a key of routers: add kind: router, without model and quant, or drop it"),
+        (kind == "model" and of_router, "a key of the whole router: write it beside models"),
+        (kind == "router" and of_model, "a key of each model: write it below models, as in NAME: {quant: QUANT}"),
+        (key in BY_KIND["server"], "no key of routers: drop it, or make the model a service of its own"),
     )
+    hint = next((text for applies, text in rows if applies), "")
+    return f"{entry}.{key}: {hint}" if hint else unknown_key(entry, key, known)

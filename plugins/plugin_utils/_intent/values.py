@@ -37,20 +37,12 @@ def shown(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return f"{NAMES[dict if isinstance(value, dict) else list]} of {len(value)}" if value else repr(value)
     text = repr(value)
-    return (text if len(text) <= 80 else text[:77] + "...") + (_code_point(value) if isinstance(value, str) else "")
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def plain(name: Any) -> str:
-    """A name that makes no line of its own."""
-    if not str(name).isprintable():
-        return ascii(name)
-    return name + _code_point(name) if isinstance(name, str) else name
-
-
-def _code_point(text: str) -> str:
-    """Words for the first character that is not ASCII, since it may look like one that is."""
-    odd = next((one for one in text if one.isprintable() and not one.isascii()), "")
-    return f" ({odd} is U+{ord(odd):04X})" if odd else ""
+    """A name as a sentence shows it, on the sentence's own line."""
+    return name if str(name).isprintable() else ascii(name)
 
 
 def named(some: Sequence[str], nodes: Sequence[str]) -> str:

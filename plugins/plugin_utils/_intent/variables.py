@@ -16,7 +16,6 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 
-from .stray_files import stray_files
 from .values import named
 
 # The intent: what an inventory says of itself, beside the variables of roles. docs/settings.md lists both.
@@ -85,14 +84,6 @@ EXTRA = (
     *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial"),
     *("ubatch_size", "undo", "url", "wait"),
 )
-# What was one release for all nodes, and its key in an entry of llama_builds now.
-MOVED = {
-    "llama_cpp_" + key: "llama_builds.default." + key
-    for key in (
-        *("version", "source", "source_sha256", "commit", "accelerator", "cuda_architectures", "cuda_home", "rdma"),
-        "cmake_options",
-    )
-}
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -118,14 +109,11 @@ def known() -> frozenset[str]:
 
 
 def variable_mistakes(hostvars: Any, nodes: Sequence[str], typed: Collection[str] = ()) -> dict[str, list[str]]:
-    """typed: the names given with -e NAME=VALUE -> {unknown: of unknown_variables() and stray_files(), undefined: of
-    undefined_variables()}"""
-    facts = [hostvars[node] for node in nodes]
-    groups = {name: hosts for one in facts for name, hosts in (one.get("groups") or {}).items()}
-    folders = [str(one["inventory_dir"]) for one in facts if one.get("inventory_dir")]
-    stray = stray_files(folders, groups, groups.get("all", nodes), known()) if groups else []
-    unknown = unknown_variables(hostvars, nodes, typed) + stray
-    return {"unknown": unknown, "undefined": undefined_variables(hostvars, nodes)}
+    """{unknown: of unknown_variables(), undefined: of undefined_variables()}. typed: names given with -e NAME=VALUE"""
+    return {
+        "unknown": unknown_variables(hostvars, nodes, typed),
+        "undefined": undefined_variables(hostvars, nodes),
+    }
 
 
 def unknown_variables(hostvars: Any, nodes: Sequence[str], typed: Collection[str] = ()) -> list[str]:
@@ -142,16 +130,12 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str], typed: Collection[str
         if isinstance(leaf, str)
         for word in WORD.findall(leaf)
     }
-    ours = tuple(path.name + "_" for path in ROLES.iterdir()) + ("llama_",)
+    candidates = known() | set(EXTRA)
     found = []
-    for name in sorted(set(variables) - known() - set(EXTRA) - used):
+    for name in sorted(set(variables) - candidates - used):
         if name.startswith(("_", "ansible_")):
             continue
-        near = difflib.get_close_matches(
-            name, known() | set(EXTRA) | set(MOVED), 1, 0.75 if name.startswith(ours) else 0.85
-        )
-        near = near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
-        near = [MOVED.get(one, one) for one in near]
+        near = difflib.get_close_matches(name, candidates, 1, 0.5 if name in typed else 0.8)
         if near or name in typed or name.startswith("llama_"):
             having = [node for node, raw in of_nodes.items() if name in raw]
             found.append(

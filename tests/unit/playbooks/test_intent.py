@@ -61,12 +61,9 @@ def test_one_sentence_comes_first(tmp_path, intent, sentence):
 
 
 def test_a_mistyped_variable_is_a_warning(tmp_path):
-    _status, output = run(tmp_path, "site", llama_cpp_accelerater="cuda", llama_services={})
+    _status, output = run(tmp_path, "site", llama_modells_dir="/srv", llama_services={})
     assert "warning" in output.lower()
-    assert (
-        "llama_cpp_accelerater: nothing reads this variable, did you mean llama_builds.default.accelerator?"
-        in " ".join(output.split())
-    )
+    assert "llama_modells_dir: nothing reads this variable, did you mean llama_models_dir?" in " ".join(output.split())
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_head_without_an_interface_has_no_rule():
     ("clients", "seen"),
     [
         ("10.0.0.0/8", "'10.0.0.0/8' seen, a list"),
-        (["10.0.0.31/24"], "'10.0.0.31/24' seen, an IPv4 network is needed: write 10.0.0.0/24"),
+        (["10.0.0.31/24"], "'10.0.0.31/24' seen, an IPv4 network with its mask is needed: write 10.0.0.0/24"),
         (["fe80::/64"], "'fe80::/64' seen"),
     ],
 )

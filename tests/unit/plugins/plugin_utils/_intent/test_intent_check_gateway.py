@@ -89,8 +89,8 @@ def test_tier_and_fallback_are_for_a_gateway():
         (
             {"fast": SMALL, "router": ROUTER},
             "llama_services.router.models: small seen as a name of fast too, a name of only one service is needed "
-            "behind a gateway: give fast names of its own, such as names: [fast], or make both one service with "
-            "replicas",
+            "behind a gateway: give one of them names of its own, such as names: [router], or make both one service "
+            "with replicas",
         ),
     ],
 )
@@ -108,23 +108,10 @@ def test_a_longer_circle_is_told_once_and_who_leads_into_it_is_not():
     assert sentence.startswith("llama_services.b.fallback: the circle b -> c -> b seen")
 
 
-def test_an_alias_that_is_a_name_of_another_model_is_dropped():
-    """Names of their own are for two services of one model."""
-    models = {**MODELS, "small": dict(MODELS["small"], aliases=["texts"])}
-    services = {"reasoning": BIG, "fast": SMALL, "embed": TEXTS}
-    (sentence,) = check.intent_errors(services, models, GROUPS, hostvars())
-    assert sentence == (
-        "llama_services.embed.model: texts seen as a name of fast too, a name of only one service is needed behind a "
-        "gateway: remove it from the aliases of small"
-    )
-    services["fast"] = dict(SMALL, names=["fast"])
-    assert check.intent_errors(services, models, GROUPS, hostvars()) == []
-
-
 def test_two_services_of_one_model_have_names_of_their_own():
     long = dict(SMALL, head="node3", port=8004)
     (sentence,) = told({"fast": SMALL, "long": long})
-    assert ": give long names of its own, such as names: [long], or " in sentence
+    assert ": give one of them names of its own, such as names: [long], or " in sentence
     assert told({"fast": SMALL, "long": dict(long, names=["small-long"])}, routes={"default": "small-long"}) == []
     (sentence,) = told({"fast": SMALL, "long": dict(long, names=["small-long", "Small"])})
     assert sentence.startswith("llama_services.long.names: Small seen as a name of fast too")

@@ -97,31 +97,3 @@ def test_a_model_that_is_no_map_and_one_without_a_name():
     (sentence,) = model_errors("m" * 129, {})
     assert "is the name that clients use" in sentence
     assert "is the name that clients use" not in model_errors("m" * 128, {})[0]
-
-
-@pytest.mark.parametrize(
-    ("quant", "files", "wrong"),
-    [
-        ("Q8_0", ["m-Q4_K_M.gguf"], "Q4_K_M"),
-        ("Q4_K_M", ["sub/m.Q6_K-00001-of-00002.gguf"], "Q6_K"),
-        ("UD-Q4_K_XL", ["m-UD-Q3_K_XL.gguf"], "Q3_K_XL"),
-        ("BF16", ["m-f16.gguf"], "F16"),
-        ("Q8_0", ["m.gguf"], None),
-        ("Q8_0", ["m-q8_0.gguf"], None),
-        ("Q8", ["m-Q8_0.gguf"], None),
-        ("UD-Q4_K_XL", ["m-UD-Q4_K_XL.gguf"], None),
-        ("Q4_K_M", ["m-Q4_K_M-from-F16.gguf"], None),
-        ("small", ["m-Q4_K_M.gguf"], None),
-        ("Q4_0", ["m-Q4_0_4_4.gguf"], None),
-    ],
-)
-def test_a_quant_has_files_of_its_own(quant, files, wrong):
-    found = model_errors("m", {"repo": "o/r", "quants": {quant: {"files": files}}})
-    assert found == (
-        [
-            "llama_models.m.quants.%s: a file of %s seen, one of %s is needed: name that file, or call the entry %s"
-            % (quant, wrong, quant.replace("UD-", ""), wrong)
-        ]
-        if wrong
-        else []
-    )

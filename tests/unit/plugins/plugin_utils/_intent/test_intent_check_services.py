@@ -180,17 +180,15 @@ ENTRY = "llama_services.fast.models.big"
         (big(flash_attn="off", cache="q8_0"), ENTRY + ".flash_attn: off seen"),
         (
             {"temperature": 0.7},
-            "llama_services.fast.temperature: seen for a whole router, it is needed for each model: write it under "
-            "models, as in NAME: {quant: QUANT, temperature: ...}, or in llama_models",
+            "llama_services.fast.temperature: a key of each model: write it below models, as in NAME: {quant: QUANT}",
         ),
         (
             {"quant": "Q4_K_M"},
-            "llama_services.fast.quant: seen in a router, a map of models is needed in its place: write models: {NAME: "
-            "QUANT}",
+            "llama_services.fast.quant: a key of each model: write it below models",
         ),
         (
             big(cards=[0]),
-            ENTRY + ".cards: seen for one model of a router, it is needed for all of them alike: write it",
+            ENTRY + ".cards: a key of the whole router: write it beside models",
         ),
         ({"zzz": 1}, "llama_services.fast.zzz: unknown key; known keys: batch_size, "),
     ],
@@ -202,10 +200,7 @@ def test_each_mistake_of_a_router_is_one_sentence(changes, sentence):
 
 @pytest.mark.parametrize("key", ["cpu_moe", "draft", "extra_args", "n_gpu_layers", "numa", "primary", "workers"])
 def test_a_key_that_routers_lack_is_told_apart_from_a_typo(key):
-    sentence = (
-        "llama_services.fast.%s: seen in a router, which has no such key, a service of kind server is needed for it: "
-        "drop the key, or make the model a service of its own"
-    )
+    sentence = "llama_services.fast.%s: no key of routers: drop it, or make the model a service of its own"
     assert fast(**{key: 1}) == [sentence % key]
     assert fast(models={"big": {"quant": "Q4_K_M", key: 1}}) == [sentence % ("models.big." + key)]
 
@@ -339,8 +334,7 @@ def test_a_port_of_a_replica_is_taken_on_its_node_too():
 def test_models_without_a_kind_are_for_a_router():
     services = {"fast": {"head": "node3", "models": {"big": "Q4_K_M"}}}
     assert mistakes(services)[0] == (
-        "llama_services.fast.models: seen without kind: router, it is needed for it: add that line, or name one "
-        "model and its quant"
+        "llama_services.fast.models: a key of routers: add kind: router, without model and quant, or drop it"
     )
     services["fast"]["kind"] = "routr"
     assert mistakes(services) == [

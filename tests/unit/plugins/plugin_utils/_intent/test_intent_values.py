@@ -126,19 +126,6 @@ def test_each_key_is_held_against_the_table(name, value, sentence):
     assert found == [] if sentence is None else len(found) == 1 and found[0].startswith(sentence)
 
 
-@pytest.mark.parametrize(
-    "value, sentence",
-    [
-        (["a", "b"], None),
-        ("m.gguf", "e: 'm.gguf' seen, a list is needed: write [m.gguf]"),
-        (["a", 7], "e: 7 seen, a list of strings is needed: correct it"),
-        ({"a": "b"}, "e: a map of 1 seen, a list of strings is needed: correct it"),
-    ],
-)
-def test_a_list_given_as_a_string_is_shown_as_a_list(value, sentence):
-    assert intent_values.list_errors("e", value) == ([] if sentence is None else [sentence])
-
-
 @pytest.mark.parametrize("address", ["10.0.0.1", "0.0.0.0", "255.255.255.255"])
 def test_addresses(address):
     assert intent_values.IPV4.match(address)
@@ -167,12 +154,6 @@ def test_what_only_looks_like_an_address(address):
 )
 def test_a_value_is_shown_in_at_most_80_letters(value, text):
     assert intent_values.shown(value) == text and len(text) <= 80
-
-
-def test_a_character_that_looks_like_another_one_is_named():
-    assert intent_values.plain("gpt-4\u043e") == "gpt-4\u043e (\u043e is U+043E)"
-    assert intent_values.shown("\u043e") == "'\u043e' (\u043e is U+043E)"
-    assert intent_values.shown("plain") == "'plain'"
 
 
 def test_a_name_is_no_line_of_its_own():
@@ -214,12 +195,6 @@ def test_a_name_that_is_near_is_offered():
 
 def test_an_unknown_key_is_named_with_those_that_are_known():
     assert intent_values.unknown_key("e", "zzz", ["b", "a"]) == "e.zzz: unknown key; known keys: a, b"
-
-
-@pytest.mark.parametrize(("value", "step"), [("1k", "write 1024"), ("2 K", "write 2048"), ("1.5", "remove the quotes")])
-def test_digits_that_yaml_did_not_take_for_a_number(value, step):
-    (sentence,) = intent_values.type_errors("e", value, int)
-    assert sentence.endswith(": " + step)
 
 
 def test_a_kind_and_a_step_of_the_callers_own():

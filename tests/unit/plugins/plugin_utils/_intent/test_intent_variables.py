@@ -51,10 +51,6 @@ def told(text):
 @pytest.mark.parametrize(
     "name, sentence",
     [
-        (
-            "llama_cpp_accelerator",
-            "llama_cpp_accelerator: nothing reads this variable, did you mean llama_builds.default.accelerator?",
-        ),
         ("llama_fabric_adress", "llama_fabric_adress: nothing reads this variable, did you mean llama_fabric_address?"),
         ("model_hubb", "model_hubb: nothing reads this variable, did you mean model_hub?"),
         ("ctxsize", "ctxsize: nothing reads this variable, did you mean ctx_size?"),
