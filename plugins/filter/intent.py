@@ -44,7 +44,7 @@ from ..plugin_utils._intent.check import intent_errors
 from ..plugin_utils._intent.gateway import all_hosts
 from ..plugin_utils._intent.models import fan_out
 from ..plugin_utils._intent.monitoring import allowed, hosts
-from ..plugin_utils._intent.services import node_clients, node_rpc, node_serving
+from ..plugin_utils._intent.services import node_rpc, node_serving
 from ..plugin_utils._intent.values import near
 from ..plugin_utils._intent.variables import mistyped_variables, variable_mistakes
 from ..plugin_utils._monitoring.scrape import (
@@ -82,7 +82,6 @@ class FilterModule:
             did_you_mean=near,
             node_serving=node_serving,
             node_rpc=node_rpc,
-            node_clients=node_clients,
             node_builds=node_builds,
             services_on_trial=services_on_trial,
             model_fan_out=fan_out,

@@ -231,7 +231,7 @@ def rendered(inventory):
     """What the gateway of an inventory is told, and who may connect to the heads, as Ansible renders it."""
     namespace = "thefermisea.llama_cluster"
     config = "llama_services | %s.gateway_config(llama_models, groups, hostvars, inventory_hostname)" % namespace
-    clients = "llama_services | %s.node_clients(item, groups, hostvars)" % namespace
+    clients = "(llama_services | %s.node_serving(llama_models, item, groups, hostvars, '')).clients" % namespace
     words = {
         "config": "{{ %s }}" % config,
         "addresses": "{{ gateway_addresses }}",

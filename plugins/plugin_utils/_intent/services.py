@@ -85,12 +85,14 @@ def node_serving(
 ) -> dict[str, Any]:
     """What a node serves.
 
-    -> {heads, models, units: of wanted_units(), for every node, stopped: those among them that do not run, primary: the
-    service that is meant if none is named, empty where several are and none is primary}
+    -> {heads, models, clients: networks that may use the ports of its heads, empty for the network of each head, units:
+    of wanted_units(), for every node, stopped: those among them that do not run, primary: the service that is meant if
+    none is named, empty if several are and none is primary}
     """
-    heads = head_instances(services, models, host, groups, _Known(hostvars), models_dir, plan)
+    known = _Known(hostvars)
     return {
-        "heads": [head.as_dict() for head in heads],
+        "heads": [one.as_dict() for one in head_instances(services, models, host, groups, known, models_dir, plan)],
+        "clients": gateway.client_networks(managed(services, groups), host, groups, known),
         "models": [item.as_dict() for item in model_items(services, models, host, groups, models_dir)],
         "units": wanted_units(services, groups),
         "stopped": stopped_units(services, groups),
@@ -119,11 +121,6 @@ def node_rpc(
             **({"clients": clients} if behind or clients else {}),
         },
     }
-
-
-def node_clients(services: Services, host: str, groups: Groups, hostvars: HostVars) -> list[str]:
-    """The networks that may use the ports of a node's heads; empty for the network of each head."""
-    return gateway.client_networks(managed(services, groups), host, groups, _Known(hostvars))
 
 
 def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:

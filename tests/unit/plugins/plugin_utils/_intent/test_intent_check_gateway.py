@@ -5,7 +5,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import node_clients, node_rpc
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import node_rpc, node_serving
 from ansible_collections.thefermisea.llama_cluster.tests.unit import intents
 
 GROUPS = dict(intents.GROUPS, llama_gateway=["ctl"])
@@ -265,7 +265,7 @@ SERVED = {"reasoning": BIG, "fast": dict(SMALL, head="node1,node2"), "off": dict
 
 
 def clients(node, groups=None, on="ctl", **variables):
-    return node_clients(SERVED, node, groups or GROUPS, hostvars(on, **variables))
+    return node_serving(SERVED, MODELS, node, groups or GROUPS, hostvars(on, **variables), "/m")["clients"]
 
 
 def access(node, groups=None, on="ctl", **variables):

@@ -5,7 +5,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check, monitoring
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import node_clients, node_rpc
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import node_rpc, node_serving
 from ansible_collections.thefermisea.llama_cluster.tests.unit import intents
 
 GROUPS = dict(intents.GROUPS, llama_monitoring=["ctl"])
@@ -15,6 +15,10 @@ CTL = {"ansible_host": "ctl", "llama_address": "10.0.0.5"}
 def hostvars(on="ctl", **variables):
     found = {**intents.HOSTVARS, "ctl": CTL}
     return dict(found, **{on: dict(found[on], **variables)})
+
+
+def node_clients(node, groups, hostvars):
+    return node_serving(intents.SERVICES, intents.MODELS, node, groups, hostvars, "/m")["clients"]
 
 
 def told(groups=None, services=None, on="ctl", **variables):
@@ -58,12 +62,12 @@ def test_a_node_fences_its_samples_and_behind_a_gateway_its_heads():
 
 def test_firewalls_let_monitoring_in_beside_the_clients_that_are_named():
     named = hostvars("node1", llama_clients=["192.168.1.0/24"])
-    assert node_clients(intents.SERVICES, "node1", GROUPS, named) == ["192.168.1.0/24", "10.0.0.5/32"]
-    assert node_clients(intents.SERVICES, "node1", intents.GROUPS, named) == ["192.168.1.0/24"]
+    assert node_clients("node1", GROUPS, named) == ["192.168.1.0/24", "10.0.0.5/32"]
+    assert node_clients("node1", intents.GROUPS, named) == ["192.168.1.0/24"]
     # None named: the whole network of the head.
-    assert node_clients(intents.SERVICES, "node1", GROUPS, hostvars()) == []
+    assert node_clients("node1", GROUPS, hostvars()) == []
     behind = dict(GROUPS, llama_gateway=["node3"])
-    assert "10.0.0.5/32" in node_clients(intents.SERVICES, "node1", behind, hostvars())
+    assert "10.0.0.5/32" in node_clients("node1", behind, hostvars())
 
 
 def test_monitoring_without_a_mistake():

@@ -266,6 +266,7 @@ def test_what_a_node_serves():
         assert serving == {
             "heads": [head.as_dict() for head in heads],
             "models": [item.as_dict() for item in items],
+            "clients": [],
             "units": intent_services.wanted_units(SERVICES, GROUPS),
             "stopped": [],
             "primary": "reasoning",
