@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Has one cell after the other measured and prints what came of it; documented in plugins/modules/llama_bench.py."""
+"""Measures one cell after the other and prints the result of each; documented in plugins/modules/llama_bench.py."""
 
 import itertools
 
@@ -17,7 +17,9 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         arguments = self._task.args
-        cells = list(itertools.product(*([one] if one is None else one for one in self._lists(arguments))))
+        given = (arguments.get("prompts"), arguments.get("depths", [0]), arguments.get("concurrency", [1]))
+        # The module refuses anything that is not a list.
+        cells = list(itertools.product(*(one if isinstance(one, list) else [one] for one in given)))
         progress = Progress(task_vars["inventory_hostname"], f"measuring {arguments.get('url')}")
         done = []
         for number, (prompt, depth, concurrency) in enumerate(cells):
@@ -32,23 +34,16 @@ class ActionModule(ActionBase):
             if answer.get("failed") or "cells" not in answer:
                 return dict(result, **answer)
             done += answer["cells"]
-            ahead = progress.left(number + 1, len(cells))
-            progress.show(_line(done[-1], number + 1, len(cells)) + (f", {duration(ahead)} left" if ahead else ""))
+            left = progress.left(number + 1, len(cells))
+            progress.show(_line(done[-1], number + 1, len(cells)) + (f", {duration(left)} left" if left else ""))
         return dict(result, changed=False, cells=done, disturbed=any(one["others"] for one in done))
 
-    @staticmethod
-    def _lists(arguments):
-        """Prompts, depths, concurrency. What is no list is for the module to refuse."""
-        many = [1] if arguments.get("rate") is not None else arguments.get("concurrency", [1])
-        given = (arguments.get("prompts"), arguments.get("depths", [0]), many)
-        return [one if isinstance(one, list) else [one] for one in given]
 
-
-def _line(cell, number, of):
+def _line(cell, number, count):
     """cell 2 of 4, long at 4096 tokens, 4 at a time: 31.2 tokens/s"""
     figures = cell["figures"]
     rate = figures["tokens_per_second"]
-    many = f"{cell['rate']:g} a second" if cell["rate"] else "%d at a time" % cell["concurrency"]
-    said = "no answer" if rate is None else f"{rate:.1f} tokens/s"
+    text = "no answer" if rate is None else f"{rate:.1f} tokens/s"
     errors = ", %d of %d requests failed" % (figures["errors"], figures["requests"]) if figures["errors"] else ""
-    return "cell %d of %d, %s at %d tokens, %s: %s%s" % (number, of, cell["prompt"], cell["depth"], many, said, errors)
+    words = "cell %d of %d, %s at %d tokens, %d at a time: %s%s"
+    return words % (number, count, cell["prompt"], cell["depth"], cell["concurrency"], text, errors)

@@ -40,17 +40,11 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 gbit_per_second:
-  description: What has arrived.
+  description: The received data.
   type: float
   returned: "success, with O(state=measured), not in check mode"
 retransmits:
-  description: Segments that were sent again; V(null) where the system does not tell.
-  type: int
-  returned: "success, with O(state=measured), not in check mode"
-limited:
-  description: >-
-    Percent of a processor, where an C(iperf3) with one thread for all streams had no more of it and so was the
-    limit; V(null) elsewhere.
+  description: Segments that were sent again; V(null) if the system does not count them.
   type: int
   returned: "success, with O(state=measured), not in check mode"
 """
@@ -83,7 +77,7 @@ def main():
 
 
 def reach(state, address, port, peer, seconds, reverse):
-    """-> what was measured, nothing in other states."""
+    """-> the measurement, empty in other states."""
     if state == "measured":
         return measure(peer, address, port, seconds, reverse)
     if state == "serving":

@@ -13,8 +13,7 @@ author:
 description:
   - Sends streaming chat completions and stamps every piece of the answers at the socket. Each prompt, at each depth of
     context, with each concurrency, is a cell with figures of its own; a line of progress is printed after each.
-  - Runs where the requests are to come from, on the head, on a client or with C(delegate_to=localhost) on the
-    controller.
+  - Runs on the host that sends the requests, the head, a client or, with C(delegate_to=localhost), the controller.
   - Errors of requests are figures. An error event in a stream, or a stream without its last piece, is an error.
 options:
   url:
@@ -58,7 +57,7 @@ options:
         required: true
   depths:
     description:
-      - Tokens of other text before the prompt, as the server's own C(/tokenize) counts them. Where it has none they are
+      - Tokens of other text before the prompt, as the server's own C(/tokenize) counts them. Without it they are
         estimated, as RV(cells.depth_counted) says.
     type: list
     elements: int
@@ -69,10 +68,6 @@ options:
     type: list
     elements: int
     default: [1]
-  rate:
-    description:
-      - Requests a second, sent whether earlier ones have been answered or not, instead of O(concurrency).
-    type: float
   requests:
     description:
       - Requests of a cell.
@@ -141,7 +136,7 @@ EXAMPLES = r"""
     model: or1-behemoth
     prompts:
       - {name: short, text: Name the three primary colors.}
-    rate: 2
+    concurrency: [4]
     requests: 60
   delegate_to: localhost
 """
@@ -159,7 +154,7 @@ cells:
       returned: success
       sample: short
     depth:
-      description: As asked for.
+      description: As requested.
       type: int
       returned: success
       sample: 4096
@@ -169,15 +164,10 @@ cells:
       returned: success
       sample: true
     concurrency:
-      description: As asked for; V(null) with O(rate).
+      description: As requested.
       type: int
       returned: success
       sample: 4
-    rate:
-      description: As asked for.
-      type: float
-      returned: success
-      sample: null
     began:
       description: Seconds since 1970 by the clock of the host that asks. C(ended) likewise.
       type: float
@@ -192,13 +182,11 @@ cells:
       description:
         - C(requests), C(errors) and C(reasons), which counts each sentence; C(seconds) from the first request to the
           last piece; C(prompt_tokens), C(cached_tokens) and C(generated_tokens) in total, V(null) where not told;
-          C(tokens_per_second) of all requests together and C(requests_per_second).
+          C(tokens_per_second) of all requests together.
         - Of the requests without an error C(p50), C(p90), C(p95), C(p99) and C(n) of C(request_tokens_per_second)
           (tokens after the first one by their time), C(time_to_first_token) (text), C(time_to_first_reasoning),
-          C(inter_token_latency) (between two pieces), C(end_to_end), and C(queue_seconds) (to the first piece, without
-          the time that the server says it read the prompt), in seconds.
-        - C(server) has what llama.cpp says itself, C(prompt_tokens_per_second), C(tokens_per_second), and the tokens
-          C(drafted) and C(accepted).
+          and C(queue_seconds) (to the first piece, without the time in which the server read the prompt), in seconds.
+        - C(server) has the rates that llama.cpp reports, C(prompt_tokens_per_second) and C(tokens_per_second).
       type: dict
       returned: success
 disturbed:
@@ -230,7 +218,6 @@ def main():
             "prompts": {"type": "list", "elements": "dict", "required": True, "options": prompt},
             "depths": {"type": "list", "elements": "int", "default": [0]},
             "concurrency": {"type": "list", "elements": "int", "default": [1]},
-            "rate": {"type": "float"},
             "requests": {"type": "int", "default": 5},
             "warmup": {"type": "int", "default": 1},
             "max_tokens": {"type": "int", "default": 128, "no_log": False},
@@ -248,7 +235,7 @@ def main():
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else params["api_key"]
         key = key_of(params["unit"]) if params["unit"] else key
         for cell in wanted(params):
-            # A head that has restarted meanwhile is another process.
+            # A head that restarted meanwhile is another process.
             pid = main_pid(params["unit"]) if params["unit"] and key else None
             cells.append(measure(params["url"], key, cell, asked, pid))
     except Refusal as error:
@@ -257,7 +244,7 @@ def main():
 
 
 def wanted(params):
-    """The cells, of which the first one begins with the requests that are not counted."""
+    """The cells; the first one begins with the requests that are not counted."""
     numbers = [("requests", [params["requests"]], 1), ("max_tokens", [params["max_tokens"]], 1)]
     numbers += [("warmup", [params["warmup"]], 0), ("concurrency", params["concurrency"], 1)]
     for name, values, least in numbers + [("depths", params["depths"], 0)]:
@@ -267,14 +254,11 @@ def wanted(params):
     for value in params["concurrency"]:
         if value > MOST:
             raise Refusal("concurrency %d seen, at most %d is allowed" % (value, MOST))
-    if params["rate"] is not None and params["rate"] <= 0:
-        raise Refusal(f"rate {params['rate']:g} seen, more than 0 requests a second are needed")
-    many = [1] if params["rate"] is not None else params["concurrency"]
     cells = [
-        Cell(prompt["name"], prompt["text"], depth, concurrency, params["rate"], params["requests"], 0)
+        Cell(prompt["name"], prompt["text"], depth, concurrency, params["requests"], 0)
         for prompt in params["prompts"]
         for depth in params["depths"]
-        for concurrency in many
+        for concurrency in params["concurrency"]
     ]
     return [cells[0]._replace(warmup=params["warmup"])] + cells[1:] if cells else []
 

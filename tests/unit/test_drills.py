@@ -18,8 +18,8 @@ SCRIPT = ROOT / "roles/drill/files/break.sh"
 GATEWAY = (ROOT / "roles/drill/files/gateway.sh").read_text()
 # As the comment above the catalogue has them.
 KEYS = {"where", "action", "kind", "generate", "held", "patience", "restart_head", "says", "needs", "what", "may_fail"}
-# Done from the controller, and not at all.
-ELSEWHERE = {"power", "step_clock"}
+# Done from the controller.
+ELSEWHERE = {"power"}
 
 
 def cases():

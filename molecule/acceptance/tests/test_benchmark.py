@@ -1,6 +1,5 @@
 """What benchmark.yml measures of a deployed service, keeps and compares."""
 
-import csv
 import json
 import re
 
@@ -43,18 +42,15 @@ def test_figures_are_kept_with_what_they_depend_on(lab, measured):
             one["p50"] for one in (figures["request_tokens_per_second"], figures["server"]["tokens_per_second"])
         )
         assert 0.5 < ours / theirs < 2, cell
-        assert 0 < figures["time_to_first_token"]["p50"] < figures["end_to_end"]["p50"]
+        assert 0 < figures["time_to_first_token"]["p50"] < figures["seconds"]
         # Both workers worked for it, over the fabric.
         for node in ("node1", "node2", "node3"):
             assert cell["nodes"][node] is None or cell["nodes"][node]["cpu"] > 0
     watched = [cell["nodes"]["node1"] for cell in kept["cells"] if cell["nodes"]["node1"]]
-    assert watched and all(one["fabric_bytes_per_token"] > 1000 for one in watched if one["fabric_bytes_per_token"])
+    assert watched and all(one["fabric_rx_bytes"] > 32000 for one in watched if one["fabric_rx_bytes"])
     depends = kept["fingerprint"]
     assert depends["build"]["release"].startswith("b11434") and depends["build"]["sha256"]
     assert "--rpc" in depends["args"] and sorted(depends["nodes"]) == ["node1", "node2", "node3"]
-    (table,) = list(folder(lab).glob("2*-chat.csv"))
-    with table.open() as stream:
-        assert len(list(csv.DictReader(stream))) == 4
     # Nothing stays behind on a node.
     assert lab.node2.run("ls /run/llama-cluster/bench-*.stop").rc != 0
 
@@ -88,19 +84,13 @@ def test_the_controller_asks_too(lab, measured):
         "-e",
         "prompts=short",
         "-e",
-        "rate=5",
-        "-e",
         "requests=2",
         "-e",
         "max_tokens=8",
     )
     assert status == 0, output
     kept = latest(lab)
-    assert (kept["asked_from"], kept["cells"][0]["rate"], kept["cells"][0]["figures"]["errors"]) == (
-        "controller",
-        5.0,
-        0,
-    )
+    assert (kept["asked_from"], kept["cells"][0]["figures"]["errors"]) == ("controller", 0)
 
 
 def test_decisions_are_judged_by_it_where_heads_are(lab, measured):

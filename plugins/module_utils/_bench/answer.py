@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an answer's pieces say: when its first text came, its tokens, what the server measured itself, or why it is an
-error. Private to the collection."""
+"""Reads an answer: when its first text came, its tokens, what the server measured itself, or its error. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .exchange import Exchange
 
 
 class Answer(NamedTuple):
-    """Moments of time.monotonic(), seconds, tokens; None for what was not told.
+    """Moments of time.monotonic(), seconds, tokens; None if not reported.
 
     stamps: of each piece with text or reasoning, in order. error: one sentence, None for a whole answer.
     prompt_seconds: that the server read the prompt; prompt_rate and rate: its own tokens a second.
@@ -34,13 +34,9 @@ class Answer(NamedTuple):
     prompt_seconds: float | None = None
     prompt_rate: float | None = None
     rate: float | None = None
-    drafted: int | None = None
-    accepted: int | None = None
-    text: str = ""
 
 
 def answer(exchange: Exchange) -> Answer:
-    """What has come of it."""
     if not exchange.status:
         return Answer(exchange.began, exchange.ended, exchange.failed)
     if exchange.status != 200:
@@ -51,7 +47,6 @@ def answer(exchange: Exchange) -> Answer:
     for moment, line in _lines(exchange.pieces):
         if line.startswith(b"data:"):
             read.event(moment, line[5:].strip().decode("utf-8", "replace"))
-    # What was given up ends in the middle of a piece.
     error = exchange.failed or read.error
     if not error and not read.finished:
         error = "the stream ended without its last piece" if read.stamps else "it answered without a stream"
@@ -59,7 +54,7 @@ def answer(exchange: Exchange) -> Answer:
 
 
 def _lines(pieces: Sequence[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-    """Each line with the moment at which its end was there; the last one may be unfinished."""
+    """Each line with the moment of its last byte; the last line may be incomplete."""
     unfinished: list[bytes] = []
     for moment, data in pieces:
         *ends, rest = data.split(b"\n")
@@ -76,7 +71,6 @@ class _Reader:
         self.stamps: list[float] = []
         self.first_text: float | None = None
         self.first_reasoning: float | None = None
-        self.text: list[str] = []
         self.timings: Any = {}
         self.usage: Any = {}
         self.finished = False
@@ -89,10 +83,12 @@ class _Reader:
         body = _json(data)
         if not isinstance(body, dict):
             self.error = self.error or f"a piece of the stream is no JSON ({plain(data, 80)})"
-            return
-        if "error" in body:
-            self.error = self.error or f"the stream says {error_text(body)}"
-            return
+        elif "error" in body:
+            self.error = self.error or f"the stream reports {error_text(body)}"
+        else:
+            self._piece(moment, body)
+
+    def _piece(self, moment: float, body: dict[str, Any]) -> None:
         self.timings = table(body.get("timings")) or self.timings
         self.usage = table(body.get("usage")) or self.usage
         for choice in rows(body.get("choices")) or []:
@@ -104,7 +100,6 @@ class _Reader:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if text:
             self.first_text = moment if self.first_text is None else self.first_text
-            self.text.append(str(text))
         if thought:
             self.first_reasoning = moment if self.first_reasoning is None else self.first_reasoning
         if text or thought or delta.get("tool_calls"):
@@ -128,11 +123,8 @@ class _Reader:
             tokens=_count(self.usage.get("completion_tokens", timed.get("predicted_n"))),
             prompt_seconds=None if prompt_ms is None else prompt_ms / 1000.0,
             prompt_rate=_number(timed.get("prompt_per_second")),
-            # The rate of a single token is told as if it had taken no time.
+            # llama.cpp reports the rate of a single token as if it took no time.
             rate=_number(timed.get("predicted_per_second")) if count(timed.get("predicted_n")) > 1 else None,
-            drafted=_count(timed.get("draft_n")),
-            accepted=_count(timed.get("draft_n_accepted")),
-            text="".join(self.text),
         )
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Percentiles and rates of many answers. Private to the collection. docs/measuring.md says what each one means."""
+"""Percentiles and rates of many answers, explained in docs/measuring.md. Private to the collection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Figures = dict[str, Any]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Of sorted values, with a straight line between two of them (as numpy's default). share: 0 to 100."""
+    """A percentile of sorted values, interpolated as numpy does by default. share: 0 to 100."""
     place = (len(ordered) - 1) * share / 100.0
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -23,7 +23,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def percentiles(values: Iterable[float | None]) -> dict[str, Any] | None:
-    """{p50, p90, p95, p99, n}, six digits; None where there is no value."""
+    """{p50, p90, p95, p99, n}, six digits; None without a value."""
     ordered = sorted(value for value in values if value is not None)
     if not ordered:
         return None
@@ -32,7 +32,7 @@ def percentiles(values: Iterable[float | None]) -> dict[str, Any] | None:
 
 
 def figures(answers: Sequence[Answer]) -> Figures:
-    """Of the answers of one cell, see llama_bench. Errors count in requests, errors and reasons alone."""
+    """The figures of a cell, see llama_bench. Failed requests count only in requests, errors and reasons."""
     good = [one for one in answers if not one.error]
     seconds = max(one.ended for one in answers) - min(one.began for one in answers) if answers else 0.0
     reasons: dict[str, int] = {}
@@ -49,35 +49,30 @@ def figures(answers: Sequence[Answer]) -> Figures:
         "cached_tokens": _total([one.cached_tokens for one in good]),
         "generated_tokens": generated,
         "tokens_per_second": _digits(generated / seconds) if generated and seconds > 0 else None,
-        "requests_per_second": _digits(len(good) / seconds) if seconds > 0 else None,
         "request_tokens_per_second": percentiles(_rate(one) for one in good),
         "queue_seconds": percentiles(_queue(one) for one in good),
         "time_to_first_token": percentiles(_since(one, one.first_text) for one in good),
         "time_to_first_reasoning": percentiles(_since(one, one.first_reasoning) for one in good),
-        "inter_token_latency": percentiles(gap for one in good for gap in _gaps(one.stamps)),
-        "end_to_end": percentiles(one.ended - one.began for one in good),
         "server": {
             "prompt_tokens_per_second": percentiles(one.prompt_rate for one in good),
             "tokens_per_second": percentiles(one.rate for one in good),
-            "drafted": _total([one.drafted for one in good]),
-            "accepted": _total([one.accepted for one in good]),
         },
     }
 
 
 def tokens(one: Answer) -> int:
-    """Generated tokens as the server counts them, else its pieces."""
+    """Generated tokens as the server counts them, else the number of pieces."""
     return len(one.stamps) if one.tokens is None else one.tokens
 
 
 def _rate(one: Answer) -> float | None:
-    """Tokens after the first one, by the time that they took."""
+    """Tokens/s after the first token."""
     taken = one.stamps[-1] - one.stamps[0] if len(one.stamps) > 1 else 0.0
     return (tokens(one) - 1) / taken if taken > 0 and tokens(one) > 1 else None
 
 
 def _queue(one: Answer) -> float | None:
-    """What a request waited beside the reading of its prompt: in queues, and on the way."""
+    """Seconds that a request waited in queues and on the network, without the time for its prompt."""
     if one.prompt_seconds is None or not one.stamps:
         return None
     return max(0.0, one.stamps[0] - one.began - one.prompt_seconds)
@@ -87,12 +82,8 @@ def _since(one: Answer, moment: float | None) -> float | None:
     return None if moment is None else moment - one.began
 
 
-def _gaps(stamps: Sequence[float]) -> list[float]:
-    return [after - before for before, after in zip(stamps, stamps[1:])]
-
-
 def _total(values: Sequence[int | None]) -> int | None:
-    """None where one of them was not told."""
+    """The sum; None if a value is missing."""
     known = [value for value in values if value is not None]
     return sum(known) if values and len(known) == len(values) else None
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node does while it is measured, and what it is. Private to the collection."""
+"""Samples of a node during a measurement, and the facts that figures depend on. Private to the collection."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .._node.build import build_info
 from .._node.running import processor
 
 EVERY = 1.0  # seconds
-# Seconds for one look at the cards, beyond which the samples go on without them.
+# Seconds for one query of the cards; later samples have no cards until it ends.
 CARDS = 10.0
-# At most so many samples, an hour and a half.
+# The most samples: an hour and a half.
 MOST = 5400
 Sample = dict[str, Any]
 
 
 def watch(seconds: float, over: Callable[[], bool], address: str = "") -> list[Sample]:
-    """Samples of the node until `over` says so or the seconds are up. address: whose interface is counted.
+    """Samples of the node until `over` returns True or the seconds are up. address: its interface is counted.
 
-    A sample is {at: seconds since 1970, cpu: busy part of all processors since the one before, or None, rx_bytes and
-    tx_bytes of the interface since boot, or None, cards: [{index, utilization: percent, memory_mib, power_w}]}.
+    A sample is {at: seconds since 1970, cpu: busy part of all processors since the previous sample, or None, rx_bytes
+    and tx_bytes of the interface since boot, or None, cards: [{index, utilization: percent, memory_mib, power_w}]}.
     """
     interface = fabric.interface_of(address) if address else None
     cards = _Cards()
@@ -56,7 +56,7 @@ def watch(seconds: float, over: Callable[[], bool], address: str = "") -> list[S
 
 
 class _Cards(threading.Thread):
-    """Asks nvidia-smi again and again in a thread of its own, since it may hang in the driver."""
+    """Polls nvidia-smi in a thread of its own, since it may hang in the driver."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -64,7 +64,7 @@ class _Cards(threading.Thread):
         self._seen: tuple[float, list[Sample]] = (0.0, [])
 
     def seen(self) -> list[Sample]:
-        """What the last look showed; nothing of one that is long ago."""
+        """The cards of the last query; none if it is older than CARDS."""
         at, cards = self._seen
         return cards if time.monotonic() - at <= CARDS else []
 
@@ -112,8 +112,8 @@ def _bytes(interface: str | None, root: str = "/sys/class/net") -> tuple[int | N
 
 
 def fingerprint(address: str, prefix: str, release: str | None) -> Sample:
-    """What figures depend on: {kernel, driver, cards: [names], cpu, cores, build: {release, commit, sha256}, link:
-    {interface, link_layer, rate_gbps}}, None for what is not known. Errors: Refusal."""
+    """{kernel, driver, cards: [names], cpu, cores, build: {release, commit, sha256}, link: {interface, link_layer,
+    rate_gbps}}, None for an unknown value. Errors: Refusal."""
     cards = nvidia_smi.collect(deadline=CARDS)
     build = build_info(prefix, release)
     interface = fabric.interface_of(address) if address else None

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One cell of a benchmark: a prompt at a depth, asked by so many at a time. Private to the collection."""
+"""One cell of a benchmark: a prompt at a depth with a concurrency. Private to the collection."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from typing import Any, NamedTuple
 from .._llama.api import LlamaApi, NoAnswer, parse_metrics, table
 from .._text import Refusal
 from .answer import answer
-from .exchange import Target, closed_loop, fixed_rate, target
+from .exchange import Target, closed_loop, target
 from .figures import figures, tokens
 
 # Seconds for what a server answers from memory.
 LOOK = 5
-# Of which the text before a prompt consists, over and over.
-FILLER = "The river ran past the mill and the three bridges, and nobody in the town remembered who had built them. "
-# Tokens of FILLER where the server does not count them.
+# The text before a prompt, repeated.
+FILLER = "The river ran past the mill and the three bridges, and no book in the town said who had built them. "
+# Tokens of FILLER if the server does not count them.
 ABOUT = 22
 
 
 class Cell(NamedTuple):
-    """depth: tokens before the prompt. rate: requests a second instead of `concurrency` at a time."""
+    """depth: tokens before the prompt. concurrency: requests at a time."""
 
     prompt: str
     text: str
     depth: int
     concurrency: int
-    rate: float | None
     requests: int
     warmup: int
 
 
 class Asked(NamedTuple):
-    """How each request is put."""
+    """The parameters of each request."""
 
     model: str | None
     max_tokens: int
@@ -47,9 +46,9 @@ class Asked(NamedTuple):
 
 
 def measure(url: str, key: str | None, cell: Cell, asked: Asked, pid: int | None = None) -> dict[str, Any]:
-    """-> a cell's record, see llama_bench. pid: of a unit of this node, the process that the key is for.
+    """-> a cell's record, see llama_bench. pid: the process that the key is for, that of a unit of this node.
 
-    Errors: Refusal where no request can be put at all."""
+    Errors: Refusal if no request can be sent at all."""
     base = url[: -len("/v1")] if url.rstrip("/").endswith("/v1") else url
     base = base.rstrip("/")
     api = LlamaApi(base, key, asked.model, pid)
@@ -58,28 +57,24 @@ def measure(url: str, key: str | None, cell: Cell, asked: Asked, pid: int | None
     if cell.warmup:
         _first(to, [request_body(asked, before + cell.text) for _number in range(cell.warmup)], asked)
     bodies = [request_body(asked, before + cell.text) for _number in range(cell.requests)]
-    told, began = _counters(api), time.time()
-    if cell.rate is None:
-        done = closed_loop(to, bodies, cell.concurrency, asked.timeout)
-    else:
-        done = fixed_rate(to, bodies, cell.rate, asked.timeout)
+    before_tokens, began = _counters(api), time.time()
+    done = closed_loop(to, bodies, cell.concurrency, asked.timeout)
     ended = time.time()
     answers = [answer(one) for one in done]
     return {
         "prompt": cell.prompt,
         "depth": cell.depth,
         "depth_counted": counted,
-        "concurrency": None if cell.rate is not None else cell.concurrency,
-        "rate": cell.rate,
+        "concurrency": cell.concurrency,
         "began": round(began, 3),
         "ended": round(ended, 3),
-        "others": _others(told, _counters(api), sum(tokens(one) for one in answers)),
+        "others": _others(before_tokens, _counters(api), sum(tokens(one) for one in answers)),
         "figures": figures(answers),
     }
 
 
 def _first(to: Target, bodies: list[bytes], asked: Asked) -> None:
-    """Requests that are not counted: a server that answers none of them is not measured."""
+    """Sends the requests that are not counted. Refusal if none of them is answered."""
     errors = [one.error for one in map(answer, closed_loop(to, bodies, 1, asked.timeout)) if one.error]
     if len(errors) == len(bodies):
         raise Refusal(
@@ -88,7 +83,7 @@ def _first(to: Target, bodies: list[bytes], asked: Asked) -> None:
 
 
 def request_body(asked: Asked, text: str) -> bytes:
-    # What differs comes first: no server has this prompt in its cache.
+    # The first words differ: no server has this prompt in its cache.
     own = text if asked.cache_prompt else f"{uuid.uuid4().hex[:8]}: {text}"
     request: dict[str, Any] = {
         "messages": [{"role": "user", "content": own}],
@@ -106,7 +101,7 @@ def request_body(asked: Asked, text: str) -> bytes:
 
 
 def _filler(api: LlamaApi, depth: int) -> tuple[str, bool]:
-    """Text of `depth` tokens, and whether the server has counted them."""
+    """(text of `depth` tokens, whether the server counted them)"""
     if not depth:
         return "", True
     try:
@@ -122,7 +117,7 @@ def _filler(api: LlamaApi, depth: int) -> tuple[str, bool]:
 
 
 def _counters(api: LlamaApi) -> float | None:
-    """Tokens that the server has generated for anybody; None where it does not tell."""
+    """Tokens that the server has generated in total; None if it does not report them."""
     try:
         status, text = api.get("/metrics", LOOK, of_model=True)
     except (NoAnswer, Refusal):
@@ -131,5 +126,5 @@ def _counters(api: LlamaApi) -> float | None:
 
 
 def _others(before: float | None, after: float | None, own: int) -> int | None:
-    """Tokens that were generated for others meanwhile."""
+    """Tokens that were generated for other clients meanwhile."""
     return None if before is None or after is None else max(0, int(after - before) - own)

@@ -47,7 +47,6 @@ EXTRA = (
     *(
         "all",
         "asked_from",
-        "asked_model",
         "bundle_dir",
         "busy",
         "cache",
@@ -66,7 +65,6 @@ EXTRA = (
         "gateway",
         "headers",
         "keep",
-        "key_file",
         "lines",
         "loss",
         "models",
@@ -78,7 +76,6 @@ EXTRA = (
         "park",
         "prompts",
         "quant",
-        "rate",
         "requests",
     ),
     *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial"),

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a service is accepted: what it answered, what its workers held and moved for it, and how far the plan was
-off. Private to the collection."""
+"""The acceptance of a service: its answer, the layers and bytes of its workers, and the error of the plan. Private to
+the collection."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from ...module_utils._llama.api import DOCUMENTS
 from ...module_utils._llama.args import told
-from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured, record
-from .results import FORMAT
+from ...module_utils._plan.full_prompt import record
+from .results import FORMAT, label_of
 from .table import context_cell, nodes_of, table
 
 Map = Mapping[str, Any]
@@ -30,9 +30,9 @@ COLUMNS = (
     "conversation",
     "long prompt",
 )
-# More instances than a run that has changed nothing names one by one.
+# A run that changed nothing names at most so many instances.
 MANY = 10
-# Of a conversation, what is said with its name, and what nobody needs to read in a table.
+# Results of a conversation that the table leaves out.
 USUAL = ("none", "skipped: no tools", "skipped: no jinja")
 PARTS = ("embedding", "reranking", "tools", "reasoning", "draft")
 
@@ -47,21 +47,17 @@ def acceptance(
     plans: Sequence[Map] = (),
     cards: Map | None = None,
 ) -> dict[str, Any]:
-    """-> {refused, report, files, row, lines, prompt} of a service: why it is not accepted, a sentence each; what is
-    kept; what an operator reads of it, in a table and with -v; what its head keeps of a long prompt, nothing without
-    one.
+    """-> {refused: sentences, report and files: to keep, row and lines: to print, prompt: how fast a long prompt was
+    read, empty without one}.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and
     llama_load_info for it; plans the entry of its service in memory_plan(); cards: {node: gpus of nvidia_smi_facts}
-    while it is loaded. health has `measured_at`, and `long` and `kept` of full_prompt.record() and
-    full_prompt.measured().
+    while it is loaded. health has `measured_at`, and `long` of full_prompt.record().
     """
-    # Of a router each of its models has one.
+    # A router has a plan for each of its models.
     own = [plan for plan in plans if plan["node"] == host and plan["model"] == head["model"]]
     report = _report(head, health, load, prompt, max_tokens, own, cards or {})
-    kept = record(health.get("long") or {}, own[0].get("inputs") or [] if own else [])
-    label = str(head.get("label") or head["service"]).replace(" on ", ".")
-    moment = health.get("measured_at")
+    label, moment = label_of(head), health.get("measured_at")
     kept_report = {"format": FORMAT, "kind": "verify", "label": label, "measured_at": moment, **report}
     return {
         "refused": _refused(head, host, load),
@@ -69,7 +65,7 @@ def acceptance(
         "files": {f"{label}.json": json.dumps(kept_report, indent=4) + "\n"},
         "row": _row(head, host, health, load, report),
         "lines": _lines(report),
-        "prompt": kept,
+        "prompt": record(health.get("long") or {}, own[0].get("inputs") or [] if own else []),
     }
 
 
@@ -80,7 +76,7 @@ def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str,
     loaded, planned = (sum(sum(row[of].values()) for row in rows) for of in ("loaded_mib", "planned_mib"))
     return {
         "nodes": nodes_of(head, host),
-        # The log does not tell those of a head that computes on its main memory.
+        # The log does not report layers of a head that computes in main memory.
         "layers": ", ".join(map(str, [own, *(one["layers"] for one in report["workers"])]))
         if head["shares"]
         else "all",
@@ -96,8 +92,8 @@ def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str,
 
 
 def served_lines(shown: Mapping[str, Mapping[str, Any]], idle: bool, behind: bool) -> list[str]:
-    """What serves, a row for each instance of a service. shown: {label: row}; idle: whether the run has changed nothing
-    of it; behind: whether clients are sent to a gateway, and the ports of the heads are closed to them."""
+    """A row for each instance of a service. shown: {label: row}; idle: whether the run changed nothing; behind: whether
+    clients use a gateway, and the ports of the heads are closed to them."""
     if idle and len(shown) > MANY:
         return [f"{len(shown)} instances answer: verify.yml shows each"]
     columns = [column for column in COLUMNS if column != "endpoint" or not behind]
@@ -109,71 +105,34 @@ def served_lines(shown: Mapping[str, Mapping[str, Any]], idle: bool, behind: boo
     return lines if shown else []
 
 
-def _full_prompt(health: Map, plans: Sequence[Map]) -> str | None:
-    """How long a full prompt takes, by what was measured just now or before; None for what reads no long prompts."""
-    if not plans or not plans[0].get("inputs") or not health.get("n_ctx"):
-        return None
-    new = record(health.get("long") or {}, plans[0]["inputs"])
-    return full_prompt(health["n_ctx"], plans[0]["inputs"], measured(new or health.get("kept") or {})) or NOT_KNOWN
-
-
 def _refused(head: Map, host: str, load: Map) -> list[str]:
-    """A sentence for each worker that does not hold the layers that the plan gives it, or none at all."""
+    """A sentence for each worker that does not hold its planned layers, or none at all."""
     found = []
     for share in head["shares"]:
         endpoint, planned = share["endpoint"], share["layers"]
         holds = sum(device["layers"] or 0 for device in load["devices"] if device["endpoint"] == endpoint)
         if not holds or holds != (planned or holds):
+            words = "llama_services.%s: worker %s holds %d layers of %s, %s needed%s: see journalctl -u %s on %s"
             reason = f" ({load['reason']})" if load["reason"] else ""
-            worker = "llama_services.%s: worker %s holds %d layers of %s" % (
-                head["service"],
-                endpoint,
-                holds,
-                head["model"],
-            )
-            step = f"see journalctl -u {head['unit']} on {host}"
-            found.append(f"{worker}, {planned or 'at least one'} needed{reason}: {step}")
+            where = (planned or "at least one", reason, head["unit"], host)
+            found.append(words % (head["service"], endpoint, holds, head["model"], *where))
     return found
 
 
 def _report(
-    head: Map,
-    health: Map,
-    load: Map,
-    prompt: str,
-    max_tokens: int,
-    plans: Sequence[Map],
-    cards: Map,
+    head: Map, health: Map, load: Map, prompt: str, max_tokens: int, plans: Sequence[Map], cards: Map
 ) -> dict[str, Any]:
-    """What was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was
-    off."""
+    """The request and its answer, the rate, MiB and bytes of each worker, and the error of the plan."""
     moved = {worker["endpoint"]: worker for worker in health.get("workers") or []}
     workers = []
     for share in head["shares"]:
-        node, endpoint = share["node"], share["endpoint"]
+        endpoint = share["endpoint"]
         devices = [device for device in load["devices"] if device["endpoint"] == endpoint]
-        workers.append(
-            {
-                "node": node,
-                "endpoint": endpoint,
-                "layers": sum(device["layers"] or 0 for device in devices),
-                "model_mib": round(sum(device["model_mib"] for device in devices), 2),
-                "kv_mib": round(sum(device["kv_mib"] for device in devices), 2),
-                "bytes_sent": moved.get(endpoint, {}).get("bytes_sent"),
-                "bytes_received": moved.get(endpoint, {}).get("bytes_received"),
-            }
-        )
+        worker = {"node": share["node"], "endpoint": endpoint, "layers": sum(one["layers"] or 0 for one in devices)}
+        worker |= {name: round(sum(one[name] for one in devices), 2) for name in ("model_mib", "kv_mib")}
+        worker |= {name: moved.get(endpoint, {}).get(name) for name in ("bytes_sent", "bytes_received")}
+        workers.append(worker)
     rate = health.get("tokens_per_second")
-    line = told(head.get("args") or [])
-    embeds = line.embeddings
-    asked = {"max_tokens": max_tokens, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
-    alone = {"query": prompt, "documents": DOCUMENTS} if line.reranking else {"input": prompt}
-    request = dict({"model": head["model"]}, **(alone if embeds else asked))
-    path = "rerank" if line.reranking else "embeddings" if embeds else "chat/completions"
-    # A single quote would end the shell's word; JSON can write it as an escape.
-    body = json.dumps(request).replace("'", "\\u0027")
-    # The key itself is nothing to print or keep.
-    key = ' -H "Authorization: Bearer $LLAMA_API_KEY"' if head.get("api_key_file") else ""
     return {
         "service": head["service"],
         "endpoint": head["endpoint"],
@@ -185,17 +144,32 @@ def _report(
         "answer": health.get("answer"),
         "conversation": health.get("conversation"),
         "long_prompt": health.get("long_prompt") or None,
-        # A router's models are sent no long prompt.
-        "full_prompt": None if embeds or head.get("models") else _full_prompt(health, plans),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
-        "curl": f"curl -sS {head['endpoint']}/{path}{key} -H 'Content-Type: application/json' -d '{body}'",
+        "curl": _curl(head, prompt, max_tokens),
     }
 
 
+def _curl(head: Map, prompt: str, max_tokens: int) -> str:
+    """The same request as a command."""
+    line = told(head.get("args") or [])
+    path = "chat/completions"
+    asked: dict[str, Any] = {"max_tokens": max_tokens, "temperature": 0}
+    asked["messages"] = [{"role": "user", "content": prompt}]
+    if line.reranking:
+        path, asked = "rerank", {"query": prompt, "documents": DOCUMENTS}
+    elif line.embeddings:
+        path, asked = "embeddings", {"input": prompt}
+    # A single quote would end the shell's word; JSON can write it as an escape.
+    body = json.dumps({"model": head["model"], **asked}).replace("'", "\\u0027")
+    # The key itself is neither printed nor kept.
+    key = ' -H "Authorization: Bearer $LLAMA_API_KEY"' if head.get("api_key_file") else ""
+    return f"curl -sS {head['endpoint']}/{path}{key} -H 'Content-Type: application/json' -d '{body}'"
+
+
 def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]]:
-    """What the plan said of each device, what llama.cpp's log says, and what the card itself says; error_percent: of
-    the plan, against the log."""
+    """The memory of each device by the plan, by llama.cpp's log, and by the card; error_percent: of the plan, against
+    the log."""
     endpoints = {share["node"]: share["endpoint"] for share in head["shares"]}
     seen: dict[str, int] = {}
     rows = []
@@ -225,8 +199,8 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
 
 
 def _places(devices: Iterable[Map], endpoint: str | None, name: str, beside: bool) -> list[Map]:
-    """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its
-    main memory. beside: whether that lies beside cards, and has a row because it keeps experts."""
+    """llama.cpp's devices of a planned one: those of a worker, or the head's own cards, or its main memory. beside:
+    whether main memory has a row beside cards because it keeps experts."""
     if endpoint:
         return [one for one in devices if one["endpoint"] == endpoint]
     own = [one for one in devices if one["endpoint"] is None]
@@ -236,29 +210,37 @@ def _places(devices: Iterable[Map], endpoint: str | None, name: str, beside: boo
 
 
 def _lines(report: Map) -> list[str]:
-    """A report as lines to print with -v, the endpoint and what it is worth last."""
-    lines = [
-        "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV "
-        "cache" % worker + _moved(worker, report["answer"])
-        for worker in report["workers"]
-    ]
+    """The lines of -v."""
+    lines = []
+    for worker in report["workers"]:
+        line = (
+            "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV "
+        )
+        line += "cache"
+        # A busy service gave no answer of its own.
+        if report["answer"] is not None:
+            line += (
+                ", bytes for the answer unknown: ss of the head's node does not count them"
+                if worker["bytes_sent"] is None
+                else ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer"
+            )
+        lines.append(line % worker)
     lines.extend(_plan_line(row) for row in report["plan"])
-    lines.append(f"endpoint: {', '.join((part for part in (report['endpoint'], report['context']) if part))}")
+    rate = report["tokens_per_second"]
     if report["answer"] is None:
-        lines.append(f"tokens/s: not measured, the service is {report['state']} with other requests and makes progress")
-    elif report["tokens_per_second"] is not None:
-        lines.append(f"tokens/s: {report['tokens_per_second']}")
+        rate = f"not measured, the service is {report['state']} with other requests and makes progress"
     named = {
+        "endpoint": ", ".join(part for part in (report["endpoint"], report["context"]) if part),
+        "tokens/s": rate,
         "conversation": ", ".join(_conversation(report)),
         "long prompt": report["long_prompt"],
-        "": report["full_prompt"],
         "answer": " ".join((report["answer"] or "").split()),
     }
-    return lines + [f"{name}: {text}" if name else text for name, text in named.items() if text]
+    return lines + [f"{name}: {text}" for name, text in named.items() if text]
 
 
 def _conversation(report: Map, usual: Sequence[str] = ()) -> list[str]:
-    """The parts that llama_health reports, but those that are as usual."""
+    """The parts of the conversation that llama_health reports, without the usual ones."""
     said = report["conversation"] or {}
     named = {"not_held": "not held: ", "question": "", **{name: f"{name}: " for name in PARTS}}
     order = ("question", *PARTS, "not_held")
@@ -266,40 +248,20 @@ def _conversation(report: Map, usual: Sequence[str] = ()) -> list[str]:
 
 
 def context_of(health: Map) -> str | None:
-    """What one request may use, as llama-server tells it."""
+    """The context of one request, as llama-server reports it."""
     if not health.get("n_ctx"):
         return None
-    return "%d tokens a slot%s" % (
-        health["n_ctx"],
-        " (%d slots)" % health["slots"] if (health.get("slots") or 1) > 1 else "",
-    )
-
-
-def _moved(worker: Map, answer: str | None) -> str:
-    """What a worker moved for the answer; a service that was busy with others gave none."""
-    if answer is None:
-        return ""
-    if worker["bytes_sent"] is None:
-        return ", bytes for the answer unknown: ss of the head's node does not count them"
-    return ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer" % worker
+    slots = health.get("slots") or 1
+    return "%d tokens a slot%s" % (health["n_ctx"], " (%d slots)" % slots if slots > 1 else "")
 
 
 def _plan_line(row: Map) -> str:
-    place = f"plan {row['node']} {row['device']}: "
+    line = f"plan {row['node']} {row['device']}: "
+    line += "%(weights)d + %(kv)d + %(compute)d MiB planned" % row["planned_mib"]
     if row["loaded_mib"] is None:
-        return (
-            place
-            + "%(weights)d + %(kv)d + %(compute)d MiB planned, the log does not tell what was loaded"
-            % row["planned_mib"]
-        )
-    card = (
-        ""
-        if row["card_mib"] is None
-        else ", the card has %d MiB in use of %d planned with the margin" % (row["card_mib"], row["total_mib"])
-    )
-    return (
-        place
-        + "%(weights)d + %(kv)d + %(compute)d MiB planned" % row["planned_mib"]
-        + ", %(weights).1f + %(kv).1f + %(compute).1f loaded (weights, KV cache, compute)" % row["loaded_mib"]
-        + f", off by {row['error_percent']:+.2f} %{card}"
-    )
+        return line + ", the log does not report what was loaded"
+    line += ", %(weights).1f + %(kv).1f + %(compute).1f loaded (weights, KV cache, compute)" % row["loaded_mib"]
+    line += f", off by {row['error_percent']:+.2f} %"
+    if row["card_mib"] is None:
+        return line
+    return line + ", the card has %d MiB in use of %d planned with the margin" % (row["card_mib"], row["total_mib"])

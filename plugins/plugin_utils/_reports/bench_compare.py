@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a service is slower than in an earlier benchmark, beyond what its figures scatter. Private to the
+"""Whether a service is slower than in an earlier benchmark, beyond the noise of its figures. Private to the
 collection."""
 
 import math
@@ -15,15 +15,13 @@ from .results import FORMAT
 Map = Mapping[str, Any]
 # The standard error of a median of normal values is that of the mean times the root of pi/2.
 OF_A_MEDIAN = math.sqrt(math.pi / 2)
-# (figure, where its value is, where its spread is, whether less is better, error of that value by the spread's)
+# (figure, path of its value, path of its spread, less is better, factor from the spread's error to the value's)
 JUDGED = (
     ("tokens/s", "tokens_per_second", "request_tokens_per_second", False, 1.0),
     ("time to first token", "time_to_first_token.p50", "time_to_first_token", True, OF_A_MEDIAN),
 )
 # Standard deviations between the median and p90 of normal values.
 TO_P90 = 1.2816
-# Of a cell these have to agree.
-KEY = ("prompt", "depth", "concurrency", "rate")
 SETTINGS = ("max_tokens", "ignore_eos", "cache_prompt")
 
 
@@ -31,11 +29,11 @@ def comparison(result: Map, baseline: Map, loss: float) -> dict[str, Any]:
     """-> {lines, refused}: each figure beside that of the baseline, and a sentence for each that is worse by more than
     `loss` percent and the noise of both.
 
-    Errors: Refusal where nothing can be compared.
+    Errors: Refusal if they cannot be compared.
     """
     _require_comparable(result, baseline)
-    before = {key(cell): cell for cell in baseline["cells"]}
-    pairs = [(before[key(cell)], cell) for cell in result["cells"] if key(cell) in before]
+    before = {where(cell): cell for cell in baseline["cells"]}
+    pairs = [(before[where(cell)], cell) for cell in result["cells"] if where(cell) in before]
     if not pairs:
         raise Refusal(
             "baseline of %s: it has no cell in common with this benchmark, the same prompts, depths and concurrency "
@@ -45,12 +43,10 @@ def comparison(result: Map, baseline: Map, loss: float) -> dict[str, Any]:
     lines += ["  " + one for one in differences(result["fingerprint"], baseline["fingerprint"])]
     refused = []
     for old, new in pairs:
-        for name, path, spread, less, factor in JUDGED:
-            line, sentence = _judge(name, (path, spread, less, factor), old, new, loss)
-            if line:
-                lines.append("  " + line)
-            if sentence:
-                refused.append(f"{result['label']}: {sentence}")
+        for judged in JUDGED:
+            line, sentence = _judge(judged, old, new, loss)
+            lines += [f"  {line}"] if line else []
+            refused += [f"{result['label']}: {sentence}"] if sentence else []
     return {"lines": lines, "refused": refused}
 
 
@@ -61,55 +57,40 @@ def _require_comparable(result: Map, baseline: Map) -> None:
             % (baseline.get("format"), baseline.get("kind"), FORMAT)
         )
     mine, its = result["settings"], baseline["settings"]
-    for name in SETTINGS:
-        if mine.get(name) != its.get(name):
+    rows = [(name, mine.get(name), its.get(name)) for name in SETTINGS]
+    rows += [(f"prompt {name}", text, its["prompts"].get(name, text)) for name, text in mine["prompts"].items()]
+    for name, own, other in rows:
+        if own != other:
             raise Refusal(
                 "baseline of %s: %s %s seen, %s is needed, or nothing can be compared: measure as it was measured"
-                % (baseline["measured_at"], name, its.get(name), mine.get(name))
+                % (baseline["measured_at"], name, other, own)
             )
-    changed = [name for name, text in mine["prompts"].items() if its["prompts"].get(name, text) != text]
-    if changed:
-        raise Refusal(
-            "baseline of %s: prompt %s has another text there, the same is needed: measure as it was measured"
-            % (baseline["measured_at"], changed[0])
-        )
 
 
-def key(cell: Map) -> tuple[Any, ...]:
-    return tuple(cell[name] for name in KEY)
-
-
-def _judge(name: str, how: tuple[str, str, bool, float], old: Map, new: Map, loss: float) -> tuple[str, str]:
-    """(line, sentence where it is too much worse)"""
-    path, spread, less, factor = how
+def _judge(judged: tuple[str, str, str, bool, float], old: Map, new: Map, loss: float) -> tuple[str, str]:
+    """(line, sentence if it is too much worse)"""
+    name, path, spread, less, factor = judged
     before, now = value(old["figures"], path), value(new["figures"], path)
-    place = where(new)
     if not before:
         return "", ""
     if now is None:
-        return "", f"{place}: no {name}, {_worded(before, less)} before"
-    noise = 200 * math.hypot(
-        standard_error(old["figures"], spread, factor), standard_error(new["figures"], spread, factor)
-    )
+        return "", f"{where(new)}: no {name}, {_worded(before, less)} before"
+    noise = 200 * math.hypot(*(standard_error(one["figures"], spread, factor) for one in (old, new)))
     change = round(100 * (now - before) / before, 6)
-    line = "%s: %s %s, %s before (%+.1f %%, noise %.1f %%)" % (
-        *(place, name, _worded(now, less), _worded(before, less)),
-        *(change, noise),
-    )
-    worse = change if less else -change
-    if worse <= loss + noise:
+    line = "%s: %s %s, %s before (%+.1f %%, noise %.1f %%)"
+    line %= (where(new), name, _worded(now, less), _worded(before, less), change, noise)
+    if (change if less else -change) <= loss + noise:
         return line, ""
-    # What a rate may be at least, what a time may be at most.
+    # A rate has a lower limit, a time an upper one.
     words = "%s: %s %s seen, at most %s is allowed" if less else "%s: %s %s seen, at least %s is needed"
-    limit = before * (1 + (loss + noise) / 100) if less else before * (1 - (loss + noise) / 100)
+    limit = before * (1 + (1 if less else -1) * (loss + noise) / 100)
     allowed = f" ({_worded(before, less)} before, {loss:g} % and {noise:.1f} % of noise allowed)"
-    return line, words % (place, name, _worded(now, less), _worded(limit, less)) + allowed
+    return line, words % (where(new), name, _worded(now, less), _worded(limit, less)) + allowed
 
 
 def where(cell: Map) -> str:
     """A cell in words."""
-    many = f"{cell['rate']:g} a second" if cell["rate"] else "%d at a time" % cell["concurrency"]
-    return "%s at %d tokens, %s" % (cell["prompt"], cell["depth"], many)
+    return "%s at %d tokens, %s at a time" % (cell["prompt"], cell["depth"], cell["concurrency"])
 
 
 def standard_error(figures: Map, spread: str, factor: float) -> float:
@@ -124,7 +105,7 @@ def _worded(number: float, seconds: bool) -> str:
 
 
 def differences(new: Map, old: Map) -> list[str]:
-    """What figures depend on and is no longer the same."""
+    """A line for each fact of the fingerprints that changed."""
     found = []
     for name, path in (
         ("build", "build.release"),
@@ -139,10 +120,9 @@ def differences(new: Map, old: Map) -> list[str]:
         gone = [one for one in old.get("args") or [] if one not in (new.get("args") or [])]
         come = [one for one in new.get("args") or [] if one not in (old.get("args") or [])]
         found.append(f"arguments: {' '.join(gone) or 'fewer'} before, {' '.join(come) or 'fewer'} now")
-    nodes = sorted(set(old.get("nodes") or {}) | set(new.get("nodes") or {}))
-    for node in nodes:
+    before, now = (one.get("nodes") or {} for one in (old, new))
+    for node in sorted({*before, *now}):
         for name in ("kernel", "driver", "cards", "cpu", "cores"):
-            before, now = (value(one, "nodes") or {} for one in (old, new))
             seen = [(one.get(node) or {}).get(name) for one in (before, now)]
             if seen[0] != seen[1]:
                 found.append("%s of %s: %s before, %s now" % (name, node, *seen))

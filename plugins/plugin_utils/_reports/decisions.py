@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of decisions, in Markdown: what was decided, instead of what, and the latest figures of this cluster beside
+"""The page of decisions, in Markdown: each decision, its alternatives, and the latest figures of this cluster beside
 each claim. Private to the collection.
 
 A claim is about a figure of one kind of result (`of`), or about its ratio to that of another kind (`against`). The page
@@ -27,26 +27,26 @@ Map = Mapping[str, Any]
 CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "not measured here"
 # The flag of each setting.
 FLAGS = {one.name: one.flag for one in KEYS if isinstance(one.flag, str)} | {"split_mode": "--split-mode"}
-# What a setting changes beside its own flag.
+# Other flags that a setting changes.
 FOLLOWS = {"quant": ("--model",), "parallel": ("--ctx-size",)}
 HEADING = """\
 # Architecture decisions
 
 <!-- Written by the collection thefermisea.llama_cluster: playbooks/decisions.yml writes it anew. -->
 
-What the collection's reference deployment was decided to be, instead of what, and the figures of this very cluster. A
+The decisions of the collection's reference deployment, their alternatives, and the figures of this very cluster. A
 claim is *confirmed* or *contradicted* by its latest figure, and *not measured here* without one. Only results that
 differ in nothing else are compared.
 """
 COLUMNS = ("result", "at", "figure", "measured", "service", "model", "build", "nodes")
 
 
-# Keys of a benchmark that are read here.
+# The keys of a benchmark that are read here.
 NEEDED = {"model", "quant", "asked_from", "settings", "fingerprint", "cells"}
 
 
 class Judged(NamedTuple):
-    """A claim and its verdict. reason: the figure, or what is missing. results: (kind in words, result)."""
+    """A claim and its verdict. reason: the figure, or the missing one. results: (kind in words, result)."""
 
     claim: Map
     verdict: str
@@ -75,11 +75,11 @@ FIGURES: dict[str, tuple[str, Callable[[Map], float | None]]] = {
 
 
 def decisions_page(decisions: Sequence[Map], texts: Mapping[str, str]) -> dict[str, Any]:
-    """-> {text: the page, lines: what is printed}. decisions: those of role acceptance. texts: {path: text}."""
+    """-> {text: the page, lines: to print}. decisions: those of role acceptance. texts: {path: text}."""
     kept = Results(texts)
     ordered = sorted(decisions, key=lambda one: (str(one["date"]), one["title"]))
     found = [(one, [judged(claim, kept) for claim in one["claims"]]) for one in ordered]
-    contents = [(one["title"], str(one["date"]), one["status"], _flag(_worst(claims))) for one, claims in found]
+    contents = [(one["title"], str(one["date"]), one["status"], _worst(claims)) for one, claims in found]
     parts = [HEADING, _table(("decision", "of", "status", "by measurement"), contents)]
     parts += [_decision(one, claims) for one, claims in found]
     if kept.unreadable:
@@ -92,45 +92,45 @@ def decisions_page(decisions: Sequence[Map], texts: Mapping[str, str]) -> dict[s
         for title, claim in claims
         if claim.verdict == CONTRADICTED
     ]
-    lines += [f"left out: {printable(path)}" for path in kept.unreadable]
-    return {"text": "\n".join(parts), "lines": lines}
+    return {"text": "\n".join(parts), "lines": lines + [f"left out: {printable(path)}" for path in kept.unreadable]}
 
 
 def judged(claim: Map, kept: Results) -> Judged:
-    """By the newest results that have the figure, and differ in nothing else where two are compared."""
+    """By the newest results that have the figure, and differ in nothing else if two are compared."""
     if "drill" in claim:
         return _drilled(claim, kept)
     kinds = [claim[side] for side in ("of", "against") if side in claim]
     words = [", ".join(f"{name} {wanted}" for name, wanted in kind.items()) for kind in kinds]
     newest = [one for one in reversed(kept.history("benchmark")) if one.keys() >= NEEDED]
     found = [[one for one in newest if _is_of(one, kind) and figures(claim, one)] for kind in kinds]
-    known = [(said, some[0]) for said, some in zip(words, found, strict=True) if some]
-    if len(known) < len(kinds):
-        missing = " or ".join(said for said, some in zip(words, found, strict=True) if not some)
+    if not all(found):
+        missing = " or ".join(text for text, some in zip(words, found, strict=True) if not some)
+        known = [(text, some[0]) for text, some in zip(words, found, strict=True) if some]
         return Judged(claim, UNKNOWN, f"no {FIGURES[claim['figure']][0]} of {missing} is kept yet", known)
     names = [name for name in {**kinds[0], **kinds[-1]} if kinds[0].get(name) != kinds[-1].get(name)]
+    least = "at_least" in claim
+    limit, verb = claim["at_least" if least else "at_most"], "least" if least else "most"
     for some in itertools.product(*found):
         values = _values([figures(claim, one) for one in some])
         if values and all(_conditions(one, names) == _conditions(some[0], names) for one in some):
-            return _by_value(claim, values, list(zip(words, some, strict=True)))
-    return Judged(claim, UNKNOWN, f"no two results of {' and '.join(words)} are alike in all else", known)
-
-
-def _by_value(claim: Map, values: Sequence[float], results: Sequence[tuple[str, Map]]) -> Judged:
-    """The figure that is farthest on the wrong side decides."""
-    least = "at_least" in claim
-    limit = claim["at_least" if least else "at_most"]
-    seen = min(values) if least else max(values)
-    verdict = CONFIRMED if (seen >= limit if least else seen <= limit) else CONTRADICTED
-    reason = f"{seen:.2f} measured, at {'least' if least else 'most'} {limit:g} claimed"
-    return Judged(claim, verdict, reason, results)
+            # The figure that is farthest on the wrong side decides.
+            seen = min(values) if least else max(values)
+            verdict = CONFIRMED if (seen >= limit if least else seen <= limit) else CONTRADICTED
+            reason = f"{seen:.2f} measured, at {verb} {limit:g} claimed"
+            return Judged(claim, verdict, reason, list(zip(words, some, strict=True)))
+    return Judged(
+        claim,
+        UNKNOWN,
+        f"no two results of {' and '.join(words)} are alike in all else",
+        [(text, some[0]) for text, some in zip(words, found, strict=True)],
+    )
 
 
 def figures(claim: Map, result: Map) -> dict[tuple[str, str], float]:
-    """{(cell in words, digest of its prompt): figure}, without cells in which the server also worked for others."""
+    """{(cell in words, digest of its prompt): figure}, without cells in which the server also served others."""
     found = {}
     for cell in result["cells"]:
-        at_a_time = "one" if cell["concurrency"] == 1 and not cell["rate"] else "several"
+        at_a_time = "one" if cell["concurrency"] == 1 else "several"
         seen = FIGURES[claim["figure"]][1](cell)
         if seen is not None and not cell["others"] and claim.get("at_a_time", at_a_time) == at_a_time:
             found[(where(cell), str(result["settings"]["prompts"].get(cell["prompt"])))] = seen
@@ -145,7 +145,7 @@ def _values(sides: Sequence[Mapping[tuple[str, str], float]]) -> list[float]:
 
 
 def _conditions(result: Map, names: Sequence[str]) -> dict[str, Any]:
-    """What two results must have in common, without what these settings change."""
+    """The conditions that two results must share, without those that the settings `names` change."""
     flags = "|".join(flag for name in names for flag in (FLAGS.get(name, ""), *FOLLOWS.get(name, ())) if flag)
     args = "".join(f"\0{one}" for one in result["fingerprint"].get("args") or [])
     return {
@@ -166,14 +166,14 @@ def _is_of(result: Map, kind: Map) -> bool:
 
 
 def _setting(result: Map, name: str) -> str | None:
-    """None where it is not known: an endpoint does not tell how it was started."""
+    """The value of a setting, None without a command line."""
     args = result["fingerprint"].get("args") or []
     if name in ("model", "quant"):
         return str(result[name])
     if not args:
         return None
     found = ([OWN.get(name)] + [word for flag, word in itertools.pairwise(args) if flag == FLAGS[name]])[-1]
-    # Every build turns it on by itself where a quantized cache needs it.
+    # Every build turns it on by itself if a quantized cache needs it.
     if (name, found) == ("flash_attn", "auto") and _setting(result, "cache_type_v") not in PLAIN_CACHE_TYPES:
         return "on"
     return None if found is None else str(found)
@@ -198,7 +198,7 @@ def _drilled(claim: Map, kept: Results) -> Judged:
 
 
 def escaped(text: Any) -> str:
-    """Text of others in a line or a cell of a table, without any Markdown, HTML or expression."""
+    """Untrusted text in a line or a cell of a table, without any Markdown, HTML or expression."""
     line = re.sub(r"([\\`*\[\]<>|{}~&#!])", r"\\\1", printable(" ".join(str(text).split()), None))
     # Within a word it means nothing, and most names have one.
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", line)
@@ -206,7 +206,7 @@ def escaped(text: Any) -> str:
 
 def _worst(claims: Sequence[Judged]) -> str:
     verdicts = [one.verdict for one in claims]
-    return next((one for one in (CONTRADICTED, UNKNOWN, CONFIRMED) if one in verdicts), "reasons only")
+    return _flag(next((one for one in (CONTRADICTED, UNKNOWN, CONFIRMED) if one in verdicts), "reasons only"))
 
 
 def _flag(verdict: str) -> str:
@@ -229,7 +229,7 @@ def _decision(one: Map, claims: Sequence[Judged]) -> str:
 
 
 def _rows(claim: Map, words: str, result: Map) -> list[list[str]]:
-    """A row for each figure of a result, with what it depends on."""
+    """A row for each figure of a result, with its conditions."""
     build = result["fingerprint"].get("build") or {}
     machines = {
         node: ", ".join(machine.get("cards") or [str(machine.get("cpu"))])

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a drill measured: from the time of the break, the nodes' timelines and the first answer to detection, restart
-and load. Private to the collection."""
+"""The times of a drill: detection, restart and load, by the break, the nodes' timelines and the first answer. Private
+to the collection."""
 
 from __future__ import annotations
 
@@ -12,67 +12,18 @@ from typing import Any
 
 from ...module_utils._node.timeline import noticed
 from ...module_utils._node.units import unit_kind
-from ...module_utils._settings import is_stopped
-from ...module_utils._text import duration
-from ...module_utils._watchdog.head import UNKNOWN as NOTICED
-from .._intent.services import managed
+from .table import table
 
 # Node, unit.
 Place = tuple[str, str]
-# What is done to a whole node, see break.sh.
-WHOLE_NODE = ("gone", "cut_off", "power")
-
-
-def outage_lines(run: Mapping[str, Any]) -> list[str]:
-    """For how long services will be gone at most, in words, before anything is broken.
-
-    run: service, its worker (the node that drills break), chosen: names of drills, catalog, load: seconds of the head's
-    last load, empty where nobody knows, drills: of the last report, deadline: seconds, services, groups.
-    """
-    breaks = [name for name in run["chosen"] if run["catalog"][name]["kind"] not in ("soak", "firewall", "gateway")]
-    if not breaks:
-        return []
-    took = {one["drill"]: _gone(one.get("phases") or {}) for one in run["drills"] if one["result"] == "recovered"}
-    seconds = [took.get(name) for name in breaks]
-    known = [one for one in seconds if one is not None]
-    if len(known) == len(breaks):
-        words = f"about {duration(max(known))} at most, as in the last drills"
-    # The watchdog knows the age alone of a head that was there before it.
-    elif run["load"] and float(run["load"]) < float(run["deadline"]):
-        # The kernel may end a worker in the middle of a load.
-        longest = NOTICED + 2 * float(run["load"])
-        words = "about %s at most: what hangs is noticed within %s, and the last load took %s" % (
-            *(duration(longest), duration(NOTICED)),
-            duration(float(run["load"])),
-        )
-    else:
-        words = f"not known yet, a drill fails after {duration(float(run['deadline']))}"
-    found = [f"gone in each drill: {run['service']}, {words}"]
-    parts = [
-        one
-        for one in managed(run["services"], run["groups"])
-        if run["worker"] in (*one.heads, *one.workers) and one.name != run["service"] and not is_stopped(one.settings)
-    ]
-    for name in breaks:
-        action = run["catalog"][name]["action"]
-        # Who is cut off from the other nodes still answers its clients.
-        others = [one.name for one in parts if action != "cut_off" or {*one.heads, *one.workers} != {run["worker"]}]
-        if action in WHOLE_NODE and others:
-            found.append(f"gone as long in {name}: {', '.join(others)}, of which {run['worker']} has a part")
-    return found
-
-
-def _gone(phases: Mapping[str, Any]) -> float | None:
-    """Seconds without an answer: total counts from the end of held."""
-    total = phases.get("total")
-    return None if total is None else total + (phases.get("held") or 0)
+COLUMNS = ("detection", "held", "restart", "load", "total")
 
 
 def drill_report(results: Iterable[Mapping[str, Any]], catalog: Mapping[str, Any]) -> dict[str, Any]:
-    """-> {drills: the results with what was measured, lines: the table an operator reads}
+    """-> {drills: the results with their times, lines: to print}
 
-    results: of role drill; one of a break has the timelines of its nodes, none where it failed before they were read,
-    one behind a gateway the answers that clients saw.
+    results: of role drill; a break has the timelines of its nodes, empty if it failed before they were read, a drill of
+    a gateway the answers to its clients.
     """
     drills = [
         _measured(result, catalog[result["drill"]])
@@ -87,21 +38,22 @@ def drill_report(results: Iterable[Mapping[str, Any]], catalog: Mapping[str, Any
 
 def _measured(result: Mapping[str, Any], drill: Mapping[str, Any]) -> dict[str, Any]:
     nodes = result["timelines"]
-    # ansible-core before 2.19 makes texts of both.
-    times = {name: float(result[name]) if result[name] else None for name in ("broken_at", "restored_at")}
-    broken_at = times["broken_at"]
+    # ansible-core 2.18 returns numbers of templates as text.
+    broken_at, restored_at = (float(result[name]) if result[name] else None for name in ("broken_at", "restored_at"))
+    found = {}
+    if nodes and broken_at is not None:
+        found = phases(drill, broken_at, restored_at, nodes, result["recovery"])
     return {
         **{key: value for key, value in result.items() if key != "timelines"},
-        **times,
-        "phases": phases(drill, broken_at, times["restored_at"], nodes, result["recovery"])
-        if nodes and broken_at is not None
-        else {},
+        "broken_at": broken_at,
+        "restored_at": restored_at,
+        "phases": found,
         "events": {node: seen["events"] for node, seen in nodes.items()},
     }
 
 
 def _asked(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Of clients that asked through the gateway, total: the longest time without a whole answer since the break."""
+    """A drill of a gateway; total: the longest time without a complete answer since the break."""
     answers = [line.split() for line in result["answers"]]
     broken_at = float(result["broken_at"]) if result["broken_at"] else None
     good = sorted(float(at) for at, status, code in answers if (status, code) == ("200", "0"))
@@ -123,13 +75,13 @@ def phases(
     nodes: Mapping[str, Any],
     recovery: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Seconds of each part of a drill -> {detection, held, restart, load, total, noticed_by, client_cut}; None where it
-    cannot be told.
+    """Seconds of each part of a drill -> {detection, held, restart, load, total, noticed_by, client_cut}; None if it is
+    unknown.
 
-    nodes: {node: result of node_history}; recovery: result of llama_recovery, None for a drill that no head has to
-    survive by a restart. detection: until the last of the processes that were replaced had been noticed. held: until
-    the fault was taken away, where it does not go by itself; restart counts from there. restart: until the last new
-    process was started, which is the head's. load: from then to the first token.
+    nodes: {node: result of node_history}; recovery: result of llama_recovery, None for a drill without a restart of the
+    head. detection: until the last replaced process was noticed. held: until the fault was removed, if it does not end
+    by itself; restart counts from there. restart: until the last new process, the head, was started. load: from then to
+    the first token.
     """
     first = {}
     restarted = {}
@@ -140,7 +92,7 @@ def phases(
             at = noticed(own, drill, broken_at)
             if at is not None and (restored_at is None or at < restored_at):
                 first[(node, unit)] = at
-            # The start that the answer came from: taking a fault away may start a process again.
+            # The start before the answer: the removal of a fault may start a process again.
             starts = [event["at"] for event in own if event["kind"] == "started"] + [now["started_at"] or 0]
             starts = [start for start in starts if start > broken_at and (answered_at is None or start < answered_at)]
             if starts:
@@ -176,23 +128,9 @@ def _span(start: float | None, end: float | None) -> float | None:
 
 
 def lines(results: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Results of drills -> the table an operator reads."""
-    rows = [("drill", "detection s", "held s", "restart s", "load s", "total s", "result")]
-    for result in results:
-        found = result.get("phases") or {}
-        numbers = [
-            "-" if found.get(name) is None else f"{found[name]:.2f}"
-            for name in ("detection", "held", "restart", "load", "total")
-        ]
-        rows.append(
-            tuple(
-                [result["drill"]]
-                + numbers
-                + [result["result"] + (": " + result["reason"] if result.get("reason") else "")]
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    return [
-        "  ".join([row[0].ljust(widths[0])] + [row[column].rjust(widths[column]) for column in range(1, 6)] + [row[6]])
-        for row in rows
-    ]
+    rows = []
+    for one in results:
+        found = one.get("phases") or {}
+        times = [None if found.get(name) is None else f"{found[name]:.2f}" for name in COLUMNS]
+        rows.append([one["drill"], *times, ": ".join(filter(None, (one["result"], one.get("reason"))))])
+    return table(("drill", *(f"{name} s" for name in COLUMNS), "result"), rows)

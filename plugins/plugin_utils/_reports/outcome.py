@@ -23,7 +23,6 @@ from .._access.trials import minute
 from .._intent.releases import named
 from .._intent.services import managed
 from .acceptance import served_lines
-from .drill import outage_lines
 from .failures import NO_REASON
 from .gateway import gateway_lines
 from .speed import speed_lines, unmeasured_lines
@@ -347,5 +346,4 @@ ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[s
     "held": _held,
     "served": _served,
     "status": _status,
-    "drill": lambda _hostvars, _hosts, run: outage_lines(run),
 }

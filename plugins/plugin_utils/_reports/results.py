@@ -1,7 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was measured before, as it is kept on the controller. Private to the collection."""
+"""The results that are kept on the controller. Private to the collection.
+
+Kinds: benchmark (bench.benchmark()), verify (a service's report of role acceptance), report (verify.criteria_report()),
+wire (the split proof), link, drill (drill.drill_report()).
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,12 @@ from typing import Any
 
 Map = Mapping[str, Any]
 FORMAT = 1
-# benchmark: of bench.benchmark(); verify: a service's report of role acceptance; report: of verify.criteria_report();
-# wire: what its workers held and moved; link: what the fabric can carry; drill: of drill.drill_report().
-KINDS = ("benchmark", "verify", "report", "wire", "link", "drill")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
 class Results:
     """The results among files: {path: content}. A result that is kept twice, as the latest one and under its time,
-    counts once. unreadable: paths of files that are not JSON, or results without a time."""
+    counts once; other formats are left out. unreadable: paths of files that are not JSON, or results without a time."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.unreadable: list[str] = []
@@ -30,14 +31,12 @@ class Results:
                 result = json.loads(text)
             except (ValueError, RecursionError):
                 result = None
-            if not isinstance(result, dict):
+            if isinstance(result, dict) and (result.get("format") != FORMAT or "kind" not in result):
+                continue
+            if isinstance(result, dict) and MOMENT.match(str(result.get("measured_at"))):
+                found[(result["measured_at"], str(result["kind"]), label_of(result))] = result
+            else:
                 self.unreadable.append(path)
-            elif result.get("kind") in KINDS and result.get("format") == FORMAT:
-                # A later format may mean something else.
-                if MOMENT.match(str(result.get("measured_at"))):
-                    found[(result["measured_at"], result["kind"], label_of(result))] = result
-                else:
-                    self.unreadable.append(path)
         self._ordered = [result for _key, result in sorted(found.items(), key=lambda one: one[0])]
 
     def history(self, kind: str, label: str | None = None) -> Sequence[Map]:
@@ -55,6 +54,6 @@ def files_of(folder: str, result: Map) -> dict[str, str]:
     return {f"{folder}/{'-'.join(filter(None, (name, label)))}.json": text for name in (stamp, "latest")}
 
 
-def label_of(result: Map) -> str:
-    """As files are called: SERVICE, SERVICE.NODE of a replica, ROUTER.MODEL."""
-    return str(result.get("label") or result.get("service") or "")
+def label_of(one: Map) -> str:
+    """The label of a result or head in file names: SERVICE, SERVICE.NODE of a replica, ROUTER.MODEL."""
+    return str(one.get("label") or one.get("service") or "").replace(" on ", ".")

@@ -128,7 +128,7 @@ class Served:
         self.head.wait()
 
     def cell(self, name, requests, tokens, warmup=0):
-        cell = run.Cell(name, PROMPTS[name], 0, 1, None, requests, warmup)
+        cell = run.Cell(name, PROMPTS[name], 0, 1, requests, warmup)
         return run.measure(self.url, None, cell, run.Asked(None, tokens, True, False, 600))["figures"]
 
     def answer(self):

@@ -71,7 +71,7 @@ SABOTAGES = {
     "RPC open to all": Sabotage(
         [edit(WORKER, "/^IPAddress/d"), (WORKER, OPEN)],
         [put_back(WORKER), (WORKER, CLOSE)],
-        "node2 gets a connection to the RPC port %(fabric)s:50052, the head alone may have one",
+        "node2 gets a connection to the RPC port %(fabric)s:50052, only the head may have one",
     ),
 }
 

@@ -478,7 +478,7 @@ class ActionModule(ActionBase):
         figures["request_tokens_per_second"] = {"p50": times * told["tokens_per_second"]}
         figures.update(time_to_first_token={"p50": 0.5}, queue_seconds={"p50": 0.0})
         figures.update(tokens_per_second=told["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
-        cell = {"depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
+        cell = {"depth": 0, "depth_counted": True, "concurrency": 1, "others": 0}
         cell.update(began=1000.0, ended=1003.0, figures=figures)
         cells = [dict(cell, prompt=prompt["name"]) for prompt in arguments["prompts"]]
         return {"changed": False, "cells": cells, "disturbed": False}
@@ -524,7 +524,7 @@ class ActionModule(ActionBase):
         self.event("link %s at %s%s" % (arguments["state"], node.name, way))
         if (node.root / "unlinked").exists() and arguments["state"] == "serving":
             return {"changed": False, "failed": True, "msg": "link_capacity: iperf3: not found on " + node.name}
-        return {"changed": False, "gbit_per_second": 9.4, "retransmits": 3, "limited": None}
+        return {"changed": False, "gbit_per_second": 9.4, "retransmits": 3}
 
     def do_llama_fabric_facts(self, arguments):
         fabric = {"link_layer": "Ethernet", "rate_gbps": 10.0, "interface": "eth1", "mtu": 1500, "ipoib_mode": None}

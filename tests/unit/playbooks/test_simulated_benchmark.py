@@ -158,7 +158,3 @@ def test_without_a_gateway_none_is_asked(cluster):
     status, output, events, _names = measured(cluster, "-e", "gateway=true")
     assert status != 0 and events == []
     assert "benchmark: gateway true seen without a host in group llama_gateway, one gateway is needed" in output
-    with_gateway(cluster)
-    status, output, events, _names = measured(cluster, "-e", "gateway=true", "-e", "url=http://x/v1")
-    assert status != 0 and events == []
-    assert "benchmark: gateway true seen beside a url, one gateway is needed: leave it out, or the url" in output

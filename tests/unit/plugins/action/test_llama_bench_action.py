@@ -1,4 +1,4 @@
-"""One call of the module for each cell, with a line of progress."""
+"""One call of the module and one line of progress for each cell."""
 
 from unittest import mock
 
@@ -11,7 +11,7 @@ PROMPTS = [{"name": "short", "text": "a"}, {"name": "long", "text": "b"}]
 
 @pytest.fixture(name="measure")
 def fixture_measure(monkeypatch):
-    """measure(answer, **arguments) -> (result, lines, what the module was asked)"""
+    """measure(answer, **arguments) -> (result, lines, arguments of the module)"""
     lines, asked = [], []
     monkeypatch.setattr(_progress.display, "display", lambda line, **_options: lines.append(line))
 
@@ -31,9 +31,8 @@ def fixture_measure(monkeypatch):
 
 def cell(asked, **figures):
     figures = dict({"tokens_per_second": 12.34, "errors": 0, "requests": 5}, **figures)
-    many = None if asked.get("rate") else asked["concurrency"][0]
-    one = {"prompt": asked["prompts"][0]["name"], "depth": asked["depths"][0], "concurrency": many, "others": 0}
-    return {"cells": [dict(one, rate=asked.get("rate"), figures=figures)]}
+    one = {"prompt": asked["prompts"][0]["name"], "depth": asked["depths"][0], "concurrency": asked["concurrency"][0]}
+    return {"cells": [dict(one, others=0, figures=figures)]}
 
 
 def test_every_cell_is_one_call(measure):
@@ -43,21 +42,18 @@ def test_every_cell_is_one_call(measure):
     assert lines[1].startswith("node1: measuring http://h:1 cell 2 of 8, short at 0 tokens, 4 at a time: 12.3 tokens/s")
 
 
-def test_a_rate_has_no_concurrency(measure):
-    result, lines, asked = measure(
-        lambda one: cell(one, tokens_per_second=None, errors=5), rate=0.5, concurrency=[1, 4]
-    )
-    assert len(result["cells"]) == len(asked) == 2
-    assert lines[0].endswith("short at 0 tokens, 0.5 a second: no answer, 5 of 5 requests failed")
+def test_failed_requests_are_counted(measure):
+    _result, lines, _asked = measure(lambda one: cell(one, tokens_per_second=None, errors=5))
+    assert "short at 0 tokens, 1 at a time: no answer, 5 of 5 requests failed" in lines[0]
 
 
-def test_a_refusal_ends_it(measure):
+def test_refusal_ends_the_run(measure):
     refusal = {"failed": True, "msg": "llama_bench: http://h:1: no"}
     result, lines, asked = measure(lambda one: refusal if one["prompts"][0]["name"] == "long" else cell(one))
     assert (result["failed"], result["msg"], len(asked)) == (True, "llama_bench: http://h:1: no", 2)
 
 
-def test_others_disturb_it(measure):
+def test_tokens_of_others_disturb(measure):
     def answer(asked):
         found = cell(asked)
         found["cells"][0]["others"] = 7

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which step each state is; the steps have tests of their own."""
+"""The step of each state."""
 
 import json
 
@@ -11,7 +11,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text im
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import link_capacity
 
 WAY = {"address": "10.1.0.2", "port": 50098, "peer": "10.1.0.1"}
-CAPACITY = {"gbit_per_second": 62.1, "retransmits": 12, "limited": None}
+CAPACITY = {"gbit_per_second": 62.1, "retransmits": 12}
 
 
 @pytest.fixture(name="run")
@@ -51,7 +51,7 @@ def test_each_state_is_a_step(run, options, step, found):
     assert {name: value for name, value in result.items() if name in CAPACITY} == found
 
 
-def test_a_dry_run_takes_none(run):
+def test_check_mode_takes_no_step(run):
     code, _result, steps = run(_ansible_check_mode=True, state="measured", **WAY)
     assert (code, steps) == (0, [])
 
@@ -61,6 +61,6 @@ def test_a_refusal_is_the_message(run):
     assert (code, result["msg"]) == (1, "link_capacity: iperf3: not found")
 
 
-def test_without_an_address_nothing_is_measured(run):
+def test_missing_address_is_refused(run):
     code, result, steps = run(state="measured")
     assert (code, steps) == (1, []) and "address" in result["msg"]

@@ -35,7 +35,7 @@ def fixture_run(capsys, server):
     return run
 
 
-def test_every_prompt_depth_and_concurrency_is_a_cell(run, server, tmp_path):
+def test_prompt_depth_and_concurrency_make_a_cell(run, server, tmp_path):
     (tmp_path / "key").write_text("# a key\nk3y\n")
     server.responses["/tokenize"] = (200, {"tokens": list(range(20))})
     code, result = run(depths=[0, 40], concurrency=[1, 2], api_key_file=str(tmp_path / "key"), warmup=3)
@@ -46,19 +46,12 @@ def test_every_prompt_depth_and_concurrency_is_a_cell(run, server, tmp_path):
     assert {one.get("Authorization") for one in server.headers} == {"Bearer k3y"}
 
 
-def test_a_rate_is_one_cell_a_prompt(run):
-    code, result = run(rate=100, concurrency=[1, 2, 3])
-    assert code == 0
-    assert [(one["rate"], one["concurrency"]) for one in result["cells"]] == [(100, None)] * 2
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"requests": 0}, "requests 0 seen, at least 1 is needed"),
         ({"concurrency": [1, 0]}, "concurrency 0 seen, at least 1 is needed"),
         ({"depths": [-1]}, "depths -1 seen, at least 0 is needed"),
-        ({"rate": 0}, "rate 0 seen, more than 0 requests a second are needed"),
         ({"url": "ftp://x"}, "http://HOST:PORT is needed"),
         ({"api_key_file": "/no/such/key"}, "api_key_file /no/such/key cannot be read"),
     ],
@@ -68,13 +61,13 @@ def test_bad_input_is_one_sentence(run, options, sentence):
     assert code == 1 and sentence in result["msg"]
 
 
-def test_a_wrong_key_is_said(run, server):
+def test_wrong_key_is_refused(run, server):
     server.responses["/v1/chat/completions"] = fake.NO_KEY
     code, result = run(api_key="wrong")
     assert code == 1 and "it answers 401 (Invalid API Key)" in result["msg"]
 
 
-def test_the_key_of_a_unit_is_for_its_own_process(run, server, monkeypatch):
+def test_unit_key_goes_only_to_its_process(run, server, monkeypatch):
     unit, asked = "llama-head-chat.service", []
     monkeypatch.setattr(llama_bench, "key_of", lambda name: asked.append(name) or "k3y")
     monkeypatch.setattr(llama_bench, "main_pid", lambda name: asked.append(name) or os.getpid())
@@ -87,16 +80,14 @@ def test_the_key_of_a_unit_is_for_its_own_process(run, server, monkeypatch):
         server.headers.clear()
         code, result = run(unit=unit)
         other.communicate(b"\n")
-    assert code == 1 and "not process %d of the unit: it gets no key" % other.pid in result["msg"]
+    assert code == 1 and "process %d of the unit does not listen there: it gets no key" % other.pid in result["msg"]
     assert [one for one in server.headers if one.get("Authorization")] == []
 
 
-def test_a_head_that_is_down_is_an_error_of_each_request(run, server, monkeypatch):
-    monkeypatch.setattr(llama_bench, "key_of", lambda name: "k3y")
-    monkeypatch.setattr(llama_bench, "main_pid", lambda name: 0)
+def test_down_server_fails_each_request(run, server):
     server.stop()
-    code, result = run(unit="llama-head-chat.service", warmup=0)
+    code, result = run(warmup=0)
     assert (code, result["cells"][0]["figures"]["errors"]) == (0, 2)
     assert list(result["cells"][0]["figures"]["reasons"]) == ["no connection (Connection refused)"]
-    code, result = run(unit="llama-head-chat.service")
+    code, result = run()
     assert code == 1 and "a request is not answered: no connection (Connection refused)" in result["msg"]

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node is seen to do while it is measured."""
+"""Samples of a node."""
 
 import threading
 
@@ -20,7 +20,7 @@ def cards(monkeypatch, collect):
     monkeypatch.setattr(machine.nvidia_smi, "collect", collect)
 
 
-def test_it_ends_when_it_is_told(monkeypatch):
+def test_watch_ends_on_request(monkeypatch):
     looked = threading.Event()
 
     def collect(deadline):
@@ -36,7 +36,7 @@ def test_it_ends_when_it_is_told(monkeypatch):
     assert {type(one["cpu"]) for one in samples} <= {float, type(None)}
 
 
-def test_a_tool_that_hangs_holds_nothing_up(monkeypatch):
+def test_hanging_tool_delays_no_sample(monkeypatch):
     over = threading.Event()
 
     def collect(deadline):
@@ -51,12 +51,12 @@ def test_a_tool_that_hangs_holds_nothing_up(monkeypatch):
         over.set()
 
 
-def test_the_time_is_bounded(monkeypatch):
+def test_watch_ends_after_its_seconds(monkeypatch):
     cards(monkeypatch, lambda deadline: {"available": False, "reason": "none", "gpus": [], "driver": None})
     assert 1 <= len(machine.watch(0.05, lambda: False)) <= 10
 
 
-def test_busy_is_a_part_of_all_processors():
+def test_busy_is_part_of_all_processors():
     assert machine._busy((100, 1000), (150, 1100)) == 0.5
     assert machine._busy((100, 1000), (100, 1000)) is None
 
@@ -70,7 +70,7 @@ def test_bytes_of_the_loopback(tmp_path):
     assert machine._bytes("ib1", str(tmp_path)) == (None, None)
 
 
-def test_a_fingerprint_of_what_is_not_there(monkeypatch, tmp_path):
+def test_fingerprint_without_build_and_link(monkeypatch, tmp_path):
     cards(monkeypatch, lambda deadline: {"available": True, "reason": None, "gpus": [GPU], "driver": "535"})
     found = machine.fingerprint("", str(tmp_path), None)
     assert (found["driver"], found["cards"], found["build"]["release"]) == ("535", ["Tesla"], None)

@@ -323,7 +323,7 @@ def test_the_plan_beside_the_log_and_the_cards():
         "plan node2 GPU0: 21 + 30 + 4 MiB planned, 20.2 + 30.0 + 4.0 loaded (weights, KV cache, compute), off by +1.38 "
         "%, the card has 700 MiB in use of 1079 planned with the margin"
     )
-    assert lines[4] == "plan node3 GPU0: 9 + 9 + 9 MiB planned, the log does not tell what was loaded"
+    assert lines[4] == "plan node3 GPU0: 9 + 9 + 9 MiB planned, the log does not report what was loaded"
 
 
 ON_MAIN = {"weights": 29.7, "kv": 0.0, "compute": 11.0}
@@ -394,26 +394,11 @@ PROMPT = {"tokens": 3686, "seconds": 36.86, "measured_at": "2026-11-24T05:00:00Z
 KNOWN = "a full prompt of 4096 tokens takes about 40 s at 100.0 tokens/s (measured 2026-11-24)"
 
 
-def prompted(plans, **health):
-    judged = accepted(HEAD, dict(READY, **health), LOAD, "Where?", 8, plans)
-    return judged["prompt"], [line for line in judged["lines"] if "full prompt" in line]
-
-
-def test_how_long_a_full_prompt_takes_is_kept_and_said():
+def test_speed_of_a_long_prompt_is_kept():
     plan = {"node": "node1", "model": "small", "devices": [], "inputs": ["m", 1]}
-    kept, lines = prompted([plan], long=PROMPT)
-    assert kept == dict(PROMPT, inputs=["m", 1]) and lines == [KNOWN]
-    read = {"prompt": base64.b64encode(json.dumps(kept).encode()).decode()}
-    assert prompted([plan], kept=read) == ({}, [KNOWN])
-    assert prompted([plan], kept=read, long=dict(PROMPT, tokens=100)) == ({}, [KNOWN])
-    assert prompted([dict(plan, inputs=["m", 2])], kept=read) == ({}, [NOT_KNOWN]) == prompted([plan])
-    assert prompted([dict(plan, node="node2")], long=PROMPT) == ({}, []) == prompted([])
-
-
-def test_a_service_of_embeddings_reads_no_full_prompt():
-    plan = {"node": "node1", "model": "small", "devices": [], "inputs": ["m", 1]}
-    judged = accepted(dict(HEAD, args=["--embeddings"]), READY, LOAD, "Where?", 8, [plan])
-    assert judged["report"]["full_prompt"] is None
+    health = dict(READY, long=PROMPT)
+    assert accepted(HEAD, health, LOAD, "Where?", 8, [plan])["prompt"] == dict(PROMPT, inputs=["m", 1])
+    assert accepted(HEAD, health, LOAD, "Where?", 8, [dict(plan, node="node2")])["prompt"] == {}
 
 
 def test_status_says_how_long_a_full_prompt_takes():

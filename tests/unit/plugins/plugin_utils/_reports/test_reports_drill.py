@@ -4,7 +4,6 @@
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.timeline import noticed
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import drill as reports_drill
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.outcome import outcome_lines
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 
@@ -17,7 +16,7 @@ def node(unit, started_at, *events):
     return {"events": list(events), "units": {unit: {"started_at": started_at}}}
 
 
-def test_a_worker_is_killed_and_its_head_notices_later():
+def test_killed_worker_is_noticed_by_its_head():
     nodes = {
         "w": node(WORKER, 100.3, event(100.01, WORKER, "exited"), event(100.25, WORKER, "started")),
         "v": node(WORKER, 50.0),
@@ -35,14 +34,14 @@ def test_a_worker_is_killed_and_its_head_notices_later():
     }
 
 
-def test_a_router_loads_too():
+def test_router_has_a_load():
     router = "llama-router-turns.service"
     nodes = {"h": node(router, 100.4, event(100.01, router, "exited"), event(100.4, router, "started"))}
     found = reports_drill.phases({"kind": "restart"}, 100.0, None, nodes, {"answered_at": 101.0, "client": None})
     assert (found["restart"], found["load"], found["total"]) == (0.39, 0.6, 1.0)
 
 
-def test_a_client_was_cut_off():
+def test_client_was_cut_off():
     nodes = {"h": node(HEAD, 100.25, event(100.01, HEAD, "exited"))}
     found = reports_drill.phases(
         {"kind": "restart"}, 100.0, None, nodes, {"answered_at": 101.0, "client": {"cut_at": 100.02}}
@@ -50,9 +49,9 @@ def test_a_client_was_cut_off():
     assert (found["client_cut"], found["detection"], found["total"]) == (0.02, 0.01, 1.0)
 
 
-def test_a_worker_that_is_away_counts_from_its_return():
+def test_absent_worker_counts_from_its_return():
     nodes = {
-        # The dead node's own systemd knew at once; that helps nobody.
+        # The dead node's own systemd knew at once, which does not help the head.
         "w": node(WORKER, 130.2, event(100.1, WORKER, "exited")),
         "h": node(HEAD, 132.0, event(112.0, HEAD, "repair"), event(131.0, HEAD, "started")),
     }
@@ -66,7 +65,7 @@ def test_a_worker_that_is_away_counts_from_its_return():
     )
 
 
-def test_a_start_that_fails_is_noticed_after_the_start():
+def test_failed_start_is_noticed_after_the_start():
     drill = {"kind": "start"}
     events = [
         event(100.01, WORKER, "exited"),
@@ -79,7 +78,7 @@ def test_a_start_that_fails_is_noticed_after_the_start():
     assert noticed(events, drill, 100.7) is None
 
 
-def test_a_fault_that_is_named():
+def test_named_fault_is_noticed():
     drill = {"kind": "start", "says": "another llama.cpp build"}
     events = [
         event(100.2, HEAD, "started"),
@@ -90,7 +89,7 @@ def test_a_fault_that_is_named():
     assert noticed(events[:2], drill, 100.0) is None
 
 
-def test_a_fault_that_did_no_harm():
+def test_harmless_fault_has_no_detection():
     nodes = {
         "w": node(WORKER, 100.3, event(100.01, WORKER, "exited"), event(100.25, WORKER, "started")),
         "h": node(HEAD, 100.5, event(100.02, HEAD, "exited")),
@@ -99,7 +98,7 @@ def test_a_fault_that_did_no_harm():
     assert (found["detection"], found["held"], found["total"], found["load"]) == (None, 15.0, 3.0, 2.5)
 
 
-def test_a_start_that_taking_the_fault_away_caused_is_not_the_answers():
+def test_start_after_the_answer_does_not_count():
     nodes = {
         "h": node(
             HEAD,
@@ -114,35 +113,32 @@ def test_a_start_that_taking_the_fault_away_caused_is_not_the_answers():
     assert (found["detection"], found["restart"], found["load"], found["total"]) == (0.02, 0.48, 2.5, 3.0)
 
 
-def test_rules_that_were_gone():
+def test_lost_rules_have_no_restart():
     nodes = {"w": node(WORKER, 50.0, event(101.7, None, "firewall", "rules were gone: loaded again"))}
     found = reports_drill.phases({"kind": "firewall"}, 100.0, None, nodes, {})
     assert (found["detection"], found["restart"], found["load"], found["total"]) == (1.7, None, None, 1.7)
 
 
-def test_no_answer_is_no_total():
+def test_missing_answer_has_no_total():
     nodes = {"h": node(HEAD, 50.0)}
     found = reports_drill.phases({"kind": "restart"}, 100.0, None, nodes, {"answered_at": None})
     assert (found["detection"], found["load"], found["total"]) == (None, None, None)
 
 
-def test_the_table():
+def test_result_is_a_row():
+    times = {"detection": 0.014, "held": None, "restart": 0.3, "load": 1.5, "total": 1.81}
     results = [
-        {
-            "drill": "head_kill",
-            "result": "recovered",
-            "phases": {"detection": 0.014, "held": None, "restart": 0.3, "load": 1.5, "total": 1.81},
-        },
+        {"drill": "head_kill", "result": "recovered", "phases": times},
         {"drill": "worker_stop_idle", "result": "failed", "reason": "no answer"},
     ]
     assert reports_drill.lines(results) == [
-        "drill             detection s  held s  restart s  load s  total s  result",
-        "head_kill                0.01       -       0.30    1.50     1.81  recovered",
-        "worker_stop_idle            -       -          -       -        -  failed: no answer",
+        "drill             detection s  restart s  load s  total s  result",
+        "head_kill         0.01         0.30       1.50    1.81     recovered",
+        "worker_stop_idle  -            -          -       -        failed: no answer",
     ]
 
 
-def test_the_report_has_what_was_measured_and_its_table():
+def test_report_has_times_and_table():
     nodes = {"h": node(HEAD, 100.25, event(100.01, HEAD, "exited"), event(100.25, HEAD, "started"))}
     recovery = {"answered_at": 101.0, "client": None}
     killed = {"drill": "head_kill", "result": "recovered", "reason": "", "broken_at": 100.0, "restored_at": None}
@@ -158,70 +154,9 @@ def test_the_report_has_what_was_measured_and_its_table():
         dict(killed, result="failed", reason="no host", broken_at=None, recovery={}, phases={}, events={}),
     ]
     assert found["lines"] == reports_drill.lines(found["drills"])
-    # As ansible-core before 2.19 gives them.
+    # ansible-core 2.18 gives texts.
     texts = dict(killed, broken_at="100.0", restored_at="", recovery=recovery, timelines=nodes)
     assert reports_drill.drill_report([texts], catalog)["drills"] == found["drills"][:1]
-
-
-CATALOG = {
-    "head_kill": {"kind": "restart", "action": "kill"},
-    "fabric_partition": {"kind": "away", "action": "cut_off"},
-    "node_power": {"kind": "away", "action": "power"},
-    "firewall_lost": {"kind": "firewall", "action": "lose_firewall"},
-    "three_endpoints": {"kind": "soak"},
-}
-NODES = ["node1", "node2", "node3"]
-SERVICES = {
-    "chat": {"head": "node1", "workers": "node2"},
-    "split": {"head": "node1", "workers": "node2"},
-    "embed": {"head": "node2"},
-    "apart": {"head": "node1", "workers": "node3"},
-}
-RUN = {"service": "chat", "worker": "node2", "chosen": list(CATALOG), "catalog": CATALOG, "load": "", "drills": []}
-
-
-def outage(**run):
-    return outcome_lines({}, "drill", [], dict(RUN, deadline="1800", services=SERVICES, groups={"all": NODES}) | run)
-
-
-def drilled(name, total, held=None, result="recovered"):
-    return {"drill": name, "result": result, "phases": {"total": total, "held": held}}
-
-
-def test_how_long_a_service_will_be_gone_is_said_before():
-    unknown, cut_off, power = outage()
-    assert unknown == "gone in each drill: chat, not known yet, a drill fails after 30 min 00 s"
-    assert cut_off == "gone as long in fabric_partition: split, of which node2 has a part"
-    assert power == "gone as long in node_power: embed, split, of which node2 has a part"
-    assert outage(load="259200.0")[0] == unknown, "three days are no load"
-    assert outage(load="63.5")[0] == (
-        "gone in each drill: chat, about 4 min 07 s at most: what hangs is noticed within 2 min 00 s, and the last "
-        "load took 1 min 03 s"
-    )
-    both = [
-        drilled("head_kill", 70.0),
-        drilled("fabric_partition", 64.5, 13.0),
-        drilled("node_power", 9.0),
-        {"drill": "three_endpoints"},
-    ]
-    both[-1]["result"] = "recovered"
-    assert outage(drills=both, load="63.5")[0] == (
-        "gone in each drill: chat, about 1 min 17 s at most, as in the last drills"
-    )
-
-
-def test_a_drill_that_was_not_measured_says_nothing():
-    """One that failed, one without a first token, one that was not run."""
-    first = drilled("head_kill", 70.0)
-    for other in ([drilled("fabric_partition", 90.0, result="failed")], [drilled("fabric_partition", None)], []):
-        assert "not known yet" in outage(drills=[first, *other])[0]
-
-
-def test_what_leaves_a_service_up_is_not_announced():
-    assert outage(chosen=["firewall_lost", "three_endpoints"]) == []
-    assert len(outage(chosen=["head_kill"])) == 1, "nothing is done to the whole node"
-    stopped = dict(SERVICES, embed=dict(SERVICES["embed"], state="stopped"))
-    assert outage(services=stopped)[-1] == "gone as long in node_power: split, of which node2 has a part"
 
 
 def timed(events, **given):
@@ -231,13 +166,13 @@ def timed(events, **given):
     return reports_drill.phases(nodes=nodes, recovery=run.pop("recovery", {"answered_at": 110.0}), **run)
 
 
-def test_what_comes_with_the_end_of_a_fault_was_not_noticed_before_it():
+def test_event_after_the_fault_is_no_notice():
     exited, started = event(105.0, HEAD, "exited"), event(107.0, HEAD, "started")
     assert timed([exited, started], restored_at=105.0)["noticed_by"] == []
     assert timed([exited, started], restored_at=105.1)["noticed_by"] == ["h " + HEAD]
 
 
-def test_a_start_counts_between_the_break_and_the_answer():
+def test_start_counts_between_break_and_answer():
     exited = event(100.5, HEAD, "exited")
     for at, restart in ((100.0, None), (100.75, 0.25), (110.0, None), (110.5, None)):
         assert timed([exited, event(at, HEAD, "started")])["restart"] == restart, at
@@ -247,12 +182,12 @@ def test_a_start_counts_between_the_break_and_the_answer():
     assert timed([], nodes={"h": node(HEAD, 103.5, exited)})["load"] == 6.5
 
 
-def test_without_an_answer_every_start_counts():
+def test_every_start_counts_without_an_answer():
     found = timed([event(100.5, HEAD, "exited"), event(500.5, HEAD, "started")], recovery={"answered_at": None})
     assert (found["detection"], found["restart"], found["load"], found["total"]) == (0.5, 400.0, None, None)
 
 
-def test_the_time_of_a_restart_is_that_of_the_last_one():
+def test_last_start_is_the_restart():
     nodes = {
         "h": node(HEAD, 103.0, event(101.0, HEAD, "exited")),
         "w": node(WORKER, 104.0, event(100.5, WORKER, "exited")),
@@ -262,14 +197,14 @@ def test_the_time_of_a_restart_is_that_of_the_last_one():
     assert found["noticed_by"] == ["w " + WORKER, "h " + HEAD]
 
 
-def test_an_answer_at_the_end_of_a_fault_counts_from_the_break():
+def test_answer_during_the_fault_counts_from_break():
     events = [event(100.5, HEAD, "exited"), event(103.0, HEAD, "started")]
     assert timed(events, restored_at=110.0)["total"] == 10.0
     later = timed(events, restored_at=109.0)
     assert (later["total"], later["held"], later["restart"]) == (1.0, 9.0, -6.0)
 
 
-def test_a_start_is_noticed_by_the_first_who_sees_it():
+def test_first_notice_of_a_start_counts():
     nodes = {name: node(WORKER, 0, event(at, WORKER, "exited")) for name, at in (("a", 102.0), ("b", 101.0))}
     for seen in nodes.values():
         seen["events"].insert(0, event(100.5, WORKER, "started"))
@@ -287,11 +222,11 @@ def asked(answers, broken_at="10.0"):
     return found
 
 
-def test_of_clients_of_a_gateway_the_longest_time_without_an_answer_counts():
+def test_longest_gap_of_gateway_clients_is_total():
     found = asked(["9.0 200 0", "11.0 200 0", "10.5 200 0", "12.0 502 0", "14.0 200 0", "15.0 200 18"])
     assert (found["phases"], found["requests"], found["lost"]) == ({"total": 3.0}, 6, 2)
     assert "answers" not in found
 
 
-def test_clients_that_got_no_answer_have_no_time():
+def test_gateway_without_answers_has_no_total():
     assert asked(["11.0 000 7"])["phases"] == {} and asked([], "")["phases"] == {}

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is kept and printed of links."""
+"""Results of links."""
 
 import json
 
@@ -15,7 +15,7 @@ NODES = ("node1", "node2")
 
 def report(gbit, fabric=None, other=None, **changes):
     fabric = IPOIB if fabric is None else fabric
-    one = {"from": "node1", "to": "node2", "gbit_per_second": gbit, "retransmits": 3, "limited": None}
+    one = {"from": "node1", "to": "node2", "gbit_per_second": gbit, "retransmits": 3}
     hostvars = {
         "node1": {"acceptance_link": [dict(one, **changes)], "ansible_facts": {"llama_fabric": fabric}},
         "node2": {"ansible_facts": {"llama_fabric": other or fabric}},
@@ -28,7 +28,7 @@ def test_result_has_each_pair_with_its_port():
     own, latest = made["files"].values()
     result = json.loads(latest)
     (pair,) = result.pop("pairs")
-    expected = {"from": "node1", "to": "node2", "gbit_per_second": 62.1, "retransmits": 3, "limited": None}
+    expected = {"from": "node1", "to": "node2", "gbit_per_second": 62.1, "retransmits": 3}
     assert pair == {**expected, "rate_gbps": 100.0, "link_layer": "InfiniBand"}
     moment = "2026-11-26T10:00:00Z"
     assert own == latest and result == {"format": 1, "kind": "link", "measured_at": moment, "streams": 8, "seconds": 10}
@@ -52,7 +52,7 @@ def test_both_readings_stand_side_by_side(gbit, target):
         (report(9.4, ETHERNET), ["9.40", "94", "%", "3", "-"]),
         # The slower end is the port.
         (report(9.4, dict(ETHERNET, rate_gbps=40.0), ETHERNET), ["9.40", "94", "%", "3", "-"]),
-        # Nothing is known of the port.
+        # The port is unknown.
         (report(9.4, {}, retransmits=None), ["9.40", "-"]),
     ],
 )
@@ -65,7 +65,6 @@ def test_other_networks_have_no_target(made, words):
     [
         (report(90.0), None),
         (report(31.2), "node1 to node2: 31.20 Gbit/s, the port of ib0 has 100: look at its MTU (2044, mode datagram)"),
-        (report(31.2, limited=99), "node1 to node2: one processor was busy at 99 %"),
     ],
 )
 def test_slow_link_is_explained(made, remark):

@@ -62,7 +62,7 @@ def good():
         "process": process("10.0.0.31:8000"),
         "processes": [process(endpoint) for endpoint in ENDPOINTS],
         "releases": [RELEASE] * 3,
-        "knocks": {"node1": dict.fromkeys(ENDPOINTS, "refused"), "node2": dict.fromkeys(ENDPOINTS, "silent")},
+        "probes": {"node1": dict.fromkeys(ENDPOINTS, "refused"), "node2": dict.fromkeys(ENDPOINTS, "silent")},
         "load": {"devices": [device(endpoint) for endpoint in ENDPOINTS]},
         "addresses": {"node1": "10.100.0.31", "node2": "10.100.0.32", "node3": "10.100.0.33"},
         "plan": [row("node2"), row("node3")],
@@ -127,11 +127,11 @@ FAULTS = {
     ),
     "listens everywhere": (
         lambda s: worker_of(s).update(listens=["0.0.0.0:50052"]),
-        "worker node2 listens on 0.0.0.0:50052, 10.100.0.32:50052 is needed",
+        "worker node2 listens on 0.0.0.0:50052, only 10.100.0.32:50052 is needed",
     ),
     "listens nowhere": (lambda s: worker_of(s).update(listens=[]), "worker node2 listens on nothing"),
     "open port": (
-        lambda s: s["knocks"].update(node3={ENDPOINTS[0]: "open", ENDPOINTS[1]: "refused"}),
+        lambda s: s["probes"].update(node3={ENDPOINTS[0]: "open", ENDPOINTS[1]: "refused"}),
         "node3 gets a connection to the RPC port 10.100.0.32:50052",
     ),
     "memory missing": (lambda s: worker_of(s).update(resident_mib=10.0), "worker node2 holds 10 MiB, weights"),
@@ -153,9 +153,9 @@ def test_fault_is_one_sentence(name):
     assert sentence.startswith("llama_services.chat: " + said)
 
 
-def test_a_host_that_was_not_reached_is_told():
+def test_unreached_host_is_named():
     seen = good()
-    seen["knocks"]["node9"] = None
+    seen["probes"]["node9"] = None
     said = checks(judged(seen))[-1]["said"]
     assert said == "refused to node1; no answer to node2; not asked: node9"
 
@@ -168,13 +168,13 @@ def test_uncounted_bytes_are_not_judged():
     assert (holds(found)["bytes"], found["refused"], found["verdict"]) == (None, [], "not judged")
 
 
-def test_where_nobody_could_ask_nothing_is_proved():
+def test_unprobed_ports_prove_nothing():
     seen = good()
-    seen["knocks"] = dict.fromkeys(seen["knocks"])
+    seen["probes"] = dict.fromkeys(seen["probes"])
     assert judged(seen)["verdict"] == "not judged"
 
 
-def test_who_was_busy_was_not_looked_at():
+def test_busy_service_is_not_looked_at():
     seen = good()
     seen["wire"].update(decode=None, reason="1 of 1 slots work")
     found = judged(seen)
@@ -197,23 +197,23 @@ def on_cards(first, second):
     return seen
 
 
-def test_cards_that_work_a_third_of_the_time_each():
+def test_cards_busy_a_third_each_hold():
     found = judged(on_cards(30, 28))
     assert (found["refused"], holds(found)["work"]) == ([], True)
 
 
-def test_untold_memory_on_card_is_not_judged():
+def test_unknown_card_memory_is_not_judged():
     seen = on_cards(30, 28)
     seen["processes"][0].update(cards_mib={"0": 0.0}, resident_mib=5.0)
     assert judged(seen)["refused"] == []
 
 
-def test_a_card_that_idles():
+def test_idle_card_is_refused():
     (sentence,) = judged(on_cards(30, 5))["refused"]
     assert "node3 card 0 was busy 5 % of the time, more than 23 % are needed of each of 3 stages" in sentence
 
 
-def test_cards_that_were_hardly_seen_are_not_judged():
+def test_too_few_samples_are_not_judged():
     seen = on_cards(30, 5)
     for watch in seen["watches"].values():
         del watch["samples"][2:]
@@ -222,7 +222,7 @@ def test_cards_that_were_hardly_seen_are_not_judged():
 
 def test_service_of_one_node_is_judged_by_build():
     seen = good()
-    seen.update(processes=[], releases=[RELEASE], knocks={})
+    seen.update(processes=[], releases=[RELEASE], probes={})
     seen["wire"].update(connections=[])
     seen["wire"]["decode"]["workers"] = []
     assert holds(judged(seen, dict(HEAD, shares=[]))) == {"build": True}
