@@ -246,8 +246,7 @@ refused:
   returned: with devices
   sample: ["it does not fit 1 device: use 3 cards of 49152 MiB"]
 lines:
-  description: The plan as a table; whether the model fits one node, one node with experts in its main memory, or split
-    over all; and its entry for C(llama_models), where it was read from O(urls) or O(repo).
+  description: The plan as a table, and what would make it better.
   type: list
   elements: str
   returned: with devices

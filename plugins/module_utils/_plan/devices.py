@@ -69,21 +69,17 @@ def of_node(
     pids: Collection[int] = (),
     visible: str | None = None,
     described: Sequence[Facts] = (),
-    order: str | None = None,
 ) -> list[Device]:
     """The devices of a node, in the order in which CUDA counts them.
 
     gpus: those of nvidia_smi_facts; memory_mib: of main memory; pids: processes of our own units; visible:
     CUDA_VISIBLE_DEVICES of the units, None if it is not set; described: llama_devices of the node, the visible cards
-    in order, for bandwidths and memory that nvidia-smi does not know; order: CUDA_DEVICE_ORDER that the inventory gives
-    the units, None for BY_SLOT. Errors: Refusal.
+    in order, for bandwidths and memory that nvidia-smi does not know. Errors: Refusal.
     """
     found = []
     mains, cards = [one for one in described if one.get("main")], [one for one in described if not one.get("main")]
     there = [gpu for gpu in gpus if gpu["memory_total_mib"] or not LOST.match(gpu.get("memory_reason") or "Unknown")]
     chosen = _visible(node, gpus, visible) if visible is not None else [(gpu, _part(gpu)) for gpu in there]
-    if chosen and order not in (None, BY_SLOT) and by_number(visible):
-        _require_alike(node, there, order)
     untold = [gpu for gpu, part in chosen if not part["memory_total_mib"] and part["memory_free_mib"] is None]
     for number, (gpu, part) in enumerate(chosen):
         card = cards[number] if number < len(cards) else {}
@@ -136,22 +132,6 @@ def _part(gpu: Facts) -> Facts:
     """A process sees one MIG instance at most; the card as a whole is not visible."""
     part: Facts = gpu["mig_devices"][0] if gpu.get("mig") and gpu.get("mig_devices") else gpu
     return part
-
-
-def by_number(visible: Any) -> bool:
-    """Whether CUDA_VISIBLE_DEVICES leaves it to CUDA_DEVICE_ORDER which cards are meant: all of them, or numbers."""
-    return visible is None or bool(INDEX.match(str(visible).split(",", 1)[0].strip()))
-
-
-def _require_alike(node: str, gpus: Sequence[Facts], order: str | None) -> None:
-    """Errors: Refusal for cards of which CUDA and nvidia-smi may count another one first."""
-    if len({(gpu["name"], gpu["memory_total_mib"]) for gpu in gpus}) > 1:
-        names = ", ".join(f"{gpu['index']} {printable(gpu['name'] or '?', 60)}" for gpu in gpus)
-        raise Refusal(
-            "%s: CUDA_DEVICE_ORDER %s seen with unlike cards (%s), %s is needed to count them as nvidia-smi does: "
-            "remove it from rpc_worker_environment and head_server_environment, or write UUIDs in CUDA_VISIBLE_DEVICES"
-            % (node, printable(str(order), 40), names, BY_SLOT)
-        )
 
 
 def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> tuple[int, bool]:

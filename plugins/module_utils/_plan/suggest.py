@@ -7,7 +7,7 @@ in which ways a model would run on given nodes. Private to the collection."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from .._model.kv_cache import row_bytes
 from .._model.memory import Shape
@@ -15,7 +15,6 @@ from .._settings import CACHE_TYPES
 from .._text import human
 from .devices import Device
 from .place import Case, Plan, plan, plan_experts, slot_context
-from .table import join
 
 CONTEXT_STEP = 1024
 MAX_DEVICES = 15
@@ -101,37 +100,11 @@ def scaled(shape: Shape, factor: float) -> Shape:
     )
 
 
-class Ways(NamedTuple):
-    """lines: a sentence for each way; experts: the plan with the fewest experts in main memory, None where none fits or
-    none is needed, with what it is for."""
-
-    lines: list[str]
-    experts: tuple[Case, Plan] | None
-
-
-def ways(case: Case, every: Sequence[Device], memory: Sequence[Device]) -> Ways:
-    """On one node, with its experts in main memory, split over all. case: on all nodes; every: their devices; memory:
-    main memory beside GPUs."""
-    shape, settings = case.shape, case.settings
-    nodes = list(dict.fromkeys(device.node for device in every))
-    own = {node: [device for device in every if device.node == node] for node in nodes}
-    alone = [node for node in nodes if plan(shape, settings, own[node], len(own[node])).fits]
-    lines = [f"one node: fits {join(alone) or 'none of ' + join(nodes)}"]
+def fewest_experts(case: Case, every: Sequence[Device], memory: Sequence[Device]) -> tuple[Case, Plan] | None:
+    """The plan on one node with the fewest experts in main memory, None if none fits. every: the devices of all nodes;
+    memory: main memory beside GPUs."""
+    own = {one.node: [device for device in every if device.node == one.node] for one in memory}
     places = [case._replace(devices=own[one.node], local=len(own[one.node]), main=one) for one in memory]
-    tried = [plan_experts(place, "auto") for place in places] if any(shape.expert_bytes) else []
-    fitting = sorted((one for one in tried if one[1].fits and one[1].cpu_moe), key=lambda one: one[1].cpu_moe)
-    words = [
-        "%s with cpu_moe: auto (%d of %d layers, %d MiB of main memory)"
-        % (found.devices[-1].node, found.cpu_moe, shape.block_count, found.devices[-1].total_mib)
-        for _kept, found in tried
-        if found.fits and found.cpu_moe
-    ]
-    cards = any(device.kind == "GPU" for device in every)
-    if any(shape.expert_bytes) and cards and (words or len(alone) < len(nodes)):
-        unknown = "not known, give the main memory of a node with cards, as in devices=24GB+main:256GB"
-        otherwise = f"fits none of {join([one.node for one in memory])}" if memory else unknown
-        lines.append("experts in main memory: " + (f"fits {join(words)}" if words else otherwise))
-    if len(nodes) > 1:
-        verdict = "fits, and is slower than one node" if alone else "fits"
-        lines.append(f"split over {join(nodes)}: {verdict if case.plan(True).fits else 'does not fit'}")
-    return Ways(lines, fitting[0] if fitting and not alone else None)
+    tried = [plan_experts(place, "auto") for place in places] if any(case.shape.expert_bytes) else []
+    fitting = [one for one in tried if one[1].fits]
+    return min(fitting, key=lambda one: one[1].cpu_moe, default=None)

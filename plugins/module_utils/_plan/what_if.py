@@ -11,9 +11,8 @@ from typing import Any
 from .._model.memory import Shape
 from .context import allowed_context, way_out
 from .devices import Device, main_memory, of_cards
-from .entry import entry
 from .place import Case, ServicePlan, cache_words, context, settings_for, slot_context
-from .suggest import nearest, ways
+from .suggest import fewest_experts, nearest
 from .table import idle_workers, join, table
 
 
@@ -34,8 +33,8 @@ def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
     local = 0 if len(own) < len(every) and own[0].kind == "main" else len(own)
     case = Case(shape, settings, every[: len(every) - len(own) + local], local)
     planned = case.plan(given["force_split"])
-    lines, experts = ways(case, every, memory)
-    if experts and not planned.fits:
+    experts = None if planned.fits else fewest_experts(case, every, memory)
+    if experts:
         case, planned = experts
         every = case.devices
     tokens = slot_context(shape, settings)
@@ -77,15 +76,8 @@ def what_if(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:
         refused.append(idle_workers("nodes", described_plan, idle))
     facts = planned.as_dict()
     keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
-    lines = table(described_plan) + [f"  {words}" for words in lines + (advice if planned.fits else [])]
-    return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines + _entry(shape, given))
-
-
-def _entry(shape: Shape, given: dict[str, Any]) -> list[str]:
-    """Lines with the model as an inventory would have it, where it was read from a source."""
-    hub = f"{given['endpoint'].rstrip('/')}/{given['repo']}/resolve/{given['revision']}/"
-    urls = given["urls"] or [hub + name for name in given["files"] or []]
-    return ["for llama_models, to paste:", *entry(urls, shape.name, given["endpoint"])] if urls else []
+    lines = table(described_plan) + [f"  {words}" for words in (advice if planned.fits else [])]
+    return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines)
 
 
 def _nodes(devices: Sequence[Device]) -> str:

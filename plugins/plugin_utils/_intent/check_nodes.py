@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._key import Key
-from ...module_utils._plan.devices import BY_SLOT, by_number
+from ...module_utils._plan.devices import BY_SLOT
 from .hosts import network_mistake, networks_of
 from .records import HostVars
 from .rules import Row, broken
@@ -204,14 +204,6 @@ def _environment_rules(facts: Facts) -> list[Row]:
         for name, value in given.items():
             text = _environment_error(str(name), value)
             rows += [(f"{variable}.{plain(name)}", True, text)] if text else []
-        # The plan counts cards as nvidia-smi does: CUDA's own order may be another one where they are not alike.
-        order, visible = given.get("CUDA_DEVICE_ORDER", BY_SLOT), given.get("CUDA_VISIBLE_DEVICES")
-        sound = not any(wrong for _key, wrong, _text in _card_rules(facts))
-        cards = [one for one in facts.get("llama_devices") or [] if not one.get("main")] if sound else []
-        unlike = len({(one.get("name"), one["memory_mib"]) for one in cards}) > 1
-        words = f"{shown(order)} beside unlike cards in llama_devices seen, {BY_SLOT} is needed: remove it, or write "
-        wrong = order != BY_SLOT and by_number(visible) and unlike
-        rows.append((f"{variable}.CUDA_DEVICE_ORDER", wrong, words + "UUIDs in CUDA_VISIBLE_DEVICES"))
     return rows
 
 
@@ -225,6 +217,9 @@ def _environment_error(name: str, value: Any) -> str:
         )
     if value is None or isinstance(value, (dict, list)) or CONTROL.search(str(value)):
         return f"{shown(value)} seen, text without control characters is needed: correct it"
+    if name == "CUDA_DEVICE_ORDER" and value != BY_SLOT:
+        # The plan counts cards as nvidia-smi does.
+        return f"{shown(value)} seen, {BY_SLOT} is needed: remove it, or write UUIDs in CUDA_VISIBLE_DEVICES"
     if hidden(value):
         step = "move what is there, or leave the variable out"
         return f"{hidden(value)}, which units cannot see, seen, {VISIBLE} needed: {step}"

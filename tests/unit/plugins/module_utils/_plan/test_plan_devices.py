@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import (
-    BY_SLOT,
     Device,
     as_dicts,
     of_cards,
@@ -247,23 +246,6 @@ def test_mig_instance_is_found_by_its_name():
         assert (device.device, device.total_mib, device.uuid) == ("GPU1", 11, "MIG-2")
     with pytest.raises(Refusal, match="MIG-2 in CUDA_VISIBLE_DEVICES seen, only indices or only UUIDs"):
         seen(cards, "GPU-0001,MIG-2")
-
-
-@pytest.mark.parametrize("visible", [None, "1", "0,1", 0])
-def test_order_of_cuda_is_refused_with_unlike_cards(visible):
-    unlike = [gpu(0), gpu(1, name="NVIDIA GeForce RTX 4090")]
-    for order in ("FASTEST_FIRST", "pci_bus_id", ""):
-        with pytest.raises(Refusal) as refused:
-            seen(unlike, visible, order=order)
-        assert str(refused.value).startswith("n: CUDA_DEVICE_ORDER %s seen with unlike cards (0 Tesla" % order)
-    assert seen(unlike, visible, order=BY_SLOT) == seen(unlike, visible) == seen([gpu(0), gpu(1)], visible, order="X")
-
-
-def test_order_of_cuda_does_not_matter_to_uuids():
-    unlike = [gpu(0), gpu(1, total=16384)]
-    assert seen(unlike, "GPU-0001,GPU-0000", order="FASTEST_FIRST") == ["GPU1", "GPU0"]
-    assert seen(unlike, "", order="FASTEST_FIRST") == []
-    assert seen([gpu(0)], None, order="FASTEST_FIRST") == ["GPU0"]
 
 
 def untold(index=0, reason="N/A", name="NVIDIA GB10", **more):

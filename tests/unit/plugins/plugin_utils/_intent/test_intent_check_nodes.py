@@ -210,21 +210,10 @@ def test_a_variable_of_a_programs_environment(name, right):
         assert (sentence_of(**{variable: {name: "1"}}) == "") is right
 
 
-UNLIKE = [{"name": "RTX 3060", "memory_mib": 12000}, {"name": "RTX 4090", "memory_mib": 24200}]
-
-
 @pytest.mark.parametrize("variable", ["rpc_worker_environment", "head_server_environment"])
-@pytest.mark.parametrize("order", ["FASTEST_FIRST", ""])
-def test_order_of_cuda_with_unlike_cards_is_refused(variable, order):
-    given = {variable: {"CUDA_DEVICE_ORDER": order}}
-    assert "PCI_BUS_ID is needed: remove it, or write UUIDs" in sentence_of(llama_devices=UNLIKE, **given)
-    numbers = {variable: {"CUDA_DEVICE_ORDER": order, "CUDA_VISIBLE_DEVICES": 1}}
-    assert "%s.CUDA_DEVICE_ORDER: " % variable in sentence_of(llama_devices=UNLIKE, **numbers)
-    uuids = {variable: {"CUDA_DEVICE_ORDER": order, "CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}}
-    assert sentence_of(llama_devices=UNLIKE, **uuids) == ""
-    for devices in (UNLIKE[:1], UNLIKE[:1] * 2, [UNLIKE[0], {"main": True, "memory_mib": 2048}]):
-        assert sentence_of(llama_devices=devices, **given) == "" == sentence_of(**given)
-    assert sentence_of(llama_devices=UNLIKE, **{variable: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}) == ""
+def test_another_order_of_cards_is_refused(variable):
+    assert "PCI_BUS_ID is needed" in sentence_of(**{variable: {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}})
+    assert sentence_of(**{variable: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}) == ""
 
 
 def test_value_without_text_is_refused():
