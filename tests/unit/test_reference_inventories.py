@@ -48,7 +48,7 @@ def reference(name, **changes):
     return memory_plan(services, models, groups, hosts, (), intent["llama_builds"])
 
 
-def test_the_table_of_the_first_page_is_the_plan_of_the_example():
+def test_table_of_first_page_is_plan_of_example():
     folder = INVENTORIES / "example"
     intent = yaml.safe_load((folder / "group_vars/all/services.yml").read_text())
     models = yaml.safe_load((folder / "group_vars/all/models.yml").read_text())["llama_models"]
@@ -74,13 +74,13 @@ def test_the_reference_cluster_fits_its_quant():
     assert planned["services"]["reasoning"][0]["tensor_split"] == [27, 27, 27]
 
 
-def test_the_maps_that_the_reference_inventories_name_are_those_of_the_plan():
+def test_layers_in_comments_match_plan():
     for name in ("beefcake2", "beefcake2-hybrid", "beefcake2-slurm"):
         (named,) = re.findall(r"it says: ({.*?})", (INVENTORIES / name / "group_vars/all/services.yml").read_text())
         assert reference(name)["services"]["reasoning"][0]["layers"] == yaml.safe_load(named)
 
 
-def test_two_models_of_the_notes_fit_the_three_cards_under_systemd():
+def test_hybrid_inventory_fits_three_cards():
     planned = reference("beefcake2-hybrid")
     assert (planned["refused"], planned["sharing"]) == ([], [])
     totals = {row["node"]: row["total_mib"] for one in planned["services"].values() for row in one[0]["devices"]}
@@ -89,7 +89,7 @@ def test_two_models_of_the_notes_fit_the_three_cards_under_systemd():
     assert {one.get("launcher", "systemd") for one in services["llama_services"].values()} == {"systemd"}
 
 
-def test_the_tiers_of_the_reference_cluster_share_no_card():
+def test_tiers_of_reference_cluster_share_no_card():
     planned = reference("beefcake2-slurm")
     assert planned["refused"] == []
     assert planned["sharing"] == []
@@ -97,7 +97,7 @@ def test_the_tiers_of_the_reference_cluster_share_no_card():
     assert [device["node"] for device in planned["services"]["fast"][0]["devices"]] == ["vasp-02"]
 
 
-def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
+def test_tiers_of_reference_cluster_cannot_share_evenly():
     third = {"workers": "llama_rpc:llama_router", "tensor_split": {"vasp-01": 26, "vasp-02": 27, "vasp-03": 27}}
     planned = reference("beefcake2-slurm", **third)
     (sentence,) = planned["refused"]
@@ -106,7 +106,7 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
     assert reference("beefcake2-slurm", **third)["refused"] == []
 
 
-def test_the_tables_of_the_page_are_what_make_plans_prints():
+def test_tables_of_page_are_what_make_plans_prints():
     printed = subprocess.check_output(
         [sys.executable, str(INVENTORIES.parent / "tests/benchmarks/plan_tables.py")], text=True
     ).splitlines()
@@ -164,18 +164,18 @@ def test_six_services_lie_where_the_operators_had_them():
     ]
 
 
-def test_the_cache_of_minimax_is_quantized_because_it_would_not_fit():
+def test_minimax_needs_quantized_cache():
     (sentence,) = april(minimax={"cache": "f16"})["refused"]
     assert sentence.startswith("llama_services.minimax.") and "set cache to q8_0" in sentence
 
 
-def test_windows_and_compressed_caches_are_what_makes_them_fit():
+def test_windows_and_compressed_caches_make_models_fit():
     # With every layer of the whole context, as swa_full has it, and with heads of their own.
     assert rows(april(gemma={"swa_full": True}), "gemma")["vasp-02 GPU0"] == (17453, 14960)
     assert rows(april(glm={"cache": "q8_0"}), "glm")["vasp-03 main"] == (17453, 899)
 
 
-def test_the_stopped_72b_is_the_one_of_the_jobs():
+def test_stopped_72b_is_one_of_jobs():
     planned = april(qwen36=None, minimax=None, reasoning={"state": "started"})
     (one,) = planned["services"]["reasoning"]
     assert (planned["refused"], one["layers"]) == ([], {"vasp-01": 39, "vasp-03": 41})
@@ -186,7 +186,7 @@ def test_the_stopped_72b_is_the_one_of_the_jobs():
     )
 
 
-def test_each_header_has_its_source_or_says_that_it_has_none():
+def test_header_has_source_or_is_assumed():
     for name in STATES:
         text = (INVENTORIES / name / "group_vars/all/models.yml").read_text()
         for model, entry in yaml.safe_load(text)["llama_models"].items():
@@ -287,7 +287,7 @@ def answer(told, url, name, task=None):
 
 
 @pytest.mark.parametrize("inventory", STATES)
-def test_every_url_and_name_of_the_notes_is_answered(inventory):
+def test_every_url_and_name_of_notes_is_answered(inventory):
     told = rendered(inventory)
     for url, service in TIERS[inventory].items():
         found = answer(told, url, "OR1-Behemoth")
@@ -308,12 +308,12 @@ def test_every_url_and_name_of_the_notes_is_answered(inventory):
             assert answer(told, "http://10.0.0.5:8000", None, task).service.name == expected
 
 
-def test_clients_of_the_notes_may_use_the_head_itself():
+def test_clients_of_notes_may_use_head_itself():
     for inventory in ("beefcake2", "beefcake2-hybrid"):
         assert {"10.0.0.0/24", "10.100.0.0/24"} <= set(rendered(inventory)["clients"]["vllm-node1"])
 
 
-def test_every_state_is_monitored_and_has_decided_about_the_tailnet():
+def test_reference_inventories_have_monitoring_and_tailnet():
     for inventory in STATES:
         hosts = yaml.safe_load((INVENTORIES / inventory / "hosts.yml").read_text())["all"]["children"]
         assert set(hosts["llama_monitoring"]["hosts"]) == {"slurm-ctl"}

@@ -104,7 +104,7 @@ def test_a_mistyped_variable_is_a_warning(tmp_path):
         ("drill", ["service=chta"], "drill: service chta seen, one of chat is needed, did you mean chat?"),
     ],
 )
-def test_each_answer_of_an_operator_is_asked_for_alone(tmp_path, playbook, told, sentence):
+def test_each_answer_of_operator_is_asked_for_alone(tmp_path, playbook, told, sentence):
     output = refused(run(tmp_path, playbook, *(word for one in told for word in ("-e", one))))
     assert sentence in " ".join(output.split())
     assert "ssh" not in output
@@ -121,7 +121,7 @@ def test_each_answer_of_an_operator_is_asked_for_alone(tmp_path, playbook, told,
         ),
     ],
 )
-def test_the_intent_is_sound_before_a_service_is_looked_for(tmp_path, playbook, intent, sentence):
+def test_intent_is_sound_before_service_is_looked_for(tmp_path, playbook, intent, sentence):
     output = refused(run(tmp_path, playbook, "-e", "service=chat", "-e", "quant=Q8_0", **intent))
     assert sentence in " ".join(output.split())
     assert "ssh" not in output

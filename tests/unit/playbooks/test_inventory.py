@@ -107,7 +107,7 @@ def test_a_tag_that_no_play_has_is_refused(tmp_path, playbook, tags, sentence):
         ("benchmark", [], False, False),
     ],
 )
-def test_a_host_is_waited_for_where_it_is_set_up_or_verified(tmp_path, playbook, tags, gateway, monitoring):
+def test_setup_and_verify_wait_for_hosts(tmp_path, playbook, tags, gateway, monitoring):
     (tmp_path / "hosts.json").write_text(json.dumps({name: {"hosts": {name[6:]: None}} for name in GROUPS}))
     path = ROOT / ("playbooks/%s.yml" % playbook)
     arguments = ("-i", str(tmp_path / "hosts.json"), "--list-hosts", *tags)
@@ -118,7 +118,7 @@ def test_a_host_is_waited_for_where_it_is_set_up_or_verified(tmp_path, playbook,
 
 
 @pytest.mark.parametrize("strategy", ["free", "host_pinned", "ansible.builtin.free"])
-def test_a_strategy_in_which_nodes_do_not_wait_for_each_other_is_refused(tmp_path, strategy):
+def test_strategy_without_waiting_is_refused(tmp_path, strategy):
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"a": None}}}))
     arguments = ("-i", str(tmp_path / "hosts.json"))
     environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_STRATEGY": strategy}
@@ -127,7 +127,7 @@ def test_a_strategy_in_which_nodes_do_not_wait_for_each_other_is_refused(tmp_pat
     )
 
 
-def test_no_inventory_stands_in_for_one_that_was_forgotten(tmp_path):
+def test_forgotten_inventory_is_refused(tmp_path):
     environment = {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief",

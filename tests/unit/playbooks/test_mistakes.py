@@ -277,7 +277,7 @@ def test_one_sentence(run, playbook, arguments, options, sentence):
     assert run(playbook, *arguments.split(), **options) == [sentence]
 
 
-def test_a_host_of_monitoring_alone_is_checked_like_a_node(run):
+def test_host_of_monitoring_alone_is_checked_like_node(run):
     def change(hosts):
         own = {"monitoring_listen": "0.0.0.0", "monitoring_webhooks": ["hooks.example/secret"]}
         hosts["llama_monitoring"] = {"hosts": {"front": dict(own, ansible_host="127.9.0.9")}}
@@ -292,7 +292,7 @@ def test_a_host_of_monitoring_alone_is_checked_like_a_node(run):
     ]
 
 
-def test_what_only_the_types_of_the_role_say_of_a_host_of_monitoring(run):
+def test_types_of_monitoring_variables_are_checked(run):
     def change(hosts):
         hosts["llama_monitoring"] = {"hosts": {"front": {"ansible_host": "127.9.0.9", "monitoring_export": "file"}}}
 
@@ -305,7 +305,7 @@ def test_a_mistyped_drill(run):  # 43
     assert line.startswith("drills: worker_kil seen, names among worker_kill_generating, ")
 
 
-def test_a_drill_reaches_the_nodes_of_its_service_alone(run):
+def test_drill_reaches_nodes_of_its_service_alone(run):
     lines = run("drill", "-e", "drills=worker_kill_idle", "--check", reaches=True)
     assert sorted(line.partition(": no answer from ")[0] for line in lines) == ["a6000", "rtx1", "rtx2"]
 

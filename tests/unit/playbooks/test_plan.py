@@ -68,7 +68,7 @@ def plan(tmp_path):
     return run
 
 
-def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tmp_path):
+def test_inventory_with_other_settings_and_given_headers(plan, model, tmp_path):
     with open(model, "rb") as stream:
         (tmp_path / "big.gguf").write_bytes(stream.read(16 << 20))
     settings = (
@@ -238,7 +238,7 @@ def test_refusals(plan, inventory, settings, refusal):
     assert "Traceback" not in output and "template error" not in output and "32510" not in output
 
 
-def test_file_on_the_disk_of_a_node_is_not_planned_and_no_error(plan):
+def test_file_url_is_not_planned_without_error(plan):
     output = done(plan("devices=2x24GB", '{"llama_builds": {"default": {"accelerator": "cuda"}}}'))
     assert "note: " not in output
     assert (
@@ -247,14 +247,14 @@ def test_file_on_the_disk_of_a_node_is_not_planned_and_no_error(plan):
     )
 
 
-def test_models_of_a_router_on_the_disk_of_a_node_are_not_planned_and_no_error(plan):
+def test_file_urls_of_router_are_not_planned(plan):
     turns = {"turns": {"kind": "router", "head": "node1", "models": {"big": "Q4"}, "slot_ctx_size": 8192}}
     assert "turns: not planned, big Q4: its file is on the disk of its node, which plan.yml does not contact" in done(
         plan(json.dumps({"devices": "2x24GB", "llama_services": turns}))
     )
 
 
-def test_a_service_that_is_not_planned_makes_it_red(plan):
+def test_service_that_is_not_planned_makes_it_red(plan):
     """After everything that was planned is printed."""
     output = refused(plan(inventory="five_nodes", limit="rtx1"))
     assert "small: qwen2.5-14b Q4_K_M, 8192 tokens a slot of f16 KV cache" in output
@@ -265,7 +265,7 @@ def test_a_service_that_is_not_planned_makes_it_red(plan):
     assert sentence in output
 
 
-def test_a_limit_that_leaves_out_this_machine_is_refused(plan, model):
+def test_limit_that_leaves_out_this_machine_is_refused(plan, model):
     """Which plans any model: no plan would look like a success."""
     assert (
         "big.gguf was not planned, localhost is not part of this run and is needed for it: run without --limit"
@@ -292,7 +292,7 @@ def test_five_nodes_as_people_own_them(plan):
     )
 
 
-def test_what_only_site_yml_would_refuse_is_refused_behind_the_plan(plan):
+def test_refusals_of_site_follow_the_plan(plan):
     """A key of the example, and a launcher that this version does not deploy."""
     keys = {"llama_builds": {"default": {"accelerator": "auto"}}}
     keys = json.dumps(dict(keys, llama_api_keys={"big": ["put-a-key-of-your-own-here"]}))

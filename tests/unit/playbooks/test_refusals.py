@@ -28,7 +28,7 @@ REFUSALS = [
 ]
 
 
-def test_what_is_missing_is_said_with_the_next_step(tmp_path):
+def test_what_is_missing_is_said_with_next_step(tmp_path):
     (tmp_path / "current").mkdir()
     settings = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "folder": str(tmp_path)}
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": settings}}}))

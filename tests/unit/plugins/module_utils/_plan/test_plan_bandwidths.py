@@ -160,7 +160,7 @@ ROUND = {
 
 
 @pytest.mark.parametrize(("bus", "names"), BUSES.items())
-def test_a_bandwidth_is_the_width_of_the_bus_times_its_rate(bus, names):
+def test_bandwidth_is_width_of_bus_times_its_rate(bus, names):
     bits, rate = bus
     assert {name: CARDS[name] for name in names.split(", ")} == dict.fromkeys(names.split(", "), round(bits * rate / 8))
 

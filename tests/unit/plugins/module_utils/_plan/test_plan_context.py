@@ -39,7 +39,7 @@ def test_the_context_that_llama_server_caps_slots_at(keys, build, tokens):
     assert "override_kv: ['qwen3.context_length=int:%d']" % (tokens + 1) in sentence
 
 
-def test_the_way_out_of_the_headers_context_is_one():
+def test_way_out_of_headers_context_is_one():
     """What the refusal names is taken."""
     (sentence,) = plan(chat(slot_ctx_size=131072, ctx_size=None), nodes(80000))["refused"]
     assert (
@@ -59,7 +59,7 @@ def test_a_header_that_scales_positions_caps_too():
     assert sentence.endswith("set override_kv: ['qwen3.context_length=int:65536'], its header scales already")
 
 
-def test_where_the_header_has_no_context_only_an_override_is_a_way_out():
+def test_header_without_context_needs_override():
     without = estimate.estimate(FACTS, 10**9)._replace(context_length=0)
     assert context.way_out(without, 8192, None) == "set override_kv: ['qwen3.context_length=int:8192']"
 
@@ -92,5 +92,5 @@ def test_what_a_slot_may_have(service, tokens):
 
 
 @pytest.mark.parametrize(("tokens", "scale"), [(40961, 2), (81920, 2), (81921, 3)])
-def test_the_scale_that_is_named_is_the_smallest_whole_one(tokens, scale):
+def test_scale_that_is_named_is_smallest_whole_one(tokens, scale):
     assert "rope_scale: %d," % scale in context.way_out(ORDINARY, tokens, None)

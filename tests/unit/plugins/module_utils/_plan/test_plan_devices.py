@@ -91,7 +91,7 @@ def test_only_the_visible_cards(visible, found):
     assert [device.device for device in devices] == ["GPU%d" % index for index in found]
 
 
-def test_a_node_without_a_card_has_its_main_memory():
+def test_node_without_card_has_its_main_memory():
     assert of_node("n", [], 7812, 1024) == [
         Device(
             node="n",
@@ -116,13 +116,13 @@ def test_main_memory_of_an_inventory_is_no_card():
     assert [(one.kind, one.device, one.bandwidth) for one in both] == [("GPU", "GPU0", 936)]
 
 
-def test_a_bandwidth_that_the_inventory_gives_counts_more_than_the_table():
+def test_bandwidth_that_inventory_gives_counts_more_than_table():
     described = [{"name": "any", "memory_mib": 1, "bandwidth": 77}, {"memory_mib": 1}]
     assert [one.bandwidth for one in of_node("n", [gpu(0), gpu(1)], 1, 1024, described=described)] == [77, 1134]
     assert of_node("n", [], 1, 1024, described=[{"main": True, "memory_mib": 9, "bandwidth": 50}])[0].bandwidth == 50
 
 
-def test_cards_of_one_node_have_numbers_of_their_own():
+def test_cards_are_numbered_by_node():
     devices = of_cards(
         [{"node": "a", "memory_mib": 1}, {"node": "b", "memory_mib": 2}, {"node": "a", "memory_mib": 3}], 0
     )
@@ -143,12 +143,12 @@ def test_a_filter_returns_what_the_plan_reads_again():
 
 
 @pytest.mark.parametrize(("total", "others", "claimed", "margin", "mib"), [(9, 0, 0, 0, 9), (900, 5, 30, 200, 665)])
-def test_the_room_of_a_device_is_what_nobody_else_has(total, others, claimed, margin, mib):
+def test_room_of_device_is_what_nobody_else_has(total, others, claimed, margin, mib):
     device = Device("n", "GPU0", "x", "GPU", total, others, margin, claimed_mib=claimed)
     assert device.room() == mib << 20 and device.free_mib() == mib + margin
 
 
-def test_what_a_driver_does_not_tell_counts_as_free():
+def test_what_driver_does_not_tell_counts_as_free():
     untold = gpu(0, memory_used_mib=None, memory_free_mib=None)
     (device,) = of_node("n", [untold], 1, 1024)
     assert (device.total_mib, device.others_mib) == (32768, 0)
@@ -164,7 +164,7 @@ def test_three_processes_are_named_each():
     assert others == {"%s...[%d]" % ("x" * 40, number): number for number in (1, 2, 3)}
 
 
-def test_a_card_with_mig_and_without_an_instance_is_itself():
+def test_card_with_mig_and_without_instance_is_itself():
     instance = dict.fromkeys(("memory_used_mib", "memory_free_mib"), 7)
     for more, total in (
         ({"mig": True, "mig_devices": []}, 32510),
@@ -174,7 +174,7 @@ def test_a_card_with_mig_and_without_an_instance_is_itself():
         assert of_node("n", [gpu(0, **more)], 1, 1024)[0].total_mib == total
 
 
-def test_a_card_without_memory_is_none_and_may_be_asked_for():
+def test_card_without_memory_is_no_device():
     assert [one.kind for one in of_node("n", [gpu(0, total=0)], 9, 1024)] == ["main"]
     assert [one.device for one in of_node("n", [gpu(0, memory_total_mib=None), gpu(1)], 9, 0)] == ["GPU1"]
 
@@ -262,7 +262,7 @@ def test_card_without_own_memory_has_main_memory(reason, visible):
     assert (device.others_mib, device.bandwidth) == (300, 273)
 
 
-def test_card_is_one_in_facts_and_in_the_inventory():
+def test_card_is_one_in_facts_and_in_inventory():
     described = [{"name": "NVIDIA GB10", "memory_mib": 119000}]
     (looked_at,) = of_node("n", [untold()], 121690, 1024, described=described)
     assert [looked_at._replace(uuid="")] == of_inventory("n", described, 1024) and looked_at.unified

@@ -25,7 +25,7 @@ def cards(*sizes):
     return [plan_devices.of_card("node1", index, {"memory_mib": size}, 1024) for index, size in enumerate(sizes)]
 
 
-def test_its_weights_and_a_cache_in_f16_lie_on_the_same_card():
+def test_draft_and_its_f16_cache_share_a_card():
     alone, both = (place(shape, SETTINGS, [BIG.block_count], 1) for shape in (BIG, BOTH))
     own = place(SMALL, F16, [SMALL.block_count], 1)
     (one,), (card,), (draft,) = alone.devices, both.devices, own.devices
@@ -57,7 +57,7 @@ def test_main_memory_alone_has_both_of_it():
         (9, [1, 39], [1, 8]),
     ],
 )
-def test_several_cards_share_it_as_they_share_the_model(blocks, counts, found):
+def test_several_cards_share_it_as_they_share_model(blocks, counts, found):
     assert draft_counts(blocks, counts) == found
 
 
@@ -75,7 +75,7 @@ def test_a_split_leaves_room_for_it():
     assert plan(BIG, SETTINGS, cards(13000, 13000), 2).fits and not plan(BOTH, SETTINGS, cards(13000, 13000), 2).fits
 
 
-def test_beside_layers_in_main_memory_all_of_it_lies_on_the_card():
+def test_draft_stays_on_card_beside_main_memory():
     left = place(leaving(BOTH, 40), SETTINGS, [24], 1)
     card = place(leaving(BIG, 40), SETTINGS, [24], 1).devices[0]
     assert left.devices[0].weights == card.weights + sum(SMALL.block_bytes) + SMALL.output_bytes

@@ -40,7 +40,7 @@ def planned(wish, sizes=(32510,), size=257000, **more):
     return plan_experts(Case(BIG, SETTINGS, cards(*sizes), len(sizes), memory(size)), wish, **more)[1]
 
 
-def test_the_experts_lie_in_main_memory_and_the_rest_on_the_card():
+def test_experts_are_in_main_memory_rest_on_card():
     whole, some = place(BIG, SETTINGS, [94], 1), place(BIG.keeping(10), SETTINGS, [94], 1)
     # Gate, up and down of 128 experts of 4096 x 1536 weights, in blocks of 256 weights and 144 bytes.
     experts = 3 * 128 * 4096 * 1536 // 256 * 144
@@ -50,7 +50,7 @@ def test_the_experts_lie_in_main_memory_and_the_rest_on_the_card():
     assert some.devices[0].kv == whole.devices[0].kv
 
 
-def test_experts_are_what_llama_cpp_means_by_its_flag():
+def test_experts_are_those_of_llama_cpp_flag():
     """The router, shared experts and dense layers stay on the card; biases of experts do not."""
     deepseek, gpt_oss = shape_of(model_files.deepseek_v3), shape_of(model_files.gpt_oss_120b)
     assert deepseek.expert_bytes[:3] == [0, 0, 0] and min(deepseek.expert_bytes[3:]) > 0
@@ -70,7 +70,7 @@ def test_no_more_layers_than_there_are(blocks, kept):
     assert (shape.cpu_moe, shape.expert_bytes.count(0), len(shape.block_bytes)) == (kept, kept, 94)
 
 
-def test_the_card_copies_what_it_computes_for_main_memory():
+def test_card_copies_what_it_computes_for_main_memory():
     """A product's weights at a time; the first card does it for all, over RPC none does."""
     kept = BIG.keeping(94)
     alone = place(BIG, SETTINGS, [94], 1).devices[0].compute
@@ -152,7 +152,7 @@ def test_an_earlier_number_is_kept_while_it_fits():
     assert planned("auto", (24576,), earlier=planned("auto")).cpu_moe == busy.cpu_moe
 
 
-def test_without_a_gpu_all_weights_lie_in_main_memory_anyway():
+def test_without_gpu_all_weights_are_in_main_memory():
     for wish, sizes in (("all", 257000), ("auto", 257000), (3, 1000)):
         case, one = plan_experts(Case(BIG, SETTINGS, [memory(sizes)], 1, memory(sizes)), wish)
         assert (case.shape, one.cpu_moe, [row.device for row in one.devices]) == (BIG, 0, ["main"])

@@ -17,7 +17,7 @@ def read(found):
     return {"item": "chat", "prompt": base64.b64encode(json.dumps(found).encode()).decode()}
 
 
-def test_what_was_measured_says_how_long_all_of_a_slot_takes():
+def test_measured_rate_gives_time_of_full_slot():
     kept = full_prompt.record(LONG, INPUTS)
     for found in (full_prompt.measured(kept), full_prompt.measured(read(kept))):
         assert full_prompt.full_prompt(8192, INPUTS, found) == (
@@ -29,7 +29,7 @@ def test_what_was_measured_says_how_long_all_of_a_slot_takes():
     "change",
     [{"tokens": full_prompt.LEAST - 1}, {"tokens": 0}, {"seconds": 0}, {"seconds": None}],
 )
-def test_a_short_prompt_says_nothing_of_a_full_one(change):
+def test_short_prompt_says_nothing_of_full_one(change):
     assert full_prompt.record(dict(LONG, **change), INPUTS) == {}
     kept = dict(full_prompt.record(LONG, INPUTS), **change)
     assert full_prompt.measured(kept) is None and full_prompt.measured(read(kept)) is None

@@ -32,7 +32,7 @@ def layer_of(item, layers, on_cards):
 
 
 @pytest.mark.parametrize("number", [2, 3, 41, 80, 81])
-def test_the_last_layers_lie_on_the_card_with_the_output(number):
+def test_last_layers_lie_on_card_with_output(number):
     shape = leaving(DENSE, DENSE.block_count + 1 - number)
     placed, caches = place(shape, SETTINGS, [shape.block_count], 1), kv_bytes(DENSE, SETTINGS)
     on_card = [item for item in range(80) if layer_of(item, 80, number) == "card"]
@@ -74,7 +74,7 @@ def test_windows_go_with_their_layers():
     assert len(set(caches[:7])) == 2
 
 
-def test_the_card_copies_a_product_of_what_it_computes_for_main_memory():
+def test_card_copies_product_of_layer_in_main_memory():
     """And the cache of a layer; the head has a buffer for the layers that it keeps. There is no pipeline."""
     whole, some = place(DENSE, SETTINGS, [80], 1), place(leaving(DENSE, 40), SETTINGS, [40], 1)
     copied = max(DENSE.block_bytes[:40]) + kv_bytes(DENSE, SETTINGS)[0]
@@ -88,7 +88,7 @@ def test_the_card_copies_a_product_of_what_it_computes_for_main_memory():
     assert place(leaving(moe, 90), SETTINGS, [4], 1).devices[0].compute == alone + product
 
 
-def test_main_memory_has_a_row_and_has_to_hold_them():
+def test_main_memory_row_must_hold_layers():
     one = plan(leaving(DENSE, 60), SETTINGS, cards(32510), 1, main=MAIN)
     card, main = one.devices
     assert one.fits and (card.first_layer, card.last_layer) == (60, 79)

@@ -50,7 +50,7 @@ def small(blocks=9, size=9 * GB):
     )
 
 
-def test_equal_cards_share_the_layers_and_the_output_layer_counts():
+def test_equal_cards_share_layers_and_output_layer_counts():
     planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1)
     assert (planned.fits, planned.topology) == (True, "split")
     assert layers(planned) == [27, 27, 26]
@@ -136,7 +136,7 @@ def test_counts_that_somebody_chose_are_kept_and_judged():
     assert not plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1, counts=[70, 5, 5]).fits
 
 
-def test_a_head_without_a_card_keeps_its_own_share_in_the_same_memory():
+def test_head_without_card_keeps_share_in_memory():
     main = [cards(32510)[0]._replace(kind="main", device="main")]
     planned = plan_place.plan(small(), SHORT, main, 1)
     row, own = planned.devices[0], place(small(), SHORT, [9], 1, main=True).devices[0]
@@ -160,14 +160,14 @@ def test_a_card_without_layers_is_not_counted():
         ((40, 90), (257000, 100000), "mem2"),
     ],
 )
-def test_what_is_left_over_goes_to_the_fastest_main_memory_then_to_the_largest(speeds, rooms, used):
+def test_rest_goes_to_fastest_then_largest_memory(speeds, rooms, used):
     devices = mixed((16384, 16384), rooms)
     devices[:2] = [device._replace(bandwidth=speed) for device, speed in zip(devices, speeds)]
     planned = plan_place.plan(BIG, SHORT, devices, 1)
     assert {row.node for row in planned.devices if row.layers} == {used, "node1", "node2"}
 
 
-def test_where_nothing_fits_the_table_shows_by_how_much():
+def test_where_nothing_fits_table_shows_by_how_much():
     planned = plan_place.plan(BIG, SHORT, cards(8192, 8192), 1)
     assert not planned.fits
     assert sum(layers(planned)) == 80
@@ -320,7 +320,7 @@ def test_several_cards_of_one_node_hold_one_copy():
     assert plan_place.plan(small(), SHORT, devices, 2).topology == "single"
 
 
-def test_what_the_head_keeps_lies_in_the_main_memory_of_the_head_alone():
+def test_head_keeps_its_buffers_in_own_memory():
     """Of a head with a card it is shown beside the devices."""
     devices = [device._replace(kind="main", device="main") for device in cards(40000, 40000)]
     told = plan_place.plan(small(), SHORT, devices, 1, counts=[4, 5])

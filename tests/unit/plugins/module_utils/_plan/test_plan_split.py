@@ -104,7 +104,7 @@ def test_the_advice_on_the_most_blocks(looked):
 @pytest.mark.parametrize(
     ("counts", "words"), [([5], [6]), ([5, 3], [5, 4]), ([5, 0], [6]), ([0, 5, 0, 0], [0, 6]), ([0, 0, 1], [0, 0, 2])]
 )
-def test_the_output_layer_is_one_more_of_the_last_device_with_layers(counts, words):
+def test_output_layer_counts_for_last_device(counts, words):
     assert split.with_output(counts) == words
 
 
@@ -118,11 +118,11 @@ def test_the_output_layer_is_one_more_of_the_last_device_with_layers(counts, wor
         ({}, ["a"], [0]),
     ],
 )
-def test_layers_of_a_node_are_spread_over_its_cards(layers, nodes, counts):
+def test_layers_of_node_are_spread_over_its_cards(layers, nodes, counts):
     assert split.per_device(layers, nodes) == counts
 
 
-def test_each_device_has_a_layer_or_there_is_no_split():
+def test_split_gives_each_device_a_layer():
     shape = shape_of([1 << 20] * 3, 0)
     assert split.split(shape, SETTINGS, None, [1, 1, 1], 1) == [1, 1, 1]
     assert split.split(shape, SETTINGS, None, [1, 1, 1, 1], 1) is None

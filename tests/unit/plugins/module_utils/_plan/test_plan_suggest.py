@@ -30,7 +30,7 @@ def test_largest_context():
 
 
 @pytest.mark.parametrize(("slots", "size"), [(None, 20480), (2, 20480), (1, 20480)])
-def test_context_that_is_advised_is_the_largest_of_a_slot(slots, size):
+def test_context_that_is_advised_is_largest_of_slot(slots, size):
     case = Case(BIG, LONG._replace(ctx_size=65536 * (slots or 1), parallel=slots), cards(size, size, size), 1)
     words = suggest.nearest(case, 47 * GB, {"Q2_K": 27 * GB, "Q3_K": 35 * GB, "Q8_0": 77 * GB})
     tokens = int(words[0].split()[-1])

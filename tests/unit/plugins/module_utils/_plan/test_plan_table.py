@@ -22,7 +22,7 @@ SHARING = ["chat shares cards with fast:", "  decision: none", "fast shares card
         ([], "fas", []),
     ],
 )
-def test_services_that_share_are_told_of_those_that_changed(unchanged, only, shown):
+def test_sharing_lines_only_for_changed_services(unchanged, only, shown):
     assert table.lines(dict(NOTHING, sharing=SHARING, unchanged=unchanged), only) == shown
 
 
@@ -74,7 +74,7 @@ def service_plan(rows=2, fits=True, host=None, **more):
     return place.ServicePlan(plan, **facts)
 
 
-def test_a_table_has_texts_to_the_left_and_numbers_to_the_right():
+def test_table_aligns_texts_left_and_numbers_right():
     one = service_plan()
     plan = one.plan._replace(devices=[one.plan.devices[0], one.plan.devices[1]._replace(layers=0, free_mib=4242)])
     assert table.table(one._replace(plan=plan)) == [
@@ -110,7 +110,7 @@ def test_slots_are_counted_where_there_are_several(total, slots):
     assert table.context_words(one) == "8192 tokens a slot%s of f16 KV cache" % slots
 
 
-def test_a_service_that_is_planned_as_before_names_its_layers():
+def test_unchanged_service_names_its_layers():
     planned = dict(NOTHING, services={"chat": [service_plan().as_dict()]}, unchanged=["chat"])
     assert table.lines(planned) == [
         "chat: big Q8_0, 8192 tokens a slot of f16 KV cache, planned as before: n0 0-8 (9), n1 9-17 (9)"

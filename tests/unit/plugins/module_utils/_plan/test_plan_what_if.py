@@ -30,7 +30,7 @@ def asked(shape, devices, **options):
     return what_if(shape, dict(OPTIONS, devices=cards(devices), **options))
 
 
-def test_experts_in_main_memory_are_the_way_where_it_fits_no_other():
+def test_experts_in_main_memory_are_last_choice():
     result = asked(BIG, "24GB+main:256GB,48GB+main:256GB,8GB")
     assert (result["fits"], result["topology"], result["refused"], result["advice"]) == (True, "single", [], [])
     # On the node with the fewest experts beside the card.
@@ -45,6 +45,6 @@ def test_main_memory_beside_a_card_holds_no_layers():
     assert plain["devices"] == beside["devices"] and not beside["fits"]
 
 
-def test_a_split_that_fits_is_not_given_up_for_experts():
+def test_fitting_split_is_preferred_to_experts():
     result = asked(SMALL, "12GB+main:64GB,12GB")
     assert result["topology"] == "split" and result["fits"]

@@ -98,7 +98,7 @@ def test_cards_of_an_inventory():
     ]
 
 
-def test_without_nodes_those_with_cards_are_meant_and_the_primary_services_head_is_the_last():
+def test_default_nodes_have_cards_and_primary_head_last():
     groups = {"all": list("abcd"), "llama_nodes": list("abcd"), "main": ["b"]}
     card, main = {"llama_devices": [{"memory_mib": 24000}]}, {"llama_devices": [{"main": True, "memory_mib": 256000}]}
     described = {
@@ -198,13 +198,13 @@ def test_what_was_written_becomes_cards_and_devices():
         ("llama_nodes", {"a": {}, "b": {}}, "or run with -e devices=2x24GB"),
     ],
 )
-def test_the_next_step_has_a_card_for_each_node(nodes, hostvars, end):
+def test_next_step_has_card_for_each_node(nodes, hostvars, end):
     (found,) = errors(nodes=nodes, hostvars=hostvars or DESCRIBED, each=False)
     assert found.endswith(end)
 
 
 @pytest.mark.parametrize("groups", [{"all": []}, {"all": [], "llama_nodes": []}])
-def test_an_inventory_without_nodes_needs_cards_that_are_typed(groups):
+def test_inventory_without_nodes_needs_cards_that_are_typed(groups):
     (found,) = errors(groups=groups, each=False)
     assert found.startswith("devices: none given, and no inventory with nodes")
     assert errors("24GB", groups=groups, each=False) == []
@@ -222,7 +222,7 @@ def test_a_size_in_each_unit(text, mib):
     assert found[0] == {"name": "GPU", "node": "node1", "memory_mib": mib}
 
 
-def test_a_node_with_main_memory_beside_its_card_is_one_with_cards():
+def test_node_with_card_and_main_memory_has_cards():
     both = {"llama_devices": [{"main": True, "memory_mib": 9000}, {"memory_mib": 24000}]}
     main = {"llama_devices": [{"main": True, "memory_mib": 9000}]}
     groups = {"all": ["a", "b"], "llama_nodes": ["a", "b"]}

@@ -40,7 +40,7 @@ def card(plan):
 
 
 @pytest.mark.parametrize("of_model", [False, True])
-def test_the_node_holds_it_and_the_head_runs_with_it(of_model):
+def test_node_holds_it_and_head_runs_with_it(of_model):
     services = chat() if of_model else chat(draft=DRAFT)
     models = dict(KNOWN, big=dict(KNOWN["big"], draft=DRAFT)) if of_model else KNOWN
     found = serving(services, models)
@@ -50,14 +50,14 @@ def test_the_node_holds_it_and_the_head_runs_with_it(of_model):
     assert card(planned(services, models))["weights_mib"] > card(planned(chat()))["weights_mib"] + 10000
 
 
-def test_a_service_may_do_without_the_one_of_its_model():
+def test_service_may_do_without_one_of_its_model():
     models = dict(KNOWN, big=dict(KNOWN["big"], draft=DRAFT))
     found = serving(chat(draft=False), models)
     assert [item["model"] for item in found["models"]] == ["big"] and found["heads"][0]["draft_path"] == ""
     assert card(planned(chat(draft=False), models)) == card(planned(chat()))
 
 
-def test_the_table_names_it_and_another_one_is_another_plan():
+def test_table_names_draft_and_change_replans():
     first = planned(chat(draft=DRAFT))
     assert "  with its draft model small Q8_0, f16 KV cache" in first["lines"]
     assert planned(chat(draft=DRAFT), previous=kept(first))["unchanged"] == ["chat"]
@@ -69,7 +69,7 @@ def test_without_its_header_nothing_is_planned():
     assert sentence.startswith("llama_services.chat: not planned, its draft model small Q8_0: its header was not read")
 
 
-def test_with_its_file_on_the_disk_of_its_node_nothing_is_planned_and_no_mistake():
+def test_draft_by_file_url_is_not_planned():
     on_disk = dict(KNOWN, small={"quants": {"Q8_0": {"urls": ["file:///srv/s.gguf"]}}})
     found = planned(chat(draft=DRAFT), on_disk, mixture.HEADERS, complete=True)
     assert found["refused"] == []

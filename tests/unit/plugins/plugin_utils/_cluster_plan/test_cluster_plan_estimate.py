@@ -69,7 +69,7 @@ def test_it_is_the_shape_of_the_file(model, more, near):
     )
 
 
-def test_of_a_mixture_all_but_the_experts_is_at_least_q8_0():
+def test_mixture_without_experts_is_at_least_q8_0():
     header = read(model_files.deepseek_v3())
     facts = described(header, expert_shared_feed_forward_length=2048)
     wide = estimate(facts, 8 * 10**11)  # wider than Q8_0: all alike
@@ -84,14 +84,14 @@ def test_of_a_mixture_all_but_the_experts_is_at_least_q8_0():
     assert rest(wide)[0] > 1.1 * rest(q8_0)[0]
 
 
-def test_a_file_smaller_than_that_is_taken_as_of_one_width():
+def test_smaller_file_has_one_width():
     header = read(model_files.qwen36_35b())
     found = estimate(described(header), 10**9)
     assert sum(found.block_bytes) + found.input_bytes + found.output_bytes == pytest.approx(10**9, rel=0.001)
     assert found.expert_bytes[0] > 0.9 * found.block_bytes[0]
 
 
-def test_a_list_that_is_shorter_than_the_model_repeats():
+def test_list_that_is_shorter_than_model_repeats():
     facts = dict(
         FACTS,
         architecture="gemma4",

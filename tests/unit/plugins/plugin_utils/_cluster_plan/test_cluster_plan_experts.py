@@ -43,7 +43,7 @@ def layers(plan):
     return plan["services"]["chat"][0]["cpu_moe"]
 
 
-def test_the_number_and_both_sums_are_in_the_table():
+def test_number_and_both_sums_are_in_table():
     plan = planned(cpu_moe="auto")
     assert plan["refused"] == []
     card, main = plan["services"]["chat"][0]["devices"]
@@ -54,7 +54,7 @@ def test_the_number_and_both_sums_are_in_the_table():
     assert any(line.split()[:3] == ["node1", "main", "-"] for line in lines(plan))
 
 
-def test_the_table_of_the_page_is_what_is_printed():
+def test_table_of_page_is_what_is_printed():
     item = {"model": "qwen3-235b-a22b", "quant": "Q4_K_M"}
     services = {"thinker": dict(SERVICE, **item, head="gpu3", slot_ctx_size=16384, cpu_moe="auto")}
     groups = {"all": ["gpu3"], "llama_nodes": ["gpu3"]}
@@ -67,7 +67,7 @@ def test_the_table_of_the_page_is_what_is_printed():
     assert printed[-1].strip() in (DOCS / "inventory.md").read_text()
 
 
-def test_the_number_of_the_plan_reaches_the_command_line():
+def test_number_of_plan_reaches_command_line():
     plan = planned(cpu_moe="auto")
     assert words(plan, cpu_moe="auto") == (layers(plan), ["--n-cpu-moe"], str(layers(plan)))
     assert words(planned(cpu_moe="auto", cards=(200000,)), cpu_moe="auto") == (0, [], None)
@@ -97,7 +97,7 @@ def test_a_second_run_changes_nothing():
     assert layers(planned(cpu_moe="all", previous=kept(busy))) == 94
 
 
-def test_a_plan_of_before_experts_could_be_kept_is_still_one():
+def test_plan_of_older_version_is_kept():
     first = planned(model="big")
     del first["services"]["chat"][0]["cpu_moe"]
     assert planned(model="big", previous=kept(first))["unchanged"] == ["chat"]
@@ -179,7 +179,7 @@ def test_services_share_main_memory_too():
     )
 
 
-def test_a_service_without_cards_and_experts_of_another_share_main_memory():
+def test_cardless_service_and_experts_share_main_memory():
     """Whichever of both is planned first."""
     experts, without = dict(SERVICE, cpu_moe="all"), dict(SERVICE, model="big", port=8001, cards=[])
     kept = planned(services={"a": experts})["services"]["a"][0]["devices"][1]["total_mib"]
@@ -194,7 +194,7 @@ def test_a_service_without_cards_and_experts_of_another_share_main_memory():
         assert "MiB are there beside a (%d MiB)" % taken in sentence
 
 
-def test_experts_of_a_service_that_has_one_card_of_several():
+def test_experts_of_service_on_one_card():
     services = {"chat": dict(SERVICE, cpu_moe="auto", cards=[1]), "code": dict(SERVICE, cpu_moe="all", cards=[0])}
     plan = planned(services=services, cards=(24576, 32510))
     assert plan["refused"] == []
@@ -206,7 +206,7 @@ def test_experts_of_a_service_that_has_one_card_of_several():
     assert "on GPU1 of node1" in sentence and "set cpu_moe to auto" in sentence
 
 
-def test_a_service_that_is_stopped_takes_no_main_memory_from_experts():
+def test_stopped_service_takes_no_main_memory():
     needed = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]["total_mib"]
     runs, stopped = dict(SERVICE, cpu_moe="all"), dict(SERVICE, cpu_moe="all", port=8001, state="stopped")
     plan = planned(services={"chat": runs, "old": stopped}, memory_mib=needed)
@@ -218,7 +218,7 @@ def test_a_service_that_is_stopped_takes_no_main_memory_from_experts():
 
 
 @pytest.mark.parametrize("name", ["minimax", "z-minimax"])
-def test_what_can_leave_a_card_to_others_is_placed_behind_them(name):
+def test_flexible_service_is_placed_last(name):
     """Whatever it is called."""
     services = {name: dict(SERVICE, cpu_moe="auto"), "qwen36": dict(SERVICE, model="big", port=8001)}
     plan = planned(services=services, cards=(40000,))
@@ -235,7 +235,7 @@ def test_main_memory_that_is_too_small_is_refused():
     )
 
 
-def test_a_limit_that_is_too_low_for_the_experts_is_refused():
+def test_memory_max_below_experts_is_refused():
     row = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]
     needed = row["total_mib"] - row["margin_mib"]
     for given, said in (("%dM" % needed, 0), ("%dM" % (needed - 1), 1), ("1T", 0), ("%dK" % (needed << 10), 0)):
@@ -244,7 +244,7 @@ def test_a_limit_that_is_too_low_for_the_experts_is_refused():
 
 
 @pytest.mark.parametrize("mode", ["none", "mlock", "mmap+mlock", "mmap", "auto"])
-def test_a_limit_that_is_too_low_for_weights_in_main_memory_is_refused(mode):
+def test_memory_max_below_weights_is_refused(mode):
     keys = {"model": "big", "cards": [], "load_mode": mode}
     (row,) = one_service(**keys)["services"]["chat"][0]["devices"]
     needed = row["kv_mib"] + row["compute_mib"] + row["weights_mib"]
@@ -254,7 +254,7 @@ def test_a_limit_that_is_too_low_for_weights_in_main_memory_is_refused(mode):
     assert one_service(memory_max="4G", **keys)["refused"]
 
 
-def test_what_is_more_than_the_card_is_not_hopeless_beside_main_memory():
+def test_experts_in_main_memory_are_not_hopeless():
     def hopeless(**keys):
         return planned(**keys)["hopeless"]
 
@@ -290,7 +290,7 @@ def test_main_memory_for_prompts_is_counted(keys):
     assert sentence.startswith("llama_services.chat.memory_max: 8191M seen, at least the ")
 
 
-def test_main_memory_for_prompts_is_shared_and_kept_as_the_rest():
+def test_cache_ram_is_shared_and_kept():
     one = dict(SERVICE, model="big", cache_ram=8192)
     first = planned(services={"chat": one})
     again = planned(services={"chat": one}, previous=kept(first))
@@ -303,7 +303,7 @@ def test_main_memory_for_prompts_is_shared_and_kept_as_the_rest():
     assert len(words) == 1 and " MiB of weights and 8" in words[0]
 
 
-def test_advice_for_a_mixture_that_is_too_large_for_its_card():
+def test_too_large_mixture_gets_cpu_moe_advice():
     (sentence,) = planned()["refused"]
     number = layers(planned(cpu_moe="auto"))
     assert "there: set cpu_moe to auto, the experts of %d layers lie in main memory then, or " % number in sentence

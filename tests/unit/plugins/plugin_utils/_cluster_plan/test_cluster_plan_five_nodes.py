@@ -61,7 +61,7 @@ def test_unlike_cards_are_weighed_by_their_bandwidth():
     assert big["layers"]["rtx1"] == big["layers"]["rtx2"] == 34
 
 
-def test_what_the_gpus_cannot_hold_is_left_over_for_main_memory():
+def test_rest_of_gpus_goes_to_main_memory():
     planned = plan(cards=12288, services=("big",), workers="llama_rpc:llama_cpu", slot_ctx_size=2048)
     (big,) = planned["services"]["big"]
     assert big["fits"] and "what the GPUs cannot hold is left over for mem1 main" in big["reason"]
@@ -90,7 +90,7 @@ def test_main_memory_is_no_card():
     assert "two shares main memory with one, all of them fit" in lines(plan(services=("one", "two"), known=services))
 
 
-def test_what_does_not_fit_takes_no_memory_from_others():
+def test_misfit_takes_no_memory_from_others():
     planned = plan(cards=8192)
     assert {sentence.split(":")[0] for sentence in planned["refused"]} == {"llama_services.big.quant"}
     (small,) = planned["services"]["small"]
@@ -100,7 +100,7 @@ def test_what_does_not_fit_takes_no_memory_from_others():
     )
 
 
-def test_one_card_of_a_node_needs_no_split_in_the_table():
+def test_single_card_shows_no_tensor_split():
     planned = plan(services=("small",))
     (small,) = planned["services"]["small"]
     assert [row["layers"] for row in small["devices"]] == [48, 0]
@@ -110,7 +110,7 @@ def test_one_card_of_a_node_needs_no_split_in_the_table():
     assert not any("--tensor-split" in line for line in lines(planned))
 
 
-def test_a_hub_that_does_not_answer_is_told_once():
+def test_hub_that_does_not_answer_is_told_once():
     text = "http://hub.lab:9/api/models/%s/revision/main: Connection refused, 4 times: check the network and run again"
     items = [{"model": service["model"], "quant": service["quant"]} for service in SERVICES.values()]
     headers = [{"item": item, "msg": text % item["model"]} for item in items]
@@ -119,7 +119,7 @@ def test_a_hub_that_does_not_answer_is_told_once():
     assert sum("Connection refused" in line for line in lines(plan(headers=headers))) == 2
 
 
-def test_only_the_service_that_is_asked_for_is_printed():
+def test_only_service_that_is_asked_for_is_printed():
     planned = plan(services=("big", "small", "third"))
     shown = lines(planned, "third")
     assert [line.partition(":")[0] for line in shown if not line.startswith(" ")] == [
@@ -130,7 +130,7 @@ def test_only_the_service_that_is_asked_for_is_printed():
     assert len(lines(planned)) == sum(len(lines(planned, name)) for name in ("big", "small", "third"))
 
 
-def test_a_split_moves_where_a_replica_would_not_fit_beside_it():
+def test_split_moves_to_leave_room_for_replica():
     """The fastest split takes rtx1 as far as it goes, and another one leaves room for what can be nowhere else."""
     fastest = plan(services=("big",), workers="rtx1")["services"]["big"][0]["layers"]
     planned = plan(workers="rtx1")
@@ -143,7 +143,7 @@ def test_a_split_moves_where_a_replica_would_not_fit_beside_it():
     assert planned["services"]["big"][0]["layers"] == fastest and len(planned["refused"]) == 1
 
 
-def test_a_service_that_the_limit_leaves_out_is_not_counted():
+def test_service_that_limit_leaves_out_is_not_counted():
     planned = plan(only=["rtx1"])
     assert (
         lines(planned)[0]

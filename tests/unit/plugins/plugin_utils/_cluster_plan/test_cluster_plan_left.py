@@ -58,7 +58,7 @@ def test_auto_is_all_of_them(keys):
     assert rows(big(n_gpu_layers=BLOCKS + 1)) == rows(plan)
 
 
-def test_what_lies_in_main_memory_is_taken_from_others():
+def test_layers_in_main_memory_are_claimed():
     services = {
         "chat": dict(SERVICE, model="big", n_gpu_layers=20),
         "other": dict(SERVICE, model="big", port=8001, cards=[]),
@@ -81,7 +81,7 @@ def test_the_most_layers_that_fit_are_advised():
     assert big(cards=(8000,), n_gpu_layers=number + 1)["refused"] != []
 
 
-def test_a_limit_has_to_hold_what_lies_in_main_memory():
+def test_memory_max_must_hold_layers():
     row = rows(big(n_gpu_layers=20))["main"]
     needed = row["total_mib"] - row["margin_mib"]
     assert big(n_gpu_layers=20, memory_max="%dM" % needed)["refused"] == []

@@ -38,7 +38,7 @@ def test_of_whom_nothing_is_known_is_one_line():
     assert "chat, code: " + NOT_KNOWN in planned(services=SERVICES)["lines"]
 
 
-def test_what_is_known_has_a_line_of_its_own():
+def test_what_is_known_has_line_of_its_own():
     first = planned(services=SERVICES)
     assert planned(services=SERVICES, previous=read(first))["unchanged"] == ["chat"]
     said = "chat: a full prompt of 4096 tokens takes about 40 s at 100.0 tokens/s (measured 2026-11-24)"
@@ -52,13 +52,13 @@ def test_what_is_known_has_a_line_of_its_own():
     assert said in lines and "code: " + NOT_KNOWN in lines
 
 
-def test_what_was_measured_with_other_settings_is_not_known():
+def test_measurement_with_other_settings_is_ignored():
     first = planned(services=SERVICES)
     services = dict(SERVICES, chat=dict(SERVICES["chat"], slot_ctx_size=8192))
     assert "chat, code: " + NOT_KNOWN in planned(services=services, previous=read(first))["lines"]
 
 
-def test_the_builds_of_services_where_not_all_run_the_pinned_release():
+def test_line_on_builds_beside_pinned_release():
     """Without an entry `default` that is what they run who name none."""
     fork = {"repository": "https://example.org/fork", "commit": "1a2b3c4d5e" + 30 * "0"}
     services = {name: dict(SERVICE, model="big") for name in ("coder", "fast", "old")}

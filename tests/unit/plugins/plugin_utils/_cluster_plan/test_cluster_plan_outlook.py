@@ -54,7 +54,7 @@ def test_what_is_not_known_has_no_ceiling():
     assert ceiling(("a", "GPU0", 10), shape=SHAPE._replace(draft=SHAPE)) is None
 
 
-def test_of_experts_those_that_a_token_uses_count_where_they_are():
+def test_ceiling_counts_used_experts_by_place():
     mixture = SHAPE._replace(
         expert_bytes=[int(size * 0.9) for size in SHAPE.block_bytes], n_expert=10, n_expert_used=1, output_bytes=0
     )
@@ -80,6 +80,6 @@ def test_experts_in_main_memory_are_read_there():
     assert float(re.search(r"at most ([\d.]+) tokens/s", line).group(1)) < 30, line
 
 
-def test_a_plan_of_the_inventory_says_what_each_service_can_reach():
+def test_plan_shows_ceiling_of_each_service():
     said = [line for line in five_nodes.plan(services=("big", "small", "third"))["lines"] if "tokens/s" in line]
     assert re.match(r"big: at most 1\d tokens/s, one request at a time\Z", said[0])

@@ -37,7 +37,7 @@ def planned(node1=(24000, 24000), **services):
     return plan({name: dict(ALONE, cards=wanted) for name, wanted in services.items()}, known)
 
 
-def test_indices_are_those_of_nvidia_smi_and_units_get_uuids():
+def test_indices_follow_nvidia_smi_and_become_uuids():
     found = planned(node1=(48000, 48000), a=[1], b=[1, 0], c=[0])
     assert (places(found, "a"), found["refused"]) == ([("node1", "GPU1")], [])
     assert [found["cards"][name]["node1"] for name in "abc"] == [
@@ -48,7 +48,7 @@ def test_indices_are_those_of_nvidia_smi_and_units_get_uuids():
     assert planned()["cards"] == {}
 
 
-def test_a_count_takes_what_other_services_leave_and_not_what_is_free_now():
+def test_count_takes_cards_of_no_other_service():
     found = planned(a=1, b=1)
     assert (places(found, "a"), places(found, "b")) == ([("node1", "GPU0")], [("node1", "GPU1")])
     assert places(planned(a=[0], b=1), "b") == [("node1", "GPU1")]
@@ -65,7 +65,7 @@ def two_of_a_node():
     return dict(chat(cards=[0]), solo=dict(ALONE, head="node2", cards=1)), known
 
 
-def test_a_count_stays_where_it_is_in_a_run_of_some_nodes():
+def test_count_keeps_cards_in_limited_run():
     """Another card would be a restart, and one more in the next run of all nodes."""
     services, known = two_of_a_node()
     first = plan(services, known)
@@ -86,7 +86,7 @@ def test_a_count_stays_where_it_is_in_a_run_of_some_nodes():
     assert plan(apart, part)["refused"] == []
 
 
-def test_a_split_that_keeps_its_plan_keeps_its_cards():
+def test_split_that_keeps_its_plan_keeps_its_cards():
     """Its header is unreadable, or a node is not part of the run: what it was given is not free."""
     services, known = two_of_a_node()
     first = plan(services, known)
@@ -96,7 +96,7 @@ def test_a_split_that_keeps_its_plan_keeps_its_cards():
     assert found["uncounted"] == [] and found["services"]["chat"][0]["counts"] == first["services"]["chat"][0]["counts"]
 
 
-def test_a_count_that_no_longer_fits_takes_other_cards():
+def test_count_that_no_longer_fits_takes_other_cards():
     services = {"a": dict(ALONE, cards=1), "b": dict(ALONE, cards=1)}
     known = {"node1": looked_at("node1", 24000, 24000)}
     first = plan(services, known)
@@ -114,7 +114,7 @@ def test_a_count_that_no_longer_fits_takes_other_cards():
     assert len(plan({"b": services["b"]}, small, previous=earlier)["refused"]) == 1
 
 
-def test_a_replica_that_takes_another_card_leaves_the_others_where_they_are():
+def test_moved_replica_leaves_other_replicas():
     known = {name: looked_at(name, 24000, 24000) for name in ("node1", "node2")}
     both = {"z": dict(ALONE, head="node1,node2", cards=1)}
     pushed = {name: dict(ALONE, head=name, cards=[0]) for name in ("node1", "node2")}
@@ -126,7 +126,7 @@ def test_a_replica_that_takes_another_card_leaves_the_others_where_they_are():
     assert found["cards"]["z"] == {"node1": ["GPU-node1-1"], "node2": ["GPU-node2-0"]}
 
 
-def test_no_card_is_main_memory_whose_plan_others_share():
+def test_cardless_services_share_main_memory():
     found = planned(a=[], b=[], c=1)
     assert (places(found, "a"), places(found, "c")) == ([("node1", "main")], [("node1", "GPU0")])
     assert found["cards"]["a"] == {"node1": []} and found["refused"] == []
@@ -140,7 +140,7 @@ def found_main():
     return looked_at("node1")["main"]
 
 
-def test_weights_beyond_the_cards_are_not_hopeless_in_main_memory():
+def test_large_weights_fit_main_memory():
     assert planned(node1=(8000,), a=[])["hopeless"] == []
     assert len(planned(node1=(8000,), a=1)["hopeless"]) == 1
 
@@ -164,14 +164,14 @@ def test_a_build_for_the_cpu_sees_no_card():
     assert "--device" not in head.args and head.tensor_split == []
 
 
-def test_a_split_and_a_router_of_a_build_for_the_cpu_lie_in_main_memory():
+def test_cpu_build_puts_split_and_router_in_memory():
     known = {name: looked_at(name, 48000) for name in ("node1", "node2", "node3")}
     found = of_cpu(known, chat=dict(CHAT, force_split=True), fast=dict(FAST, models_max=1))
     assert places(found, "chat") == [("node2", "main"), ("node3", "main")]
     assert (places(found, "fast"), found["refused"]) == ([("node3", "main")], [])
 
 
-def test_what_a_build_for_the_cpu_lacks_is_main_memory():
+def test_what_build_for_cpu_lacks_is_main_memory():
     known = nodes(node1=looked_at("node1", 48000), node2=looked_at("node2", 48000))
     known["node1"]["main"]["total_mib"] = known["node2"]["main"]["total_mib"] = 9000
     (sentence,) = of_cpu(known, a=ALONE)["refused"]
@@ -183,7 +183,7 @@ def test_what_a_build_for_the_cpu_lacks_is_main_memory():
     assert sentence.startswith("llama_services.a.build: accelerator cpu seen, the main memory of node1 is needed")
 
 
-def test_auto_is_a_build_for_the_cpu_where_nobody_sees_a_card():
+def test_auto_build_without_card_is_cpu():
     known = nodes(node1=dict(looked_at("node1"), devices=[found_main()]), node2=looked_at("node2", 24000))
     found = plan({"a": dict(ALONE, head="node1,node2")}, known, default={"accelerator": "auto"})
     assert [one["devices"][0]["device"] for one in found["services"]["a"]] == ["main", "GPU0"]
@@ -212,14 +212,14 @@ def test_cards_that_are_not_there(wanted, sizes, sentence):
     assert plan({"a": dict(ALONE, cards=wanted)}, known)["refused"] == ["llama_services.a.cards: " + sentence]
 
 
-def test_a_plan_that_knows_no_main_memory_asks_for_it():
+def test_unknown_main_memory_is_refused():
     (sentence,) = plan({"a": dict(ALONE, cards=[])})["refused"]
     assert sentence.startswith(
         "llama_services.a.cards: [] seen, the main memory of node1 is needed to plan it: add {main"
     )
 
 
-def test_a_stopped_service_has_cards_of_its_own_too():
+def test_stopped_service_has_cards_of_its_own_too():
     known = nodes(node1=looked_at("node1", 24000, 24000))
     found = plan({"a": dict(ALONE, cards=1), "b": dict(ALONE, cards=1, state="stopped")}, known)
     assert (

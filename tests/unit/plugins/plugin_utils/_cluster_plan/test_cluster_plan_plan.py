@@ -29,7 +29,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import
 )
 
 
-def test_an_automatic_split_is_planned_and_says_where_its_sizes_come_from():
+def test_automatic_split_is_planned_with_source():
     planned = plan(chat())
     assert planned["refused"] == []
     (one,) = planned["services"]["chat"]
@@ -48,7 +48,7 @@ def test_a_header_is_better_than_the_catalog():
     assert not any("ESTIMATED" in line for line in lines(planned))
 
 
-def test_a_model_says_for_its_family_what_a_service_does_not():
+def test_model_settings_apply_to_service():
     """A window of 512 tokens in every second layer of eighty."""
     header = dict(FACTS, architecture="gemma2")
     whole = {"big": dict(MODELS["big"], header=header, swa_full=True)}
@@ -68,14 +68,14 @@ def test_a_model_says_for_its_family_what_a_service_does_not():
     assert caches[1] == caches[2] > caches[0] == caches[3]
 
 
-def test_a_plan_of_before_these_settings_stays_where_they_are_not_used():
+def test_old_plan_stays_without_new_settings():
     inputs = [plan(chat(**one))["services"]["chat"][0]["inputs"][4] for one in ({}, {"swa_full": False})]
     assert inputs[0] == inputs[1] == [11434, 8192, 1, 2048, 512, "f16", "f16", True, False]
     (used,) = plan(chat(swa_full=True))["services"]["chat"]
     assert used["inputs"][4] == [*inputs[0], "swa_full"]
 
 
-def test_a_model_that_lifts_its_context_does_so_for_its_services():
+def test_override_of_model_raises_context():
     lifted = {"big": dict(MODELS["big"], override_kv=["qwen3.context_length=int:65536"])}
     asked = chat(ctx_size=65536, cache="q4_0")
     assert memory_plan(asked, lifted, GROUPS, nodes())["refused"] == []
@@ -90,7 +90,7 @@ def test_what_nobody_counted_is_said():
     assert not any("not planned" in line for line in lines(plan(chat())))
 
 
-def test_a_cache_of_two_types_is_called_by_both():
+def test_cache_of_two_types_is_called_by_both():
     one = chat(model="small", quant="Q8_0", workers=None, cache_type_k="q8_0", cache_type_v="q4_0")
     assert "of q8_0/q4_0 KV cache" in lines(plan(one))[0]
     assert "of q5_1 KV cache" in lines(plan(chat(model="small", quant="Q8_0", workers=None, cache="q5_1")))[0]
@@ -114,7 +114,7 @@ def test_a_nodes_layers_are_spread_over_itscards():
     assert planned["services"]["chat"][0]["layers"] == {"node2": 35, "node3": 25, "node1": 20}
 
 
-def test_a_head_without_a_card_holds_no_layers_beside_workers():
+def test_head_without_card_holds_no_layers_beside_workers():
     planned = plan(chat(), nodes(48000, node1=main_memory("node1")))
     (one,) = planned["services"]["chat"]
     assert [device["node"] for device in one["devices"]] == ["node2", "node3"]
@@ -164,7 +164,7 @@ def test_services_that_share_a_card_are_added_up():
     assert planned["sharing"] == ["chat shares cards with fast, all of them fit"]
 
 
-def test_a_stopped_service_takes_nothing_and_the_operator_learns_whether_it_fits():
+def test_stopped_service_takes_nothing_and_reports_fit():
     # It is planned last, whatever it is called.
     code = dict(CHAT, model="small", quant="Q8_0", head="node3", state="stopped")
     code = {key: value for key, value in code.items() if key not in ("workers", "rpc_port")}
@@ -179,7 +179,7 @@ def test_a_stopped_service_takes_nothing_and_the_operator_learns_whether_it_fits
     assert started["sharing"] == ["code shares cards with chat, all of them fit"]
 
 
-def test_a_stopped_service_that_fits_its_nodes_has_a_split_whoever_runs():
+def test_stopped_service_has_split_of_its_own():
     one, two = chat()["chat"], dict(CHAT, port=8001, rpc_port=50053, state="stopped")
     planned = plan({"chat": one, "other": two}, nodes(28000))
     assert planned["refused"] == []
@@ -189,12 +189,12 @@ def test_a_stopped_service_that_fits_its_nodes_has_a_split_whoever_runs():
     assert [line.partition(";")[2] for line in both["sharing"]] == [" it fits beside what runs"] * 2
 
 
-def test_a_stopped_service_that_fits_nowhere_is_refused_once():
+def test_stopped_service_that_fits_nowhere_is_refused_once():
     (sentence,) = plan(dict(chat(), other=dict(CHAT, quant="Q8_0", state="stopped")), nodes(22000))["refused"]
     assert sentence.startswith("llama_services.other.quant: big Q8_0 with ")
 
 
-def test_what_is_wrong_with_a_stopped_service_is_said_once():
+def test_stopped_service_is_refused_once():
     """It is planned a second time where it does not fit beside the others."""
     one, two = chat()["chat"], dict(CHAT, port=8001, rpc_port=50053, state="stopped", threads=41)
     planned = plan({"chat": one, "other": two}, nodes(28000))
@@ -203,13 +203,13 @@ def test_what_is_wrong_with_a_stopped_service_is_said_once():
     assert {sentence.partition(":")[0] for sentence in planned["refused"]} == {"llama_services.other.threads"}
 
 
-def test_a_stopped_service_without_all_of_its_nodes_is_uncounted_once():
+def test_stopped_service_with_missing_nodes_is_uncounted():
     part = {name: facts for name, facts in nodes().items() if name != "node3"}
     stopped = chat(state="stopped")
     assert plan(stopped, part)["uncounted"] == ["chat"] and plan(stopped, part)["sharing"] == []
 
 
-def test_only_the_largest_models_of_a_router_are_loaded_at_once():
+def test_router_claims_largest_models():
     models = dict(MODELS, medium=dict(MODELS["small"], quants={"Q8_0": {"files": ["m8"], "size": 9 * 10**9}}))
     router = dict(FAST, models={"small": "Q8_0", "medium": "Q8_0"})
     free = []
@@ -221,7 +221,7 @@ def test_only_the_largest_models_of_a_router_are_loaded_at_once():
     assert free[0] > free[1] > 0
 
 
-def test_a_router_loads_as_many_models_as_fit_together():
+def test_router_loads_as_many_models_as_fit_together():
     models = dict(MODELS, medium=dict(MODELS["small"], quants={"Q8_0": {"files": ["m8"], "size": 9 * 10**9}}))
     router = {name: FAST[name] for name in FAST if name != "models_max"}
     router["models"] = {"small": "Q8_0", "medium": "Q8_0"}
@@ -246,7 +246,7 @@ def test_a_router_loads_as_many_models_as_fit_together():
     assert counted(40000, state="stopped")[0]["sharing"][-1] == "fast: stopped, not counted; it fits beside what runs"
 
 
-def test_the_models_of_a_router_lie_on_cards_of_their_own():
+def test_router_models_use_different_cards():
     two = nodes(20000)
     first = two["node3"]["devices"][0]
     two["node3"]["devices"].append(dict(first, device="GPU1"))
@@ -274,7 +274,7 @@ def test_the_plan_does_not_wander():
     assert plan(chat(ctx_size=4096), previous=kept(plan(chat(), busy)))["services"]["chat"][0]["counts"] == [27, 27, 26]
 
 
-def test_the_processes_of_others_on_the_card_are_named():
+def test_processes_of_others_on_card_are_named():
     busy = nodes()
     busy["node2"]["devices"][0].update(others_mib=20000, others={"vasp_std[4711]": 18000, "?[8]": None})
     (sentence,) = plan(chat(workers="node2", tensor_split={"node1": 20, "node2": 60}), busy)["refused"]
@@ -282,7 +282,7 @@ def test_the_processes_of_others_on_the_card_are_named():
     assert " MiB are there beside vasp_std[4711] (18000 MiB) and ?[8]" in sentence
 
 
-def test_a_service_that_is_planned_as_before_is_one_line():
+def test_unchanged_service_is_one_line():
     first = plan(chat())
     assert first["unchanged"] == []
     again = plan(chat(), previous=kept(first))
@@ -293,7 +293,7 @@ def test_a_service_that_is_planned_as_before_is_one_line():
     assert len(lines(plan(chat(ctx_size=4096), previous=kept(first)))) > 4
 
 
-def test_what_is_stored_does_not_change_with_what_is_free():
+def test_stored_plan_is_independent_of_free_memory():
     busy = nodes()
     busy["node2"]["devices"][0]["others_mib"] = 100
     assert stored(plan(chat())["services"]["chat"]) == stored(plan(chat(), busy)["services"]["chat"])
@@ -306,7 +306,7 @@ def test_a_stored_plan_that_is_none(content):
     assert plan(chat(), previous=[{"item": "chat", "content": content}])["refused"] == []
 
 
-def test_a_run_without_a_node_keeps_its_earlier_split():
+def test_run_without_node_keeps_its_earlier_split():
     part = {name: facts for name, facts in nodes().items() if name != "node3"}
     planned = plan(chat(), part, previous=kept(plan(chat())))
     assert planned["refused"] == []
@@ -322,7 +322,7 @@ def test_a_run_without_a_node_keeps_its_earlier_split():
     assert plan(chat(), without_head)["refused"] == []
 
 
-def test_layers_per_node_need_the_cards_of_every_node_too():
+def test_layers_per_node_need_all_nodes():
     split = {"node1": 20, "node2": 35, "node3": 25}
     part = {name: facts for name, facts in nodes().items() if name != "node3"}
     for services in (chat(tensor_split=split), chat(model="unknown", quant="Q8_0", tensor_split=split)):

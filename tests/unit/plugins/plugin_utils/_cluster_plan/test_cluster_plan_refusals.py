@@ -33,7 +33,7 @@ def test_what_fits_one_card_is_refused_a_split():
     assert single["refused"] == [] and single["services"]["chat"][0]["topology"] == "single"
 
 
-def test_what_does_not_fit_is_refused_with_what_would():
+def test_misfit_is_refused_with_advice():
     planned = plan(chat(quant="Q8_0", ctx_size=32768), nodes(26000))
     (sentence,) = planned["refused"]
     assert sentence.startswith(
@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_refused_with_what_would():
     assert any("does not fit" in line for line in lines(planned))
 
 
-def test_layers_that_do_not_fit_are_refused_with_the_split_that_does():
+def test_misfit_layers_are_refused_with_automatic_split():
     (sentence,) = plan(chat(tensor_split={"node1": 10, "node2": 60, "node3": 10}))["refused"]
     assert sentence.startswith("llama_services.chat.tensor_split: big Q4_K_M with ")
     assert "are there: set tensor_split to auto (node2 27, node3 27, node1 26)" in sentence
@@ -90,13 +90,13 @@ def test_each_refusal(changes, sentence):
         assert found[0].startswith(sentence)
 
 
-def test_cores_as_older_cores_of_ansible_hand_them_on():
+def test_cores_may_be_text():
     of = {name: dict(facts, cores="40") for name, facts in nodes().items()}
     assert plan(chat(threads=40), of)["refused"] == []
     assert len(plan(chat(threads=41), of)["refused"]) == 3
 
 
-def test_threads_are_counted_on_the_numa_node_that_each_program_is_bound_to():
+def test_threads_count_on_bound_numa_node():
     numa = {"head": "1", "rpc": "0", "cpus": ["0", "0", "0", "1"]}
     of = {name: dict(facts, numa=dict(numa, head="" if name != "node1" else "1")) for name, facts in nodes().items()}
     found = plan(chat(threads=3), of)["refused"]
@@ -121,7 +121,7 @@ def test_threads_are_counted_on_the_numa_node_that_each_program_is_bound_to():
         ("numactl", 1, None),
     ],
 )
-def test_the_cores_are_those_that_numa_of_the_service_leaves(policy, threads, sentence):
+def test_cores_are_those_that_numa_of_service_leaves(policy, threads, sentence):
     numa = {"head": "1", "rpc": "", "cpus": ["0", "0", "0", "1"]}
     of = {name: dict(facts, numa=dict(numa, head="1" if name == "node1" else "")) for name, facts in nodes().items()}
     keys = {"numa": policy, "threads": threads}
@@ -130,7 +130,7 @@ def test_the_cores_are_those_that_numa_of_the_service_leaves(policy, threads, se
     assert not sentence or found[0].startswith("llama_services.chat." + sentence)
 
 
-def test_without_any_header_weights_that_exceed_all_cards_are_refused():
+def test_weights_beyond_all_cards_need_no_header():
     models = {"giant": {"parameters": 671 * 10**9, "quants": {"Q5_K_M": {"files": ["g"], "bits_per_weight": 5.7}}}}
     found = memory_plan(chat(model="giant", quant="Q5_K_M"), models, GROUPS, nodes())
     (sentence,) = found["refused"]
@@ -141,7 +141,7 @@ def test_without_any_header_weights_that_exceed_all_cards_are_refused():
     assert found["hopeless"] == [sentence]
 
 
-def test_workers_that_no_layer_is_left_for_are_refused():
+def test_workers_without_layers_are_refused():
     of = nodes(
         24000,
         node3={
@@ -164,7 +164,7 @@ def test_workers_that_no_layer_is_left_for_are_refused():
         assert any("what the GPUs cannot hold is left over for node3 main" in line for line in lines(planned))
 
 
-def test_a_plan_of_everything_refuses_what_it_cannot_plan():
+def test_plan_of_everything_refuses_what_it_cannot_plan():
     part = {name: facts for name, facts in nodes().items() if name == "node2"}
 
     def told(services, nodes):
@@ -183,7 +183,7 @@ def test_a_plan_of_everything_refuses_what_it_cannot_plan():
     assert told(chat(), nodes()) == []
 
 
-def test_header_that_is_no_models_is_refused_without_a_complete_plan():
+def test_header_of_no_model_is_refused():
     seen = {
         "item": {"model": "unknown", "quant": "Q8_0"},
         "msg": "header: a projector, which is no model: name the file",
@@ -234,7 +234,7 @@ def test_a_router_whose_model_does_not_fit():
     assert sentence.endswith(": use 2 cards of 12000 MiB")
 
 
-def test_a_quantized_cache_of_odd_heads_is_for_flash_attention_alone_refused():
+def test_quantized_cache_of_odd_heads_is_refused():
     odd = dict(mixture.HEADERS[1]["shape"], head_k=[96, 80] + [72] * 62)
     service = dict(mixture.SERVICE, model="big", cache_type_k="q8_0")
     for given, refused in (("on", 1), ("auto", 1), ("off", 0)):

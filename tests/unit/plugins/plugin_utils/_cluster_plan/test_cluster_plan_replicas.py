@@ -32,7 +32,7 @@ def kept(planned, node):
     return kept_of({"services": {"embed": [parts(planned)[node]]}}, "embed")
 
 
-def test_each_replica_holds_all_layers_on_cards_of_its_own():
+def test_replica_holds_all_layers_on_own_cards():
     found = plan(embed())
     assert found["refused"] == [] and found["unplanned"] == {}
     assert {node: part["layers"] for node, part in parts(found).items()} == {
@@ -64,20 +64,20 @@ def test_what_is_beside_a_replica_counts_there_alone():
     assert free["node3"] == 40000 - found["services"]["code"][0]["devices"][0]["total_mib"]
 
 
-def test_a_replica_that_does_not_fit_is_named_and_may_be_left_out():
+def test_misfit_replica_is_named():
     (sentence,) = plan(embed(), nodes(node3={"devices": cards("node3", 8000), "cores": 4}))["refused"]
     assert sentence.startswith("llama_services.embed.quant: small Q8_0 with ") and " on GPU0 of node3 and " in sentence
     assert ": leave node3 out of head, or " in sentence and "its head" not in sentence
 
 
-def test_weights_that_no_replica_holds_are_hopeless_on_each():
+def test_hopeless_weights_are_refused_per_replica():
     """The memory of two nodes is not one."""
     assert plan(embed())["hopeless"] == []
     found = plan(embed(), nodes(10000))["hopeless"]
     assert ["memory of node2:" in found[0], "memory of node3:" in found[1], len(found)] == [True, True, 2]
 
 
-def test_a_stopped_service_says_each_replica_that_has_no_room():
+def test_stopped_service_names_misfit_replicas():
     services = dict(chat(force_split=True), **embed(state="stopped"))
     for memory, says, short in ((90000, "fits", 0), (22000, "does not fit", 2)):
         found = plan(services, nodes(memory))
@@ -95,7 +95,7 @@ def test_what_a_model_gets_wrong_is_said_once():
     assert "50 seen, at most the 40 cores of node2 are allowed" in sentence
 
 
-def test_part_of_the_replicas_is_planned_where_the_others_are_not_part_of_the_run():
+def test_present_replicas_are_planned_in_limited_run():
     here = {"node2": nodes()["node2"]}
     found = plan(embed(), here)
     assert list(parts(found)) == ["node2"] and found["refused"] == [] and found["uncounted"] == []
@@ -124,7 +124,7 @@ def test_each_replica_keeps_its_own_plan():
     assert moved["unchanged"] == [] and list(parts(moved)) == ["node3"]
 
 
-def test_replicas_whose_header_was_not_read_keep_the_plans_they_had():
+def test_replicas_without_header_keep_plans():
     """Where the plan decides a command line, as that of experts."""
     known = dict(MODELS, small=dict(MODELS["small"], header=dict(SMALL, expert_count=4, expert_used_count=2)))
     del known["small"]["header"]

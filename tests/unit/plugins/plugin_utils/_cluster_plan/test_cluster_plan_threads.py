@@ -31,7 +31,7 @@ def test_one_alone_has_what_llama_server_takes():
     assert shares(one=MAIN) == shares(one=EXPERTS) == shares(one=MAIN, card=CARD) == {}
 
 
-def test_several_have_equal_parts_and_what_others_gave_is_theirs():
+def test_threads_are_shared_equally_beside_given_ones():
     assert shares(one=MAIN, two=MAIN) == {"one": 18, "two": 18}
     assert shares(one=MAIN, experts=EXPERTS, card=CARD) == {"one": 18, "experts": 18}
     assert shares(one=MAIN, two=MAIN, three=dict(MAIN, threads=16)) == {"one": 10, "two": 10}

@@ -32,7 +32,7 @@ def planned(services, memory=None, headers=(), models=None, previous=()):
     return {one["name"]: one for one in found["variants"]}
 
 
-def test_a_split_is_measured_beside_its_head_alone_loopback_and_one_worker():
+def test_variants_of_split():
     found = planned(chat(**SMALL, force_split=True))
     assert list(found) == ["all", "local", "loopback", "one"]
     assert [one["title"] for one in found.values()] == ["2 workers", "node1 alone", "RPC on loopback", "worker node2"]
@@ -46,34 +46,34 @@ def test_a_split_is_measured_beside_its_head_alone_loopback_and_one_worker():
     assert sum(found["one"]["tensor_split"]) == 13 and len(found["one"]["tensor_split"]) == 2
 
 
-def test_layers_of_the_inventory_are_those_of_all_workers_alone():
+def test_inventory_layers_apply_only_to_deployed_variant():
     layers = {"node1": 2, "node2": 5, "node3": 5}
     found = planned(chat(**SMALL, force_split=True, tensor_split=layers))
     assert found["all"]["tensor_split"] == [5, 5, 3]
     assert found["one"]["why"] == "" and sum(found["one"]["tensor_split"]) == 13
 
 
-def test_main_memory_is_no_device_beside_an_rpc_server():
+def test_main_memory_is_no_device_beside_rpc_server():
     found = planned(chat(**SMALL, force_split=True), {name: main_memory(name, 64000) for name in GROUPS["all"]})
     assert found["loopback"]["tensor_split"] == [] and found["loopback"]["why"] == ""
     assert found["one"]["tensor_split"] == []
 
 
-def test_several_cards_of_the_head_keep_their_split_behind_rpc():
+def test_loopback_keeps_split_of_several_cards():
     two = {"devices": described("node1", {"memory_mib": 9500}, {"memory_mib": 9500}), "cores": 40}
     found = planned(chat(**SMALL, force_split=True), nodes(node1=two))
     assert len(found["local"]["tensor_split"]) == 2 and sum(found["local"]["tensor_split"]) == 13
     assert found["loopback"]["tensor_split"] == found["local"]["tensor_split"]
 
 
-def test_with_one_worker_that_is_all_and_without_any_only_rpc_itself_is_measured():
+def test_variants_with_one_worker_and_none():
     found = planned(chat(**SMALL, force_split=True, workers="node3"))
     assert list(found) == ["all", "local", "loopback"] and found["all"]["title"] == "worker node3"
     found = planned(chat(**SMALL, workers=None, rpc_port=None))
     assert [(one["name"], one["running"]) for one in found.values()] == [("local", True), ("loopback", False)]
 
 
-def test_what_does_not_fit_the_head_alone_is_not_tried_and_the_plan_says_what_would():
+def test_misfit_variant_has_reason():
     found = planned(chat(quant="Q8_0"), nodes(33000))
     for name in ("local", "loopback"):
         assert found[name]["fits"] is False
@@ -97,7 +97,7 @@ def test_other_services_of_the_node_keep_their_memory():
     assert found["minutes"] == math.ceil((2 * weights / 200 + 100 / 10) / 60) > 2
 
 
-def test_a_model_that_cannot_be_planned_is_not_tried():
+def test_model_that_cannot_be_planned_is_not_tried():
     found = planned(chat(model="unknown", quant="Q8_0", tensor_split={"node1": 4, "node2": 4, "node3": 4}))
     assert "its header was not read" in found["local"]["why"] and found["local"]["fits"] is True
 
@@ -120,7 +120,7 @@ def test_the_ceiling_is_one_after_the_other():
         assert found[name]["ceiling"] == pytest.approx(1e12 / read, rel=1e-3)
 
 
-def test_a_slow_worker_lowers_the_ceiling_of_those_that_use_it():
+def test_slow_worker_lowers_ceiling_of_its_variants():
     found = dense(1000, 100, 1000)
     assert found["local"]["ceiling"] > found["all"]["ceiling"] > 0
     assert found["one"]["ceiling"] < found["local"]["ceiling"]
@@ -131,7 +131,7 @@ def test_one_unknown_bandwidth_is_no_ceiling():
     assert found["all"]["ceiling"] is None and found["local"]["ceiling"] is not None
 
 
-def test_experts_count_as_far_as_a_token_uses_them():
+def test_experts_count_as_far_as_token_uses_them():
     shape = mixture.SHAPE
     cards = [{"memory_mib": 300000, "bandwidth": 1000}]
     memory = {"node1": {"devices": described("node1", *cards), "cores": 40}}
@@ -144,7 +144,7 @@ def test_experts_count_as_far_as_a_token_uses_them():
     assert planned(services, memory, models=mixture.MODELS)["local"]["ceiling"] is None
 
 
-def test_experts_in_main_memory_are_advice_for_the_head_alone():
+def test_expert_advice_is_for_local_variant():
     service = dict(mixture.SERVICE, workers="llama_rpc", rpc_port=50052)
     memory = {
         name: {"devices": described(name, {"memory_mib": 60000}), "main": main_memory(name, 257000)["devices"][0]}

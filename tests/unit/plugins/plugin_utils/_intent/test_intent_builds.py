@@ -26,7 +26,7 @@ def on(host="c", entry=None, hostvars=None, **more):
     return builds.build_on("x", host, {"x": entry or {}}, hostvars or NODES, GROUPS, **more)
 
 
-def test_the_name_of_the_release_says_what_goes_into_it():
+def test_name_of_release_says_what_goes_into_it():
     """The first is in the caches of controllers: another name for the same would have it compiled again."""
     assert on().release == "b11434-cpu-97356f97"
     assert on(targets=["ggml-rpc-server"]).release == "b11434-cpu-0c6c4b0d"
@@ -49,7 +49,7 @@ def test_the_name_of_the_release_says_what_goes_into_it():
         assert on(entry=same).release == on().release
 
 
-def test_the_programs_are_those_that_role_llama_cpp_compiles():
+def test_programs_are_those_that_role_llama_cpp_compiles():
     assert (
         list(builds.TARGETS)
         == yaml.safe_load((ROOT / "roles/llama_cpp/defaults/main.yml").read_text())["llama_cpp_targets"]
@@ -66,7 +66,7 @@ def test_auto_is_what_each_node_has():
     assert [on(host, None, dict(written, b={})).accelerator for host in "abc"] == ["cpu", "cpu", "cuda"]
 
 
-def test_a_build_for_cuda_is_for_the_cards_of_all_nodes():
+def test_cuda_build_covers_cards_of_all_nodes():
     found = on("a")
     assert (found.architectures, found.by_cards) == (["86", "90"], True)
     assert found.cmake_options["CMAKE_CUDA_ARCHITECTURES"] == "86;90"
@@ -93,7 +93,7 @@ def test_options_of_an_entry_come_last():
         ({"source": "/x", "source_sha256": "f" * 64}, "sffffffffff", "sffffffffff", None),
     ],
 )
-def test_what_a_build_is_called_and_whose_command_line_it_has(entry, version, dialect, number):
+def test_version_and_dialect_of_build(entry, version, dialect, number):
     assert (builds.version_of(entry), builds.dialect_of(entry)) == (version, dialect)
     assert on(entry=entry).number == number
 
@@ -114,7 +114,7 @@ SERVICES = {
 }
 
 
-def test_a_node_needs_the_builds_of_its_services_and_no_other():
+def test_node_has_builds_of_its_services():
     assert builds.names_on("a", SERVICES, GROUPS) == ["turbo", "default", "next"]
     assert builds.names_on("b", SERVICES, GROUPS) == ["turbo", "default", "next"]
     assert builds.names_on("c", SERVICES, GROUPS) == ["turbo"]
@@ -123,7 +123,7 @@ def test_a_node_needs_the_builds_of_its_services_and_no_other():
     assert builds.names_on("a", {"one": {"head": "a", "build": "z"}, "two": {"head": "a"}}, GROUPS) == ["default", "z"]
 
 
-def test_a_node_compiles_what_one_of_those_it_compiles_for_lacks():
+def test_node_compiles_missing_builds_of_others():
     given = {"turbo": {"version": "b11435"}, "next": {"version": "b11436"}}
     first = builds.node_builds(given, SERVICES, "c", GROUPS, NODES)
     assert [one["name"] for one in first["builds"]] == ["turbo"] and first["orders"] == []

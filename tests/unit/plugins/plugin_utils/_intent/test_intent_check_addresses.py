@@ -38,7 +38,7 @@ def test_machines_that_are_told_apart_otherwise_are_not(facts):
     assert told(b=dict({"ansible_host": FACTS["a"]["ansible_host"]}, **facts)) == []
 
 
-def test_two_nodes_with_one_address_of_clients_are_refused():
+def test_shared_client_address_is_refused():
     (sentence,) = told(a={"llama_address": "10.9.9.9"}, b={"llama_address": "10.9.9.9"})
     assert sentence == "llama_address: 10.9.9.9 seen for a and b, an address of its own is needed: correct it"
     # A gateway may be one of the nodes under another address.

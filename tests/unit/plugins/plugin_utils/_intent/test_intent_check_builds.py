@@ -89,7 +89,7 @@ def test_each_mistake_is_one_sentence(entry, sentence):
     assert found.startswith("llama_builds.turbo" + sentence)
 
 
-def test_builds_are_a_map_of_names_the_same_for_all_nodes():
+def test_builds_are_one_map_for_all_nodes():
     assert build_errors(["n"], {"n": {"llama_builds": ["b11434"]}}) == [
         "llama_builds: a list of 1 seen, a map is needed: write its keys below it"
     ]
@@ -120,7 +120,7 @@ def test_a_service_names_a_build_that_there_is():
     assert len(mistakes(changed(build="turbo"), hostvars=of(turbo={"version": "latest"}))) == 1
 
 
-def test_a_type_of_cache_that_its_build_has_is_one_of_a_service():
+def test_cache_type_of_build_is_accepted():
     alone = {"workers": None, "rpc_port": None, "tensor_split": None}
     hostvars = of(turbo={**FORK, "cache_types": {"turbo4": 4.125}})
     assert mistakes(changed(**alone, build="turbo", cache="turbo4"), hostvars=hostvars) == []
@@ -131,7 +131,7 @@ def test_a_type_of_cache_that_its_build_has_is_one_of_a_service():
     assert mistakes(SERVICES, hostvars=hostvars) == []
 
 
-def test_a_build_that_is_missing_or_wrong_is_told_before_its_types_of_a_cache():
+def test_missing_build_is_reported_before_cache_types():
     turbo = {**FORK, "cache_types": {"turbo4": 4.125}}
     (sentence,) = mistakes(changed(build="turbbo", cache="turbo4"), hostvars=of(turbo=turbo))
     assert sentence == "llama_services.reasoning.build: 'turbbo' is not in llama_builds, did you mean turbo?"

@@ -89,7 +89,7 @@ def test_settings_that_go_together_in_either_place(settings):
 
 
 @pytest.mark.parametrize(("settings", "sentence"), WRONG)
-def test_each_mistake_is_one_sentence_about_the_entry_that_has_it(settings, sentence):
+def test_mistake_is_reported_for_its_entry(settings, sentence):
     for found, entry in ((told(settings), "llama_services.reasoning."), (told(model=settings), "llama_models.big.")):
         assert len(found) == 1 and found[0].startswith(entry + sentence), found
         assert "\n" not in found[0]
@@ -147,14 +147,14 @@ def test_a_text_is_as_long_as_both_batches(settings, sentence):
     judge(alone(**dict({"embeddings": True}, **settings)), sentence)
 
 
-def test_what_is_wrong_with_a_model_is_said_once_for_all_of_its_services():
+def test_mistake_of_model_is_reported_once():
     services = changed()
     services["other"] = dict(services["reasoning"], port=8001, rpc_port=50053, primary=False)
     models = {"big": dict(MODELS["big"], reasoning="off", reasoning_budget=9)}
     assert len(mistakes(services, models)) == 1
 
 
-def test_what_belongs_to_no_family_does_not_stand_in_a_model():
+def test_service_key_in_model_is_refused():
     (sentence,) = model_errors("big", dict(MODELS["big"], cache="q8_0"))
     assert sentence.startswith("llama_models.big.cache: unknown key")
     assert model_errors("big", dict(MODELS["big"], top_k=None, reasoning=None)) == []
@@ -226,7 +226,7 @@ def test_keys_that_stand_for_others(settings, sentence):
         ({"cache_type_v": "q5_1", "flash_attn": "off"}, False),
     ],
 )
-def test_a_service_of_one_node_may_use_every_type_of_cache(settings, right):
+def test_service_of_one_node_takes_every_cache_type(settings, right):
     assert (alone(**settings) == []) is right
 
 

@@ -98,7 +98,7 @@ def test_what_services_get_wrong_behind_a_gateway(services, sentence):
     assert told(services) == [sentence]
 
 
-def test_a_longer_circle_is_told_once_and_who_leads_into_it_is_not():
+def test_longer_fallback_circle_is_reported_once():
     services = {"a": dict(SMALL, fallback="reasoning"), "reasoning": dict(BIG, fallback="b")}
     models = {**MODELS, "other": MODELS["small"] | {"aliases": []}}
     services["b"] = dict(SMALL, model="other", port=8005, fallback="c")
@@ -108,7 +108,7 @@ def test_a_longer_circle_is_told_once_and_who_leads_into_it_is_not():
     assert sentence.startswith("llama_services.b.fallback: the circle b -> c -> b seen")
 
 
-def test_two_services_of_one_model_have_names_of_their_own():
+def test_services_of_one_model_need_own_names():
     long = dict(SMALL, head="node3", port=8004)
     (sentence,) = told({"fast": SMALL, "long": long})
     assert ": give one of them names of its own, such as names: [long], or " in sentence
@@ -117,7 +117,7 @@ def test_two_services_of_one_model_have_names_of_their_own():
     assert sentence.startswith("llama_services.long.names: Small seen as a name of fast too")
 
 
-def test_a_name_of_a_service_that_is_stopped_is_free():
+def test_name_of_service_that_is_stopped_is_free():
     assert told({"fast": SMALL, "router": dict(ROUTER, state="stopped")}) == []
 
 
@@ -236,7 +236,7 @@ def test_the_keys_of_clients_are_never_shown(keys, sentence):
     assert found == ([sentence] if sentence else []) and "s3cret" not in "".join(found)
 
 
-def test_a_gateway_on_a_node_needs_ports_of_its_own():
+def test_gateway_on_node_needs_ports_of_its_own():
     def on(node, services=None, **variables):
         return told(services, dict(GROUPS, llama_gateway=[node]), on=node, **variables)
 
@@ -272,13 +272,13 @@ def access(node, groups=None, on="ctl", **variables):
     return node_rpc(SERVED, node, groups or GROUPS, hostvars(on, **variables))["access"].get("clients")
 
 
-def test_without_a_gateway_nothing_is_as_it_was_not():
+def test_without_gateway_nothing_is_as_it_was_not():
     assert clients("node1", intents.GROUPS) == []
     assert clients("node1", intents.GROUPS, on="node1", llama_clients=["10.9.0.0/16"]) == ["10.9.0.0/16"]
     assert access("node1", intents.GROUPS) is None
 
 
-def test_behind_a_gateway_its_hosts_and_workers_use_the_ports_of_heads():
+def test_gateway_hosts_and_workers_may_use_head_ports():
     workers = ["10.0.0.32/32", "10.100.0.32/32", "10.0.0.33/32", "10.100.0.33/32"]
     assert clients("node1") == ["10.0.0.5/32", *workers]
     assert clients("node2") == ["10.0.0.5/32"]

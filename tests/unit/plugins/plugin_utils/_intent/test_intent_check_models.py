@@ -34,7 +34,7 @@ def test_what_is_right(model):
 
 
 @pytest.mark.parametrize("key", sorted(HEADER))
-def test_a_header_may_leave_out_what_follows_from_the_rest(key):
+def test_header_may_leave_out_what_follows_from_rest(key):
     optional = key in ("context_length", "key_length", "value_length")
     found = mistakes(header={name: value for name, value in HEADER.items() if name != key})
     assert len(found) == (0 if optional else 1)
@@ -92,7 +92,7 @@ def test_more_mistakes_of_one_sentence(model, sentence):
     assert found.startswith(sentence)
 
 
-def test_a_model_that_is_no_map_and_one_without_a_name():
+def test_model_needs_map_and_name():
     assert model_errors("m", ["x"])[0].startswith("llama_models.m: a list of 1 seen, a map is needed")
     (sentence,) = model_errors("m" * 129, {})
     assert "is the name that clients use" in sentence

@@ -263,7 +263,7 @@ def test_only_addresses_can_be_the_same(address, name):
     assert any("an address of its own is" in one for one in found) is name
 
 
-def test_a_host_that_compiles_is_one_of_the_nodes():
+def test_host_that_compiles_is_one_of_nodes():
     assert node_errors(["a", "b"], {"a": {"llama_cpp_build_host": "b"}, "b": {}}) == []
     (found,) = node_errors(["rtx1", "rtx2"], {"rtx1": {"llama_cpp_build_host": "rtx3"}, "rtx2": {}})
     assert found.startswith(

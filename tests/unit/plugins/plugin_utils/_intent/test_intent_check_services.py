@@ -199,13 +199,13 @@ def test_each_mistake_of_a_router_is_one_sentence(changes, sentence):
 
 
 @pytest.mark.parametrize("key", ["cpu_moe", "draft", "extra_args", "n_gpu_layers", "numa", "primary", "workers"])
-def test_a_key_that_routers_lack_is_told_apart_from_a_typo(key):
+def test_server_key_in_router_is_refused(key):
     sentence = "llama_services.fast.%s: no key of routers: drop it, or make the model a service of its own"
     assert fast(**{key: 1}) == [sentence % key]
     assert fast(models={"big": {"quant": "Q4_K_M", key: 1}}) == [sentence % ("models.big." + key)]
 
 
-def test_names_of_a_routers_models_are_one_models_each():
+def test_names_of_routers_models_are_one_models_each():
     model = {"repo": "x/y", "quants": {"Q4_K_M": {"files": ["big.gguf"]}}}
     models = {"big": model, "b:q4": model, "other": dict(model, aliases=["big"])}
     for names, sentence in (
@@ -218,7 +218,7 @@ def test_names_of_a_routers_models_are_one_models_each():
 
 
 @pytest.mark.parametrize("kind, needed", [("server", ["model", "quant", "head"]), ("router", ["head", "models"])])
-def test_a_key_that_a_kind_needs_is_asked_for(kind, needed):
+def test_key_that_kind_needs_is_asked_for(kind, needed):
     found = mistakes({"fast": {"kind": kind}})
     assert [sentence.partition(", ")[0] for sentence in found] == [
         "llama_services.fast.%s: missing" % key for key in needed
@@ -234,7 +234,7 @@ def test_what_is_for_workers_alone_needs_some():
     assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []
 
 
-def test_what_this_version_cannot_deploy_is_refused_by_name():
+def test_undeployable_launcher_is_refused():
     assert check.undeployable(SERVICES) == []
     assert check.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
         "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
@@ -281,7 +281,7 @@ def test_a_worker_needs_a_fabric_address():
         ("x", None),
     ],
 )
-def test_layers_in_all_are_those_of_the_model_where_its_header_is_known(header, layers):
+def test_layers_must_sum_to_header(header, layers):
     found = mistakes(models={"big": dict(MODELS["big"], header=header)})
     assert [sentence for sentence in found if "tensor_split" in sentence] == (
         [
@@ -293,7 +293,7 @@ def test_layers_in_all_are_those_of_the_model_where_its_header_is_known(header, 
     )
 
 
-def test_a_head_whose_workers_know_no_address_of_it_is_refused():
+def test_head_without_ipv4_address_is_refused():
     named = {"ansible_host": "rtx1.example.org"}
     (sentence,) = mistakes(hostvars=dict(HOSTVARS, node1=named))
     assert sentence.startswith(
@@ -311,12 +311,12 @@ def test_the_length_of_a_services_name(length, right):
 
 
 @pytest.mark.parametrize("model", [{"repo": "a/b"}, {"repo": "a/b", "quants": {}}])
-def test_a_model_without_quants_is_not_held_against_them(model):
+def test_model_without_quants_is_not_held_against_them(model):
     found = mistakes(models={"big": model})
     assert not any("has no Q8_0" in sentence for sentence in found)
 
 
-def test_the_build_of_a_service_has_to_know_its_settings():
+def test_build_of_service_has_to_know_its_settings():
     builds = {"old": {"version": "b7772"}}
     hostvars = {host: dict(facts, llama_builds=builds) for host, facts in HOSTVARS.items()}
     assert mistakes(changed(reasoning="on"), hostvars=hostvars) == []
@@ -324,7 +324,7 @@ def test_the_build_of_a_service_has_to_know_its_settings():
     assert sentence.startswith("llama_services.reasoning.reasoning: ") and "b7772" in sentence
 
 
-def test_a_port_of_a_replica_is_taken_on_its_node_too():
+def test_port_of_replica_is_taken():
     services = changed(**REPLICAS, tensor_split=None)
     services["other"] = dict(services["reasoning"], head="node3", primary=False)
     (sentence,) = mistakes(services)

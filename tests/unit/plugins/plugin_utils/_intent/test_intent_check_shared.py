@@ -65,7 +65,7 @@ def test_the_cards_of_a_service(cards, more, variables, sentence):
     assert found == ([] if sentence is None else ["llama_services.reasoning.cards: " + sentence])
 
 
-def test_the_key_of_the_example_inventory_is_planned_and_not_deployed():
+def test_example_key_is_planned_but_not_deployed():
     keys = yaml.safe_load((ROOT / "inventories/example/group_vars/all/vault.yml").read_text())["vault_llama_api_keys"]
     needed = (
         "put-a-key-of-your-own-here seen, a key of your own is needed: print one with `openssl rand -hex 32` and "
@@ -108,7 +108,7 @@ def test_routes_lead_to_what_is_served():
 
 
 @pytest.mark.parametrize("key", ["s3cret key", "s3cret\n", "#s3cret", "", 7, None, ["s3cret"]])
-def test_a_key_that_no_file_and_no_header_keeps_is_refused_and_not_shown(key):
+def test_unusable_key_is_refused_and_hidden(key):
     (sentence,) = check.intent_errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", key]})
     assert sentence.startswith("llama_api_keys.reasoning: key 2 is no plain text") and "s3cret" not in sentence
     assert check.intent_errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", "sk-+/=_.~!"]}) == []
@@ -191,7 +191,7 @@ def judged(size, mib=(100, 200), quants=None, **service):
     return check.hopeless(services, models, dict(GROUPS), nodes)
 
 
-def test_weights_that_are_more_than_all_memory_are_hopeless():
+def test_weights_beyond_all_memory_are_hopeless():
     assert judged(300 << 20) == []
     assert judged((300 << 20) + 1) == [
         "llama_services.chat.quant: big Q8_0 has 314.6 MB, more than the 314.6 MB of GPU memory of node1, node2: "
@@ -229,7 +229,7 @@ def test_an_inventory_without_services_or_models(services, models, begin):
     assert sentence.startswith(begin)
 
 
-def test_an_inventory_that_lies_nowhere_and_one_without_nodes():
+def test_inventory_that_lies_nowhere_and_one_without_nodes():
     assert "write it in INVENTORY/group_vars/all/services.yml" in check.intent_errors({}, MODELS, GROUPS, HOSTVARS)[0]
     assert check.intent_errors({}, MODELS, {"all": []}, {}) == [
         "group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml"

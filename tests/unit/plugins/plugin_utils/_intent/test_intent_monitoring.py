@@ -50,7 +50,7 @@ def test_without_such_a_host_nobody_does(groups):
     assert "clients" not in node_rpc(intents.SERVICES, "node1", groups, hostvars())["access"]
 
 
-def test_a_node_fences_its_samples_and_behind_a_gateway_its_heads():
+def test_firewall_protects_samples_and_heads():
     def clients(node, groups):
         return node_rpc(intents.SERVICES, node, groups, hostvars())["access"]["clients"]
 
@@ -60,7 +60,7 @@ def test_a_node_fences_its_samples_and_behind_a_gateway_its_heads():
     assert "10.0.0.5/32:8000" in clients("node1", behind) and "10.0.0.5/32:9754" in clients("node1", behind)
 
 
-def test_firewalls_let_monitoring_in_beside_the_clients_that_are_named():
+def test_firewall_admits_monitoring_beside_clients():
     named = hostvars("node1", llama_clients=["192.168.1.0/24"])
     assert node_clients("node1", GROUPS, named) == ["192.168.1.0/24", "10.0.0.5/32"]
     assert node_clients("node1", intents.GROUPS, named) == ["192.168.1.0/24"]
@@ -161,7 +161,7 @@ def test_the_sampler_has_a_port_of_its_own(on, variables, sentence):
     assert told(groups, on=on, monitoring_export="textfile", **variables) == []
 
 
-def test_prometheus_has_a_port_of_its_own_on_a_node():
+def test_prometheus_has_port_of_its_own_on_node():
     groups = dict(GROUPS, llama_monitoring=["node1"])
     assert told(groups, on="node1", monitoring_port=8000) == [
         "monitoring_port: 8000 on node1 is taken by llama_services.reasoning.port, a port of its own is needed: choose "

@@ -49,7 +49,7 @@ def test_nothing_is_noted_of_what_goes_together():
         ("rerank", "texts", "which answers only /v1/embeddings"),
     ],
 )
-def test_a_task_that_leads_to_another_kind_of_model_is_noted(task, model, words):
+def test_task_to_other_kind_of_model_is_noted(task, model, words):
     (note,) = notes(tasks={task: model})
     assert note.startswith("llama_routes.tasks.%s leads to %s of " % (task, model)) and words in note
 

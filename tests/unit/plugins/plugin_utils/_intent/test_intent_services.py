@@ -79,7 +79,7 @@ def family_head(settings=None, model=None, **facts):
     return head
 
 
-def test_a_head_has_the_settings_of_its_models_family_and_its_own_in_their_place():
+def test_head_settings_override_model_settings():
     model = {"reasoning": "off", "temperature": 0.6, "top_k": 20}
     args = " ".join(family_head({"temperature": 1, "cache": "q8_0"}, model).args)
     for words in ("--reasoning off", "--temp 1 ", "--top-k 20", "--cache-type-k q8_0 --cache-type-v q8_0"):
@@ -107,7 +107,7 @@ def test_a_template_is_a_file_beside_the_inventory():
         ({}, {"repository": "https://x/y", "commit": "0" * 40, "number": 11434}, True),
     ],
 )
-def test_a_build_is_asked_where_no_table_knows_it(settings, entry, asks):
+def test_build_is_asked_where_no_table_knows_it(settings, entry, asks):
     assert family_head(settings, llama_builds={"default": entry}).asks_build is asks
 
 
@@ -120,7 +120,7 @@ def test_a_head_reads_its_keys_from_a_file():
     assert head.api_key_file == "" and "--api-key-file" not in head.args
 
 
-def test_rpc_is_for_the_service_of_the_head_alone():
+def test_rpc_is_for_service_of_head_alone():
     assert intent_services.node_rpc(SERVICES, "node1", GROUPS, HOSTVARS)["access"] == {
         "incoming": [],
         "outgoing": ["10.100.0.32:50052", "10.100.0.33:50052"],
@@ -220,7 +220,7 @@ def test_what_playbooks_see_of_a_head():
     assert json.loads(json.dumps(seen)) == seen
 
 
-def test_shares_without_a_plan_have_the_layers_of_the_inventory():
+def test_shares_without_plan_have_layers_of_inventory():
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
     assert [share.layers for share in head.shares] == [27, 27]
     (head,) = intent_services.head_instances(
@@ -229,7 +229,7 @@ def test_shares_without_a_plan_have_the_layers_of_the_inventory():
     assert [share.layers for share in head.shares] == [None, None]
 
 
-def test_what_playbooks_see_of_a_worker_and_of_a_model():
+def test_what_playbooks_see_of_worker_and_of_model():
     (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
     seen = worker.as_dict()
     assert (seen["unit"], seen["head_url"]) == ("llama-rpc.service", "http://10.0.0.31:8000")
@@ -296,7 +296,7 @@ def test_a_stopped_service_is_configured_like_any_other():
     assert sentence.startswith("llama_services.reasoning.state: 'off' seen, one of started, stopped is needed")
 
 
-def test_the_cards_of_a_service_reach_its_units_by_their_uuids():
+def test_units_get_uuids_of_cards():
     plan = {"cards": {"reasoning": {"node1": ["GPU-a"], "node2": ["GPU-b", "GPU-c"]}}}
     services = changed(cards=[0])
     (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
@@ -325,7 +325,7 @@ def test_a_port_follows_from_the_name_alone():
         assert fewer == {other: port for other, port in found.items() if other != name}
 
 
-def test_a_port_is_one_that_nothing_else_in_the_inventory_has():
+def test_default_port_is_free_in_inventory():
     (free,) = intent_services.ports({"embed": {}}).values()
     services = {"embed": {}, "chat": {"port": free}, "split": {"port": 8000, "rpc_port": free + 1}}
     assert intent_services.ports(services) == {"embed": free + 2, "chat": free, "split": 8000}
@@ -383,7 +383,7 @@ def test_nobody_but_the_plan_renders_a_split():
     assert intent_services.head_instances(services, MODELS, "node2", GROUPS, HOSTVARS, "/opt/models") == []
 
 
-def test_a_worker_lets_its_head_in_over_the_fabric():
+def test_worker_lets_its_head_in_over_fabric():
     (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
     assert (worker.address, worker.head_address) == ("10.100.0.33", "10.100.0.31")
     assert worker.args == ["--host", "10.100.0.33", "--port", "50052", "--threads", "40"]
@@ -396,7 +396,7 @@ def test_worker_with_a_tensor_cache():
     assert worker.args[-1] == "--cache"
 
 
-def test_head_and_workers_run_the_build_of_their_service():
+def test_head_and_workers_run_build_of_their_service():
     builds = {"turbo": {"version": "b7772", "rdma": True}}
     hostvars = {host: dict(facts, llama_builds=builds) for host, facts in HOSTVARS.items()}
     (head,) = intent_services.head_instances(changed(build="turbo"), MODELS, "node1", GROUPS, hostvars, "/opt/m")
@@ -425,7 +425,7 @@ def fan_out(items, addresses, host):
     return [(item["source"], item["original"], item["address"]) for item in intent_models.fan_out(nodes, host)]
 
 
-def test_the_first_node_with_a_fabric_address_fetches_and_the_others_copy():
+def test_first_node_fetches_and_others_copy():
     items = [{"urls": ["https://hub/m.gguf"], "sha256": ["a"]}]
     addresses = {"node1": "", "node2": "10.100.0.32", "node3": "10.100.0.33", "node4": "10.100.0.34"}
     assert fan_out(items, addresses, "node1") == [("", "/node1/m.gguf", "")]
@@ -444,7 +444,7 @@ def test_node_that_has_the_model_lends_it():
     assert [intent_models.fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["", "", "node1"]
 
 
-def test_a_node_that_is_alone_with_a_model_fetches_it():
+def test_node_that_is_alone_with_model_fetches_it():
     item, other = (
         {"repo": "a/m", "files": ["m.gguf"], "dest": "/m.gguf"},
         {"repo": "a/m", "files": ["n.gguf"], "dest": "/n.gguf"},
@@ -464,7 +464,7 @@ def test_a_node_that_is_alone_with_a_model_fetches_it():
 @pytest.mark.parametrize(
     ("url", "source"), [("file:///mnt/m.gguf", ""), ("/mnt/m.gguf", ""), ("http://hub/m.gguf", "node1")]
 )
-def test_files_of_the_node_itself_are_not_copied_from_another(url, source):
+def test_local_files_are_not_copied(url, source):
     assert fan_out([{"urls": [url]}], {"node1": "10.0.0.1", "node2": "10.0.0.2"}, "node2")[0][0] == source
 
 
@@ -491,7 +491,7 @@ CARD = {"devices": [{"kind": "GPU", "total_mib": 32 << 10}]}
         ({"size": 104 * 10**9}, 2, False),  # a node nobody looked at
     ],
 )
-def test_weights_are_held_against_the_memory_of_all_nodes(quant, nodes, refused):
+def test_weights_are_held_against_memory_of_all_nodes(quant, nodes, refused):
     models = {"big": {"parameters": 72 * 10**9, "quants": {"Q8_0": quant}}}
     found = check.hopeless(SERVICES, models, GROUPS, dict.fromkeys(["node1", "node2", "node3"][:nodes], CARD))
     assert [sentence.split(": ")[0] for sentence in found] == ["llama_services.reasoning.quant"] * refused
@@ -502,7 +502,7 @@ def replicas(host, plan=None, **settings):
     return intent_services.head_instances(services, MODELS, host, GROUPS, HOSTVARS, "/opt/models", plan)
 
 
-def test_a_head_on_several_hosts_is_a_server_of_one_name_on_each():
+def test_replicas_share_one_name():
     (one,), (two,) = replicas("node2"), replicas("node3")
     assert replicas("node1") == []
     assert (one.node, one.endpoint) == ("node2", "http://10.0.0.32:8000/v1")
@@ -511,7 +511,7 @@ def test_a_head_on_several_hosts_is_a_server_of_one_name_on_each():
     assert [word for word in one.args if word not in two.args] == ["10.0.0.32"]
 
 
-def test_a_replica_has_what_the_plan_says_of_its_own_node():
+def test_replica_uses_plan_of_its_node():
     parts = [
         {"node": name, "layers": {name: 80}, "tensor_split": split}
         for name, split in (("node2", []), ("node3", [40, 41]))
@@ -523,7 +523,7 @@ def test_a_replica_has_what_the_plan_says_of_its_own_node():
     assert (one.layers, two.layers) == ({"node2": 80}, {"node3": 80})
 
 
-def test_every_node_of_replicas_has_the_unit_and_the_model_and_no_rpc():
+def test_replica_nodes_have_unit_and_model():
     services = changed(head="llama_rpc", workers=None, rpc_port=None, tensor_split=None, state="stopped")
     found = intent_services.node_serving(services, MODELS, "node3", GROUPS, HOSTVARS, "/opt/models")
     assert found["units"] == {name: ["llama-head.service"] for name in ("node2", "node3")}
@@ -532,7 +532,7 @@ def test_every_node_of_replicas_has_the_unit_and_the_model_and_no_rpc():
     assert rpc == {"workers": [], "access": {"incoming": [], "outgoing": []}}
 
 
-def test_replicas_share_one_port_that_nothing_else_has_on_any_node():
+def test_replicas_share_one_free_port():
     services = {name: dict(changed()["reasoning"], head="llama_rpc", primary=False) for name in ("a", "b")}
     for one in services.values():
         del one["port"]

@@ -152,7 +152,7 @@ def test_what_only_looks_like_an_address(address):
         ("x" * 79, "'%s..." % ("x" * 76)),
     ],
 )
-def test_a_value_is_shown_in_at_most_80_letters(value, text):
+def test_value_is_shown_in_at_most_80_letters(value, text):
     assert intent_values.shown(value) == text and len(text) <= 80
 
 
@@ -165,7 +165,7 @@ def test_a_name_is_no_line_of_its_own():
     ("some", "nodes", "words"),
     [("abc", "abc", "a, b, c"), ("abcd", "abcd", "all 4 nodes"), ("abc", "abcd", "a, b, c"), ("a", "abcde", "a")],
 )
-def test_more_than_three_nodes_are_counted_where_it_is_all_of_them(some, nodes, words):
+def test_more_than_three_nodes_are_counted(some, nodes, words):
     assert intent_values.named(some, nodes) == words
 
 
@@ -193,11 +193,11 @@ def test_a_name_that_is_near_is_offered():
     assert intent_values.near(70, [7, 701]) == ", did you mean 701?"
 
 
-def test_an_unknown_key_is_named_with_those_that_are_known():
+def test_unknown_key_lists_known_keys():
     assert intent_values.unknown_key("e", "zzz", ["b", "a"]) == "e.zzz: unknown key; known keys: a, b"
 
 
-def test_a_kind_and_a_step_of_the_callers_own():
+def test_kind_and_step_of_callers_own():
     assert intent_values.type_errors("e", 7, str, "a colour", "choose red") == [
         "e: 7 seen, a colour is needed: choose red"
     ]

@@ -72,7 +72,7 @@ def test_a_variable_that_nothing_reads(name, sentence):
     )
 
 
-def test_what_is_unknown_and_what_has_no_value_are_told_apart():
+def test_unknown_and_undefined_variables_are_separate():
     asked = []
 
     class Asked(HostVars):
@@ -156,7 +156,7 @@ def test_variables_of_others_are_not_computed():
 @pytest.mark.parametrize(
     "value", ["{{ ansible_facts.processor_vcpus }}", "{{ my_jobs }}", "{{ ansible_play_hosts_all | length }}"]
 )
-def test_what_only_a_run_knows_is_not_asked_for(value):
+def test_what_only_run_knows_is_not_asked_for(value):
     raw = {"llama_cpp_jobs": value, "my_jobs": "{{ ansible_facts['processor_vcpus'] // 2 }}", "ansible_facts": {}}
     assert (
         intent_variables.undefined_variables(
@@ -178,7 +178,7 @@ def test_every_variable_that_a_default_reads_is_known():
     assert read - intent_variables.known() - {"llama_node"} == {"llama_gateway"}
 
 
-def test_what_a_role_needs_of_its_caller_is_no_variable_of_an_inventory():
+def test_required_role_options_are_not_inventory_variables():
     assert "apply_wait" in intent_variables.known()
     assert "apply_wanted" not in intent_variables.known()
 
@@ -196,7 +196,7 @@ def test_every_extra_variable_that_is_documented_is_known():
     assert set(intent_variables.EXTRA) - read == set()
 
 
-def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
+def test_typed_variables_are_read_or_warned(monkeypatch):
     hostvars = HostVars(
         {
             "a": {
@@ -221,7 +221,7 @@ def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
     ]
 
 
-def test_a_value_of_another_type_than_its_role_takes():
+def test_value_of_another_type_than_its_role_takes():
     raw = {
         "a": {"node_setup_uid": "many", "rpc_worker_at_boot": "maybe", "model_connections": "8"},
         "b": {"node_setup_uid": "many", "rpc_worker_environment": [1], "rpc_worker_numa_node": None},
@@ -235,6 +235,6 @@ def test_a_value_of_another_type_than_its_role_takes():
     assert intent_variables.mistyped_variables(HostVars(raw), ["c"]) == []
 
 
-def test_the_type_of_what_only_a_run_knows_is_not_asked_for():
+def test_type_of_run_time_value_is_skipped():
     raw = {"a": {"node_setup_uid": "{{ ansible_facts.uid }}"}}
     assert intent_variables.mistyped_variables(HostVars(raw, told("'uid' is undefined")), ["a"]) == []
