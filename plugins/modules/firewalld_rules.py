@@ -59,7 +59,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._node.firewalld import peer_rules, tell
+from ..module_utils._node.firewalld import apply, peer_rules
 from ..module_utils._text import Refusal
 
 
@@ -78,7 +78,8 @@ def main():
     record, timeout = module.params["record"], module.params["timeout"]
     try:
         rules = module.params["rules"]
-        told = tell(record, peer_rules(module.params["peers"]) if rules is None else rules, timeout, module.check_mode)
+        rules = peer_rules(module.params["peers"]) if rules is None else rules
+        actions = apply(record, rules, timeout, module.check_mode)
     except Refusal as refusal:
         module.fail_json(msg=f"firewalld_rules: {refusal}")
     except OSError as error:
@@ -86,17 +87,17 @@ def main():
             msg="firewalld_rules: %s: %s, root and a disk that can be written are needed: run with become"
             % (error.filename or record, error.strerror)
         )
-    if told.left:
+    if actions.left:
         module.warn(
             "%s of %s: %d rules that earlier runs added to the configuration of firewalld stay, and so does the file, "
-            "since firewalld does not run and there is no firewall-offline-cmd: start firewalld and run the playbook "
-            "again" % (record, os.uname().nodename, len(told.left))
+            "since firewalld does not run: start it and run the playbook again"
+            % (record, os.uname().nodename, len(actions.left))
         )
-    calls = [" ".join(call) for call in told.calls]
+    calls = [" ".join(call) for call in actions.calls]
     module.exit_json(
         changed=bool(calls) and not timeout,
         calls=calls,
-        left=told.left,
+        left=actions.left,
         diff={"prepared": "".join(call + "\n" for call in calls)},
     )
 

@@ -204,12 +204,12 @@ workers:
       returned: always
       sample: true
     bytes_sent:
-      description: Bytes the worker acknowledged during the completion; V(null) without one or where C(ss) cannot tell.
+      description: Bytes the worker acknowledged during the completion; V(null) without one or without counters.
       type: int
       returned: always
       sample: 1411021
     bytes_received:
-      description: Bytes the worker sent during the completion; V(null) without one or where C(ss) cannot tell.
+      description: Bytes the worker sent during the completion; V(null) without one or without counters.
       type: int
       returned: always
       sample: 205512

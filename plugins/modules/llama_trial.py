@@ -52,7 +52,7 @@ trials:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._node.trials import TOLD, Trials
+from ..module_utils._node.trials import REPORTED, Trials
 from ..module_utils._text import Refusal
 
 
@@ -73,7 +73,7 @@ def main():
     state, service = module.params["state"], module.params["service"]
     trials = Trials()
     try:
-        before = {one["service"]: one for one in trials.told()}
+        before = {one["service"]: one for one in trials.report()}
         if state == "started":
             changed, record = trials.start(*[module.params[key] for key in needed], check=module.check_mode)
             records = [record]
@@ -86,10 +86,10 @@ def main():
         module.fail_json(msg=f"llama_trial: {refusal}")
     except OSError as error:
         module.fail_json(msg=f"llama_trial: {error.filename}: {error.strerror}: root and a writable disk are needed")
-    told = [{key: record[key] for key in TOLD} for record in records]
-    lines = "".join(f"{one['service']}: {one['quant']} until {one['until']}, then {one['was']}\n" for one in told)
+    reported = [{key: record[key] for key in REPORTED} for record in records]
+    lines = "".join(f"{one['service']}: {one['quant']} until {one['until']}, then {one['was']}\n" for one in reported)
     diff = {"before": "" if state == "started" else lines, "after": lines if state == "started" else ""}
-    module.exit_json(changed=changed, trials=told, diff=dict(diff, header="trials") if changed else {})
+    module.exit_json(changed=changed, trials=reported, diff=dict(diff, header="trials") if changed else {})
 
 
 if __name__ == "__main__":

@@ -310,7 +310,7 @@ def main():
         result = build_info(module.params["prefix"], module.params["release"])
         result["units"] = [unit._asdict() for unit in unit_info(module.params["units"])]
         result["held"] = held_since()
-        result["trials"] = Trials().told()
+        result["trials"] = Trials().report()
         result["transfers"] = running("gguf_fetch")
     except Refusal as error:
         module.fail_json(msg=f"llama_unit_info: {error}")

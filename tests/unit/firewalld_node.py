@@ -36,10 +36,9 @@ words = " ".join(sys.argv[1:]).replace("rich-rule rule", "rich-rule=rule").parti
 options = dict(word.partition("=")[::2] for word in (words[0] + words[1]).split())
 if words[2]:
     options[list(options)[-1]] = words[2]
-offline = sys.argv[0].endswith("offline-cmd")
-if not offline and not state["runs"]:
+if not state["runs"]:
     sys.exit(252)
-rules = state["permanent" if offline or "--permanent" in options else "running"]
+rules = state["permanent" if "--permanent" in options else "running"]
 zone = options.get("--zone", "public")
 status = 0
 if state["dies_at"] and state["dies_at"] in " ".join(sys.argv):
@@ -61,17 +60,15 @@ sys.exit(status)
 
 
 class FirewalldNode:
-    """folder: the test's; rules(): what is in force, {zone: rules}; offline: whether there is firewall-offline-cmd."""
+    """folder: the test's; rules(): {zone: rules}."""
 
-    def __init__(self, folder, offline=True):
+    def __init__(self, folder):
         self.folder = folder
         self.state = folder / "firewalld.json"
-        # What stands for commands.
+        # Stub commands.
         self.bin = folder / "bin"
         self.bin.mkdir()
-        for name, text in [("getent", GETENT), ("ip", IP), ("firewall-cmd", FIREWALL)] + [
-            ("firewall-offline-cmd", FIREWALL)
-        ] * offline:
+        for name, text in (("getent", GETENT), ("ip", IP), ("firewall-cmd", FIREWALL)):
             (self.bin / name).write_text("#!%s\n%s" % (sys.executable, text))
             (self.bin / name).chmod(0o755)
         zones = {"public": [], "internal": []}
@@ -122,5 +119,5 @@ class FirewalldNode:
         hosts.write_text(
             json.dumps({"llama_nodes": {"hosts": {"localhost": local}}, "elsewhere": {"hosts": {"giver": local}}})
         )
-        # -v: what a task told firewalld for a while is no change, it is in its result alone.
+        # -v: a temporary rule is no change, it is only in the result.
         return run_playbook(path, "-v", "-i", str(hosts), home=self.folder, **environment)

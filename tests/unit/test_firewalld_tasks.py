@@ -1,11 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the roles tell firewalld, by their own tasks: every rule in the zone of the interface that packets come in
-on."""
+"""Rules of firewalld by the tasks of roles: each in the zone of the interface that packets arrive on."""
 
 import hashlib
-import os
 import socket
 import threading
 
@@ -47,7 +45,7 @@ def test_sharing_leaves_the_same_rule_of_an_operator(node):
     assert node.rules() == theirs
 
 
-def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
+def test_rule_lasts_while_a_model_is_copied(node):
     """Also where the copy fails, as here, where it is no model."""
     model = node.folder / "old.gguf"
     model.write_text("weights")
@@ -58,14 +56,14 @@ def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
         variables["model_share_port"] = free.getsockname()[1]
     status, output = node.play("model", "copy_old.yml", __model_share_rules=str(node.folder / "shared"), **variables)
     assert status != 0 and "a GGUF file starts with" in output
-    told = "ok: [localhost -> giver] => calls: - firewall-cmd --zone=public --timeout=6h --add-rich-rule="
-    assert told in output
-    assert output.index(told) < output.index("TASK [thefermisea.llama_cluster.model : Share the model]")
+    call = "ok: [localhost -> giver] => calls: - firewall-cmd --zone=public --timeout=6h --add-rich-rule="
+    assert call in output
+    assert output.index(call) < output.index("TASK [thefermisea.llama_cluster.model : Share the model]")
     assert output.index("TASK [thefermisea.llama_cluster.model : Stop sharing]") < output.index("--remove-rich-rule=")
     assert node.rules() == {}
 
 
-def test_who_measures_a_link_is_let_in_until_that_has_failed_too(node):
+def test_rule_lasts_while_a_link_is_measured(node):
     """There is no iperf3 here that systemd could start."""
     (node.bin / "iperf3").write_text("#!/bin/sh\nexit 1\n")
     (node.bin / "iperf3").chmod(0o755)
@@ -75,8 +73,8 @@ def test_who_measures_a_link_is_let_in_until_that_has_failed_too(node):
         "acceptance", "link_pair.yml", __acceptance_link_worker="giver", __acceptance_link_rules=str(node.folder / "in")
     )
     assert status == 0, output
-    told = "--timeout=140s --add-rich-rule=" + RULE % ("127.0.0.1", 50098)
-    assert told in output.replace('\\"', '"')
+    call = "--timeout=140s --add-rich-rule=" + RULE % ("127.0.0.1", 50098)
+    assert call in output.replace('\\"', '"')
     assert "iperf3 does not listen at 127.0.0.1 port 50098" in output and "(Access denied)" in output
     assert output.index("--add-rich-rule") < output.index("Access denied") < output.index("--remove-rich-rule")
     assert node.rules() == {} and not (node.folder / "in").exists()
@@ -106,7 +104,7 @@ def clients(node, *networks, **more):
     return "changed=0" not in output
 
 
-def test_clients_of_the_heads_network_are_let_in_until_they_are_clients_no_more(node):
+def test_rules_follow_the_clients(node):
     node.rules_of_others("public", RULE % ("10.0.0.0/24", 22))
     theirs = [RULE % ("10.0.0.0/24", 22)]
     for networks, more, changed, wanted in (
@@ -125,7 +123,7 @@ def test_clients_of_the_heads_network_are_let_in_until_they_are_clients_no_more(
         assert client_record(node).exists() == (wanted != {"public": theirs})
 
 
-def test_the_same_rule_of_an_operator_stays_where_it_is(node):
+def test_same_rule_of_an_operator_stays(node):
     """In the head's own zone and in another one, from the first run to the last."""
     theirs = {"public": [RULE % ("10.0.0.0/24", 8000)], "internal": [RULE % ("10.0.0.0/24", 8000)]}
     for zone, rules in theirs.items():
@@ -136,7 +134,7 @@ def test_the_same_rule_of_an_operator_stays_where_it_is(node):
     assert node.rules() == node.rules("permanent") == theirs
 
 
-def test_what_a_run_opened_before_it_died_is_closed_by_the_next(node):
+def test_next_run_removes_rules_of_dead_run(node):
     node.set(dies_at="192.0.2.0/24")
     status, output = play_clients(node, "10.0.0.0/24", "192.0.2.0/24")
     assert status != 0, output
@@ -146,35 +144,19 @@ def test_what_a_run_opened_before_it_died_is_closed_by_the_next(node):
     assert node.rules() == node.rules("permanent") == {}
 
 
-def test_rules_leave_the_configuration_while_firewalld_is_stopped(node):
-    node.rules_of_others("internal", RULE % ("10.0.0.0/24", 8000))
-    clients(node)
-    zones = {"public": [], "internal": []}
-    node.set(runs=False, running=zones)
-    # Wanted, it stays.
-    assert not clients(node)
-    assert node.rules("permanent")["public"] == [RULE % ("10.0.0.0/24", 8000)]
-    assert clients(node, port=None)
-    assert node.rules("permanent") == {"internal": [RULE % ("10.0.0.0/24", 8000)]}
-    assert not client_record(node).exists()
-
-
-def test_a_list_of_rules_that_cannot_be_removed_is_kept_and_named(tmp_path):
-    node = FirewalldNode(tmp_path, offline=False)
+def test_stopped_firewalld_keeps_the_record(node):
     clients(node)
     node.set(runs=False)
     status, output = play_clients(node, port=None)
     assert status == 0, output
-    left = "client-rules of %s: 1 rules that earlier runs added to the configuration of firewalld" % os.uname().nodename
-    assert left in " ".join(output.split())
-    assert client_record(node).read_text().splitlines()[1:] == ["permanent public " + RULE % ("10.0.0.0/24", 8000)]
+    assert "rules that earlier runs added to the configuration of firewalld stay" in " ".join(output.split())
+    assert client_record(node).exists()
     node.set(runs=True)
     clients(node, port=None)
-    assert node.rules("permanent") == {}
-    assert not client_record(node).exists()
+    assert node.rules("permanent") == {} and not client_record(node).exists()
 
 
-def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
+def test_head_rule_is_in_zone_of_fabric(node):
     node.rules_of_others("public", RULE % ("10.1.0.32", 50052))
     theirs = {"public": [RULE % ("10.1.0.32", 50052)]}
     for incoming in (["10.1.0.32:50052"], []):
@@ -185,7 +167,7 @@ def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
         )
 
 
-def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):
+def test_single_node_reports_the_missing_check(node):
     """One node, which is the controller too."""
     head = {"service": "chat", "port": 8000, "address": "10.0.0.31", **at("http://10.0.0.31:8000")}
     status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[])
@@ -193,7 +175,7 @@ def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):
     assert "chat: not asked from another machine, the controller is no client of its port (10.0.0.0/24)" in output
 
 
-def test_the_controller_asks_a_head_that_is_known_by_its_name(node):
+def test_controller_contacts_head_by_name(node):
     closed = socket.create_server(("127.0.0.1", 0))
     url = "http://127.0.0.1:%d" % closed.getsockname()[1]
     closed.close()
@@ -208,7 +190,7 @@ def test_the_controller_asks_a_head_that_is_known_by_its_name(node):
     )
 
 
-def test_what_the_head_answers_is_not_trusted(node, monkeypatch):
+def test_answer_of_head_is_not_trusted(node, monkeypatch):
     """Neither a password of ~/.netrc nor the question goes anywhere else, and no header and no reason reaches
     Ansible."""
     (node.folder / ".netrc").write_text("machine 127.0.0.1 login ops password secret\n")

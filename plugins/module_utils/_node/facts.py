@@ -167,7 +167,7 @@ def units(_asked: Any) -> Facts:
         "units": [unit._asdict() for unit in services.unit_info(UNITS)],
         "templates": _templates(),
         "held": services.held_since(),
-        "trials": Trials().told(),
+        "trials": Trials().report(),
     }
 
 

@@ -1,11 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What firewalld has to be told so that it lets heads, clients and borrowers in, and which of its rules are ours.
-Private to the collection.
+"""Rules of firewalld that let heads, clients and model copies in. Private to the collection.
 
-The text of a rule is no proof: an operator may have written the same one. A rule is ours where it was not there before
-a run added it. A record keeps those, a line each: PLACE ZONE RULE. PLACE is running or permanent.
+A rule is the collection's if it was not there before a run added it; its text is no proof, because an operator may have
+written the same one. A record lists the added rules, a line each: PLACE ZONE RULE. PLACE is running or permanent.
 
 By command: firewalld's Python bindings exist only for the distribution's own Python.
 """
@@ -16,7 +15,7 @@ import contextlib
 import os
 import shlex
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .._files import directory, write_atomically
@@ -29,14 +28,17 @@ PEER = 'rule family="ipv4" source address="%s" port port="%s" protocol="tcp" acc
 HEADER = "# Rules of firewalld that were added here\n"
 
 
-class Told(NamedTuple):
-    """Commands for firewalld; the lines to record before and after them, so that a run that dies between forgets
-    nothing; of those lines, what is not wanted any more and cannot be removed."""
+class Actions(NamedTuple):
+    """calls: commands for firewalld. before, after: the record's lines before and after them, so that an interrupted
+    run forgets nothing. left: lines of unwanted rules that cannot be removed now."""
 
     calls: list[list[str]]
     before: list[str]
     after: list[str]
     left: list[str]
+
+
+NOTHING = Actions([], [], [], [])
 
 
 def peer_rules(peers: Iterable[str]) -> dict[str, str]:
@@ -46,31 +48,27 @@ def peer_rules(peers: Iterable[str]) -> dict[str, str]:
     return {PEER % (address, port): ways[address] for address, port in split}
 
 
-def tell(record: str, rules: Mapping[str, str], timeout: str = "", check_mode: bool = False) -> Told:
-    """Has firewalld let in who is wanted, and nobody any more whom an earlier run let in, where it filters -> what it
-    was told.
+def apply(record: str, rules: Mapping[str, str], timeout: str = "", check_mode: bool = False) -> Actions:
+    """Adds the wanted rules to firewalld and removes those of earlier runs that are not wanted -> what it did.
 
-    record: the file of what was added; rules: {rule: interface}; timeout: how long firewalld keeps what is added, such
-    as 6h, and then in no configuration; for ever if empty. Errors: Refusal, OSError.
+    record: file of the added rules; rules: {rule: interface}; timeout: how long firewalld keeps the rules, such as 6h,
+    then not in its configuration; empty: permanently. Errors: Refusal, OSError.
     """
     recorded = records([record])["records"][record]
     if not rules and not recorded:
-        return Told([], [], [], [])
-    if said(["firewall-cmd", "--state"])[0] == 0:
-        places = ["running"] if timeout else ["running", "permanent"]
-        listed: dict[str, str | None] = {place: _listed(place) for place in places}
-        told = changes(recorded, listed, _zones(rules), timeout)
-    elif not recorded:
-        return Told([], [], [], [])
-    else:
-        status, text = said(["firewall-offline-cmd", "--list-all-zones"])
-        told = changes(recorded, {"stopped": None if status else text}, rules)
+        return NOTHING
+    if said(["firewall-cmd", "--state"])[0]:
+        # The next run with firewalld removes them.
+        unwanted = [line for line in recorded if line.startswith("permanent ") and line.split(" ", 2)[2] not in rules]
+        return NOTHING._replace(left=unwanted)
+    listed = {place: _listed(place) for place in (["running"] if timeout else ["running", "permanent"])}
+    actions = changes(recorded, listed, _zones(rules), timeout)
     if not check_mode:
-        _keep(record, told.before, recorded)
-        for call in told.calls:
+        _keep(record, actions.before, recorded)
+        for call in actions.calls:
             _call(call)
-        _keep(record, told.after, told.before)
-    return told
+        _keep(record, actions.after, actions.before)
+    return actions
 
 
 def _listed(place: str) -> str:
@@ -78,7 +76,7 @@ def _listed(place: str) -> str:
 
 
 def _zones(rules: Mapping[str, str]) -> dict[str, str]:
-    """{rule: the zone of its interface}; what is in none is filtered by the default zone."""
+    """{rule: the zone of its interface}; an interface without a zone belongs to the default zone."""
     default = answer(["firewall-cmd", "--get-default-zone"]).strip()
     zones = {"": default}
     for interface in set(rules.values()) - {""}:
@@ -111,46 +109,27 @@ def _keep(record: str, lines: Sequence[str], was: Sequence[str]) -> None:
 
 def changes(
     recorded: Iterable[str],
-    listed: Mapping[str, str | None],
+    listed: Mapping[str, str],
     wanted: Mapping[str, str],
     timeout: str = "",
-) -> Told:
-    """What firewalld has to be told so that each wanted rule is in its zone, and none of ours is elsewhere.
+) -> Actions:
+    """The actions that put each wanted rule into its zone and remove recorded ones from elsewhere.
 
-    recorded: lines of the record; listed: {place: what `firewall-cmd --list-all-zones` says}, of a firewalld that does
-    not run {stopped: what firewall-offline-cmd says, None where there is none}; wanted: {rule: zone}; timeout: see
-    tell().
+    recorded: lines of the record; listed: {place: output of `firewall-cmd --list-all-zones`}; wanted: {rule: zone};
+    timeout: see apply().
     """
-    ours = _read(recorded)
-    if "stopped" in listed:
-        return _stopped_changes(ours, listed["stopped"], wanted)
+    known = _read(recorded)
     needed = {(place, zone, rule) for place in listed for rule, zone in wanted.items()}
-    found = _found(listed, needed | ours)
-    added, gone = needed - found, (ours - needed) & found
-    # Of a rule that an operator has in the configuration, the running one would be back at the next reload.
+    found = _found(listed, needed | known)
+    added, gone = needed - found, (known - needed) & found
+    # A rule that the operator has in the configuration stays: the next reload would bring it back.
     gone -= {("running", zone, rule) for place, zone, rule in found - gone if place == "permanent"}
     calls = _calls(gone, "remove") + _calls(added, "add", ["--timeout=" + timeout] * bool(timeout))
-    return Told(
+    return Actions(
         calls=[["firewall-cmd"] + call for call in calls],
-        before=_lines(ours | added),
-        after=_lines((ours | added) & needed),
+        before=_lines(known | added),
+        after=_lines((known | added) & needed),
         left=[],
-    )
-
-
-def _stopped_changes(ours: set[Rule], listed: str | None, wanted: Collection[str]) -> Told:
-    """No rule of ours that is not wanted any more comes back with it. Nothing is added: the run after its start does
-    that."""
-    kept = {one for one in ours if one[2] in wanted}
-    unwanted = {one for one in ours - kept if one[0] == "permanent"}
-    left = unwanted if listed is None else set()
-    # The zone's options are those of firewall-cmd, but for --permanent.
-    calls = [call[1:] for call in _calls(unwanted & _found({"permanent": listed}, unwanted), "remove")]
-    return Told(
-        calls=[["firewall-offline-cmd"] + call for call in calls],
-        before=_lines(ours),
-        after=_lines(kept | left),
-        left=_lines(left),
     )
 
 
@@ -166,12 +145,12 @@ def _lines(rules: Iterable[Rule]) -> list[str]:
     return sorted(" ".join(one) for one in rules)
 
 
-def _found(listed: Mapping[str, str | None], rules: set[Rule]) -> set[Rule]:
+def _found(listed: Mapping[str, str], rules: set[Rule]) -> set[Rule]:
     """Which of the rules, by their text, are listed: {(place, zone, rule)}."""
     found: set[Rule] = set()
     texts = {rule for _place, _zone, rule in rules}
     for place, text in listed.items():
-        for block in (text or "").split("\n\n"):
+        for block in text.split("\n\n"):
             lines = [line.strip() for line in block.strip().splitlines()]
             if lines:
                 # "public (active)"

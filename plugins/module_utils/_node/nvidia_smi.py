@@ -1,14 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs of a node as `nvidia-smi -q -x` describes them. No GPU, no driver and a hung driver are answers. Private to the
+"""GPUs of a node from `nvidia-smi -q -x`. No GPU, no driver and a hung driver are results, not errors. Private to the
 collection."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import html
 import os
 import re
 import signal
@@ -24,17 +23,15 @@ Facts = dict[str, Any]
 Number = Union[int, float]
 DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
-# What hides elements from a reader of XML; nvidia-smi writes none of it.
+# Comments and instructions, which nvidia-smi does not write: they hide elements.
 HIDES = re.compile(r"<(?!\?xml |!DOCTYPE )[!?]")
-# A line of its XML.
-ELEMENT = re.compile(r"^\s*<(/?)([a-z]\w*)((?:\s[^<>]*?)?)(/?)>(?:(.*)</\2>)?\s*\Z")
-ATTRIBUTE = re.compile(r'\b([a-z]+)="([^"]*)"')
+PROCESSES = re.compile(r"<processes>.*?</processes>", re.DOTALL)
 # Seconds in which a process dies of SIGKILL unless it hangs in the kernel.
 DIES = 1.0
 HANGS = "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid"
-# Those that hang in the driver and do not even die of SIGKILL: who asks again and again must not pile them up.
+# Calls that hang in the driver and survive SIGKILL: no further call is started meanwhile.
 _hanging: list[subprocess.Popen[bytes]] = []
-# What to do about the failures that have one remedy; the rest speak for themselves.
+# (words of a failure, its remedy)
 REMEDIES = (
     ("Driver/library version mismatch", "the kernel still runs the driver of before an update: reboot the node"),
     (
@@ -63,7 +60,7 @@ def collect(
     gpus = facts["gpus"]
     capabilities: dict[str, str] = {}
     instances: dict[tuple[str | None, int], tuple[str, str]] = {}
-    # What the XML says of no driver from 418 to 595. Drivers before 510 do not know compute_cap at all.
+    # Not in the XML of drivers from 418 to 595; drivers before 510 do not know compute_cap.
     with contextlib.suppress(Refusal):
         if any(gpu["compute_cap"] is None for gpu in gpus):
             capabilities = parse_capabilities(
@@ -77,7 +74,7 @@ def collect(
         gpu["numa_node"] = numa_node(gpu["pci_bus_id"], pci_root)
         for device in gpu["mig_devices"]:
             device["profile"], device["uuid"] = instances.get((gpu["uuid"], device["index"]), (None, None))
-    # A card that fell off the bus and a driver that hangs leave their reason in the kernel's log alone.
+    # A card that fell off the bus and a driver that hangs leave their reason only in the kernel's log.
     facts["xids"], facts["xids_reason"] = read_xids(kernel_log)
     for xid in facts["xids"] or []:
         xid["gpu"] = next((gpu["index"] for gpu in gpus if _pci_slot(gpu["pci_bus_id"]) == xid["pci_slot"]), None)
@@ -94,7 +91,7 @@ def _run(command: list[str], deadline: float) -> str:
     if _hanging:
         raise Refusal(HANGS % (command[0], deadline))
     try:
-        # A session of its own: what it starts can be killed with it.
+        # A session of its own, so that its children can be killed with it.
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
         )
@@ -113,11 +110,11 @@ def _run(command: list[str], deadline: float) -> str:
         except subprocess.TimeoutExpired:
             _hanging.append(process)
         raise Refusal(HANGS % (command[0], deadline)) from None
-    # A card with a corrupt infoROM makes a status of a complete answer.
+    # A card with a corrupt infoROM gives an exit status although the answer is complete.
     if process.returncode and XML_END not in output:
-        said = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"
-        remedy = next((": " + remedy for words, remedy in REMEDIES if words in said), "")
-        raise Refusal("%s failed with status %d: %s%s" % (command[0], process.returncode, said[:300], remedy))
+        message = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"
+        remedy = next((": " + remedy for words, remedy in REMEDIES if words in message), "")
+        raise Refusal("%s failed with status %d: %s%s" % (command[0], process.returncode, message[:300], remedy))
     return output
 
 
@@ -129,18 +126,14 @@ def parse(text: str) -> Facts:
     end = text.rfind(XML_END) + len(XML_END) if XML_END in text else len(text)
     broken = ""
     try:
-        root = ElementTree.fromstring(text[start:end])
-        if HIDES.search(text, start, end) or not _sound(root):
-            raise ElementTree.ParseError("the name of a process speaks of cards")
+        root = _read(text[start:end])
     except ElementTree.ParseError as error:
-        root, lines = _by_line(text[start:end])
-        # A card too few would be a wrong plan, one too many too, and half of one.
-        whole = [gpu for gpu in root.findall("gpu") if gpu.find("fb_memory_usage") is not None]
-        if XML_END not in text or not (
-            _sound(root) and str(len(whole)) == str(len(root.findall("gpu"))) == root.findtext("attached_gpus")
-        ):
+        # The name of a process may hold anything.
+        broken = f" nvidia-smi printed no XML ({error}): its processes are left out"
+        try:
+            root = _read(PROCESSES.sub("<processes/>", text[start:end]))
+        except ElementTree.ParseError:
             raise Refusal(f"nvidia-smi printed no XML ({error}): {' '.join(text.split())[:80]!r}") from None
-        broken = f" nvidia-smi printed no XML ({error}), left out: {' '.join(lines)[:200]!r}"
     gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
     return {
         "available": bool(gpus),
@@ -152,44 +145,22 @@ def parse(text: str) -> Facts:
     }
 
 
-def _sound(root: ElementTree.Element) -> bool:
-    """Whether each card is there once, below no other, with one list of processes, and none more than are attached."""
+def _read(text: str) -> ElementTree.Element:
+    """The XML, with each card once, below no other card, with one list of processes, and no more cards than are
+    attached. Errors: ParseError."""
+    root = ElementTree.fromstring(text)
     gpus = root.findall("gpu")
     names = [_text(gpu, "uuid") for gpu in gpus] + [_text(gpu, "pci/pci_bus_id") or gpu.get("id") for gpu in gpus]
     names = [name for name in names if name]
-    return (
-        len(names) == len(set(names))
-        and len(gpus) == len(list(root.iter("gpu")))
-        and len(list(root.iter("processes"))) <= len(gpus)
-        and len(gpus) <= (_number(root, "attached_gpus") or len(gpus))
-    )
-
-
-def _by_line(text: str) -> tuple[ElementTree.Element, list[str]]:
-    """-> (what the lines say that are an element or one of its ends, the other lines). The name of a process may be
-    anything: from <processes> on nothing of a card is read, and where its name makes one more, the count differs."""
-    root = ElementTree.Element("nvidia_smi_log")
-    open_elements, left_out = [root], []
-    for line in text.split("\n"):
-        found = ELEMENT.match(line)
-        if not found:
-            left_out += [line.strip()] if line.strip() and line.lstrip()[:2] not in ("<?", "<!") else []
-            continue
-        closes, tag, attributes, empty, value = found.groups()
-        if tag == "gpu" and not closes:
-            del open_elements[1:]
-        elif open_elements[-1].tag == "processes":
-            continue
-        if closes:
-            places = [place for place, one in enumerate(open_elements) if one.tag == tag and place]
-            del open_elements[places[-1] if places else len(open_elements) :]
-        elif tag != root.tag:
-            element = ElementTree.SubElement(open_elements[-1], tag, dict(ATTRIBUTE.findall(attributes)))
-            if value is not None:
-                element.text = html.unescape(value)
-            elif not empty:
-                open_elements.append(element)
-    return root, left_out
+    if (
+        HIDES.search(text)
+        or len(names) != len(set(names))
+        or len(gpus) != len(list(root.iter("gpu")))
+        or len(list(root.iter("processes"))) > len(gpus)
+        or len(gpus) > (_number(root, "attached_gpus") or len(gpus))
+    ):
+        raise ElementTree.ParseError("the name of a process describes cards")
+    return root
 
 
 def parse_capabilities(text: str) -> dict[str, str]:
@@ -212,13 +183,13 @@ def parse_instances(text: str) -> dict[tuple[str | None, int], tuple[str, str]]:
 
 
 def _pci_slot(bus_id: str | None) -> str | None:
-    """'00000000:3B:00.0' -> '0000:3b:00', as the kernel writes it; None for what is no PCI address."""
+    """'00000000:3B:00.0' -> '0000:3b:00', as the kernel writes it; None if it is no PCI address."""
     found = re.match(r"^[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.[0-9A-Fa-f]\Z", bus_id or "")
     return found.group(1).lower() if found else None
 
 
 def numa_node(bus_id: str | None, pci_root: str = "/sys/bus/pci/devices") -> int | None:
-    """NUMA node of '00000000:3B:00.0'; None when the machine has none or does not tell."""
+    """NUMA node of '00000000:3B:00.0'; None if unknown."""
     slot = _pci_slot(bus_id)
     if not bus_id or not slot:
         return None
@@ -231,8 +202,7 @@ def numa_node(bus_id: str | None, pci_root: str = "/sys/bus/pci/devices") -> int
 
 
 def _text(element: ElementTree.Element, *paths: str) -> str | None:
-    """Text of the first of paths that says something. What the card or driver does not support says N/A, '[N/A]',
-    'Unknown Error'."""
+    """Text of the first of paths that has a value; N/A, '[N/A]', 'Unknown Error' and the like are no value."""
     for path in paths:
         value = (element.findtext(path) or "").strip().strip("[]")
         if (
@@ -255,7 +225,7 @@ def _number(element: ElementTree.Element, *paths: str) -> Number | None:
 
 
 def _switch(element: ElementTree.Element, *paths: str) -> bool | None:
-    """Whether the first of paths that says something says yes; None when none does."""
+    """The first of paths that has a value, as a boolean; None without one."""
     return {"Enabled": True, "Yes": True, "Disabled": False, "No": False}.get(_text(element, *paths) or "")
 
 
@@ -280,7 +250,7 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
         "utilization": _number(gpu, "utilization/gpu_util"),
         "memory_utilization": _number(gpu, "utilization/memory_util"),
         "temperature_c": _number(gpu, "temperature/gpu_temp"),
-        # Drivers from 535 on name the section anew, and those after 555 the draw too.
+        # Renamed: the section by driver 535, the draw after 555.
         "power_w": _number(
             gpu,
             "gpu_power_readings/average_power_draw",
@@ -305,7 +275,7 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
 
 
 def _memory_reason(gpu: ElementTree.Element) -> str | None:
-    """What is printed in place of the memory, such as N/A of a card that has none of its own; None where it is told."""
+    """Text printed in place of the memory size, such as N/A of a card without memory of its own; None with a size."""
     path = "fb_memory_usage/total"
     return None if _number(gpu, path) is not None else (gpu.findtext(path) or "").strip() or None
 
@@ -353,16 +323,14 @@ def _ecc(gpu: ElementTree.Element) -> Facts:
 
 
 def _recovery_action(gpu: ElementTree.Element) -> str | None:
-    """What the driver asks for, None for nothing. From 570 on it names the action, from 535 on it says that a reset is
-    needed."""
+    """The action that the driver requests, None for no action: named from driver 570 on, reset from 535 on."""
     if _switch(gpu, "gpu_reset_status/reset_required"):
         return _text(gpu, "gpu_recovery_action") or "Reset"
     return _text(gpu, "gpu_recovery_action")
 
 
 def _throttle_reasons(gpu: ElementTree.Element) -> list[str] | None:
-    """Names of active reasons, without the idle clock: an idle card is not throttled. None when the card does not
-    tell."""
+    """Names of active reasons except the idle clock, sorted; None if the card reports no reasons."""
     for section in ("clocks_event_reasons", "clocks_throttle_reasons"):
         reasons = gpu.find(section)
         if reasons is not None and len(reasons):

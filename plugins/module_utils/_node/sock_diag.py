@@ -22,16 +22,17 @@ HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI2s2s16s16sIII")
 # family, state, timer, retransmits; ports, addresses, interface, cookie; expires, rqueue, wqueue, uid, inode
 ANSWER = struct.Struct("=BBBB2s2s16s16sIIIIIIII")
-# In tcp_info: tcpi_bytes_acked, tcpi_bytes_received, tcpi_data_segs_out; in every kernel since 4.6.
-BYTES_ACKED, BYTES_RECEIVED, SEGMENTS_OUT = 120, 128, 156
+# In tcp_info: tcpi_last_data_sent, tcpi_last_data_recv, tcpi_bytes_acked, tcpi_bytes_received, tcpi_data_segs_out; in
+# every kernel since 4.6.
+LAST_SENT, LAST_RECEIVED, BYTES_ACKED, BYTES_RECEIVED, SEGMENTS_OUT = 44, 52, 120, 128, 156
 
 
 class Socket(NamedTuple):
-    """state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: for a listener, connections that
-    nobody has accepted.
+    """state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: connections that a listener has
+    not accepted.
 
-    received: bytes so far. sent: segments with data so far. acked: bytes that the other end has confirmed. None where
-    the kernel does not tell.
+    received: bytes so far. sent: segments with data so far. acked: bytes that the other end has confirmed. idle_sent,
+    idle_received: milliseconds since data was last sent and received. None if the kernel reports no counters.
     """
 
     state: int
@@ -39,29 +40,31 @@ class Socket(NamedTuple):
     received: int | None = None
     sent: int | None = None
     acked: int | None = None
+    idle_sent: int | None = None
+    idle_received: int | None = None
 
 
 class Listener(NamedTuple):
-    """user: the id of who listens; inode: another one is another listener."""
+    """user: id of the listening user; inode: identity of the listener."""
 
     user: int
     inode: int
 
 
 def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Socket | None:
-    """The socket between two ends (address, port), or the listener at local; None where there is none or no answer."""
+    """The socket between two ends (address, port), or the listener at local; None without one or without an answer."""
     return parse(_ask(local, remote, patience))
 
 
 def listener(end: End) -> Listener | None:
-    """Who gets a connection to an end (address, port) of this node; None as for query()."""
+    """The listener for an end (address, port) of this node; None as for query()."""
     data = _ask(end, ("0.0.0.0", 0), 1.0)
     found = parse(data)
     return Listener(*ANSWER.unpack_from(data, HEADER.size)[14:16]) if found and found.state == LISTEN else None
 
 
 def _ask(local: End, remote: End, patience: float) -> bytes:
-    """What the kernel answers, nothing where it does not."""
+    """The kernel's answer, empty without one."""
     ends = [struct.pack("!H", end[1]) for end in (local, remote)] + [
         socket.inet_aton(end[0]) for end in (local, remote)
     ]
@@ -90,10 +93,11 @@ def parse(data: bytes) -> Socket | None:
     while at + 4 <= length:
         size, name = struct.unpack_from("=HH", data, at)
         if name == TCP_INFO and size >= 4 + SEGMENTS_OUT + 4:
-            (acked,) = struct.unpack_from("=Q", data, at + 4 + BYTES_ACKED)
-            (received,) = struct.unpack_from("=Q", data, at + 4 + BYTES_RECEIVED)
-            (sent,) = struct.unpack_from("=I", data, at + 4 + SEGMENTS_OUT)
-            found = found._replace(received=received, sent=sent, acked=acked)
+            acked, received = struct.unpack_from("=QQ", data, at + 4 + BYTES_ACKED)
+            sent, idle_sent, idle_received = (
+                struct.unpack_from("=I", data, at + 4 + place)[0] for place in (SEGMENTS_OUT, LAST_SENT, LAST_RECEIVED)
+            )
+            found = Socket(found.state, found.waiting, received, sent, acked, idle_sent, idle_received)
         if size < 4:
             break
         at += (size + 3) & ~3

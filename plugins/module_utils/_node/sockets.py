@@ -11,7 +11,6 @@ import os
 import re
 import socket
 import struct
-import subprocess
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -25,11 +24,10 @@ ESTABLISHED = "01"
 CLOSED_BY_PEER = "08"
 LISTEN = "0A"
 ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})\Z")
-COUNTER = re.compile(r"\b(bytes_acked|bytes_received|lastsnd|lastrcv):(\d+)")
 
 
 class Entry(NamedTuple):
-    """A line of /proc/net/tcp. waiting: connections of a listener that nobody has accepted, or bytes."""
+    """A line of /proc/net/tcp. waiting: connections that a listener has not accepted, or bytes."""
 
     local: End
     remote: End
@@ -39,8 +37,7 @@ class Entry(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """Whether there is an established connection to an endpoint. counters: of each one so far, None where they are not
-    known. ends: of each one."""
+    """Established connections to an endpoint. counters: {ends: counters so far}, None if unknown."""
 
     endpoint: str
     connected: bool
@@ -49,7 +46,7 @@ class Connection(NamedTuple):
 
 
 class Worker(NamedTuple):
-    """What went between a head and a worker; None when unknown."""
+    """Bytes between a head and a worker; None if unknown."""
 
     endpoint: str
     connected: bool
@@ -96,7 +93,7 @@ def entries(text: str, end: End) -> list[Entry]:
     wanted = "%08X:%04X" % (*struct.unpack("=I", socket.inet_aton(address)), port)
     found = []
     for line in text.splitlines():
-        # Most lines are other people's.
+        # Most lines are of other sockets.
         if wanted in line:
             fields = line.split()
             waiting = int(fields[4].split(":")[1], 16)
@@ -105,11 +102,11 @@ def entries(text: str, end: End) -> list[Entry]:
 
 
 def listener(end: End, proc: str = "/proc") -> sock_diag.Listener | None:
-    """Who gets a connection to an end (address, port) of this node; None where nobody does, or nobody can be seen."""
+    """The listener for an end (address, port) of this node; None without one, or if it cannot be seen."""
     found = sock_diag.listener(end)
     if found:
         return found
-    # A kernel that does not answer says the same as one without a listener. Of two the one at the address gets it.
+    # No answer looks like no listener. A listener at the address comes before one at all addresses.
     with open(os.path.join(proc, "net/tcp"), encoding="ascii") as stream:
         lines = [line.split() for line in stream]
     for address in (end[0], "0.0.0.0"):
@@ -120,9 +117,9 @@ def listener(end: End, proc: str = "/proc") -> sock_diag.Listener | None:
 
 
 def user_of(pid: int, proc: str = "/proc") -> int | None:
-    """The id of the user that a process opens sockets as; None where it has ended."""
+    """The id of the user that a process opens sockets as; None if it has ended."""
     try:
-        # A process chooses its name, which may hold what else ends a line.
+        # A process's name may hold other line ends.
         path = os.path.join(proc, str(pid), "status")
         with open(path, encoding="utf-8", errors="replace", newline="\n") as stream:
             (users,) = [line.split() for line in stream if line.startswith("Uid:")]
@@ -132,35 +129,13 @@ def user_of(pid: int, proc: str = "/proc") -> int | None:
 
 
 def is_of(found: sock_diag.Listener, pid: int, proc: str = "/proc") -> bool:
-    """Whether a process listens: by its descriptors, or by its user alone where those may not be looked at."""
+    """Whether a process listens: by its descriptors, or only by its user if those are not readable."""
     if found.user != user_of(pid, proc):
         return False
     try:
         return found.inode in socket_inodes([pid], proc)
     except Refusal:
         return True
-
-
-def parse_ss(text: str) -> dict[Ends, Counters]:
-    """`ss -tinH state established` -> {(local, remote): {bytes_acked, bytes_received, lastsnd, lastrcv}}; the last two
-    in ms, IPv4 only."""
-    found: dict[Ends, Counters] = {}
-    ends: Ends | None = None
-    for line in text.splitlines():
-        if not line[:1].isspace():
-            fields = line.split()
-            local, remote = (_ss_end(field) for field in fields[-2:]) if len(fields) >= 4 else (None, None)
-            ends = (local, remote) if local and remote else None
-        if ends:
-            counters = {name: int(value) for name, value in COUNTER.findall(line)}
-            # A counter that is still zero is not printed.
-            found.setdefault(ends, {"bytes_acked": 0, "bytes_received": 0, "lastsnd": 0, "lastrcv": 0}).update(counters)
-    return found
-
-
-def _ss_end(text: str) -> End | None:
-    match = re.match(r"^(\d+\.\d+\.\d+\.\d+)(?:%[^:]+)?:(\d+)\Z", text)
-    return (match.group(1), int(match.group(2))) if match else None
 
 
 def process_tree(pid: int, proc: str = "/proc") -> set[int]:
@@ -186,13 +161,13 @@ def process_tree(pid: int, proc: str = "/proc") -> set[int]:
 
 
 def socket_inodes(pids: Iterable[int], proc: str = "/proc") -> set[int]:
-    """Inodes of the sockets that these processes hold open. Errors: Refusal when they may not be looked at."""
+    """Inodes of the sockets that these processes hold open. Errors: Refusal if they are not readable."""
     inodes = set()
     for pid in pids:
         folder = os.path.join(proc, str(pid), "fd")
         try:
             for name in os.listdir(folder):
-                # A server closes descriptors while it is looked at: the others count all the same.
+                # Descriptors close meanwhile.
                 with contextlib.suppress(FileNotFoundError):
                     match = re.match(r"^socket:\[(\d+)\]\Z", os.readlink(os.path.join(folder, name)))
                     if match:
@@ -218,16 +193,13 @@ def resolve(endpoint: str) -> set[End]:
         ) from None
 
 
-def read_counters() -> dict[Ends, Counters] | None:
-    """Counters of all established connections of this node as parse_ss gives them; None where ss is missing or too
-    old."""
-    try:
-        output = subprocess.check_output(
-            ["ss", "-tinH", "state", "established"], stderr=subprocess.DEVNULL, timeout=10, universal_newlines=True
-        )
-    except (OSError, subprocess.SubprocessError):
+def counters_of(ends: Ends) -> Counters | None:
+    """{bytes_acked, bytes_received, lastsnd, lastrcv} of a connection, the last two in ms; None if unknown."""
+    seen = sock_diag.query(*ends)
+    if seen is None or seen.received is None:
         return None
-    return parse_ss(output)
+    values = (seen.acked, seen.received, seen.idle_sent, seen.idle_received)
+    return dict(zip(("bytes_acked", "bytes_received", "lastsnd", "lastrcv"), (value or 0 for value in values)))
 
 
 def connections(endpoints: Sequence[str], pid: int | None = None, proc: str = "/proc") -> list[Connection]:
@@ -239,20 +211,18 @@ def connections(endpoints: Sequence[str], pid: int | None = None, proc: str = "/
     """
     remotes = [resolve(endpoint) for endpoint in endpoints]
     established = _established(pid, proc)
-    counters = read_counters()
     result = []
     for endpoint, remote in zip(endpoints, remotes):
         ends = tuple(sorted(pair for pair in established if pair[1] in remote))
-        known = (
-            {pair: counters[pair] for pair in ends} if counters is not None and counters.keys() >= set(ends) else None
-        )
-        result.append(Connection(endpoint, bool(ends), known, ends))
+        counters = {pair: counters_of(pair) for pair in ends}
+        known = {pair: found for pair, found in counters.items() if found is not None}
+        result.append(Connection(endpoint, bool(ends), known if len(known) == len(ends) else None, ends))
     return result
 
 
 def strays(endpoints: Sequence[str], pid: int, proc: str = "/proc") -> list[str]:
-    """Where a process holds connections at the ports of its workers, and no worker of its is -> ['address:port']: it
-    was started with other addresses. Errors: Refusal."""
+    """Connections of a process at its workers' ports but other addresses -> ['address:port']: it was started with
+    those addresses. Errors: Refusal."""
     remotes = {end for endpoint in endpoints for end in resolve(endpoint)}
     ports = {port for _address, port in remotes}
     return sorted(
@@ -261,7 +231,7 @@ def strays(endpoints: Sequence[str], pid: int, proc: str = "/proc") -> list[str]
 
 
 def _established(pid: int | None, proc: str) -> list[Ends]:
-    """The established connections of a process and its descendants, without one of everybody. Errors: Refusal."""
+    """Established connections of a process and its descendants; without pid, of the node. Errors: Refusal."""
     # A process in a network namespace of its own sees its connections under its own /proc/PID/net.
     try:
         with open(os.path.join(proc, str(pid) if pid else "self", "net", "tcp"), encoding="ascii") as stream:
@@ -286,7 +256,7 @@ def traffic(before: Iterable[Connection], after: Iterable[Connection]) -> list[W
 
 
 def awaited(workers: Iterable[Connection]) -> list[str]:
-    """Endpoints that were sent something after they last answered: where a head that makes no progress waits."""
+    """Endpoints that were sent data after they last answered: a head without progress waits for them."""
     return [
         worker.endpoint
         for worker in workers

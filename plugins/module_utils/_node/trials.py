@@ -1,11 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A service that serves another quant for a while, on the node of its head. Private to the collection.
+"""Trials: services that serve another quant for a limited time, on the node of their head. Private to the collection.
 
-A record in paths.STATE has the files of the head as they were and as the switch left them, and a timer of systemd the
-moment at which they are put back, whoever is there by then. The trial is over as soon as those files are others: what
-somebody has configured since is not undone.
+A record in paths.STATE has the files of the head before and after the switch. A systemd timer restores them when the
+time is over, unless one of them has changed since the switch.
 """
 
 from __future__ import annotations
@@ -22,34 +21,35 @@ from .. import _files
 from .._text import Refusal, printable
 from . import paths
 from .managed import is_managed_unit
-from .snapshot import Snapshots, is_entry, is_path
+from .snapshot import Snapshots
 from .units import DIGEST_VARIABLE, Unit, installed_name, systemctl, unit_info
 
 Record = dict[str, Any]
 Systemctl = Callable[..., None]
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-# What a record tells: state is running, reverted or failed; at: when it ended; reason: why it failed, or what is odd.
-TOLD = ("service", "quant", "was", "until", "state", "at", "reason")
+# Reported of a trial. state: running, reverted or failed; at: time of its end; reason: why it failed, or a remark.
+REPORTED = ("service", "quant", "was", "until", "state", "at", "reason")
 CHANGE = ("before", "after")
-# Seconds after the end of a trial, or after a boot, in which a model that is not there may still come.
-MOUNTED = 3600
+# Seconds after which an open snapshot is taken for that of a run that died.
+SWITCH_TAKES = 3600
 RECORD = re.compile(re.escape(os.path.basename(paths.TRIALS)).replace(r"\*", "(.+)") + r"\Z")
 SERVICE = """\
 # Written by llama_cluster, removed with the trial.
 [Unit]
 Description=End of the trial of llama.cpp's service {service}
 Documentation=https://github.com/thefermisea/ansible-llama-cluster
+After=local-fs.target remote-fs.target
 
 [Service]
 Type=simple
 ExecStart={program} trial {service}
 Environment={variable}={digest}
 SyslogIdentifier=llama-trial
-# It puts files back that are there already, if need be: it may begin again.
+# It may run again: files that are restored already are written once more. While a switch runs it ends with a failure.
 Restart=on-failure
-RestartSec=60
+RestartSec=15
 LimitCORE=0
-# All that it does to the head, systemd does for it.
+# systemd restarts the head for it.
 CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER
 NoNewPrivileges=yes
 ProtectSystem=strict
@@ -83,8 +83,8 @@ Description=Trial of llama.cpp's service {service}
 Documentation=https://github.com/thefermisea/ansible-llama-cluster
 
 [Timer]
-# Wall-clock time: a node that was off then makes up for it when it boots. What the power cut off in the middle the
-# program finishes: it is asked a minute after each boot.
+# Wall-clock time: a node that was off at that time runs it after its next boot. OnActiveSec finishes a restoration that
+# a power cut interrupted; before its time the program does nothing.
 OnCalendar={calendar} UTC
 Persistent=true
 OnActiveSec=60
@@ -93,19 +93,19 @@ AccuracySec=1s
 [Install]
 WantedBy=timers.target
 
-# Ours, for whoever removes it; systemd reads no section of this kind.
+# The mark by which the collection knows its units; systemd ignores sections of this kind.
 [X-LlamaCluster]
 Environment={variable}={digest}
 """
 
 
 def instant(text: str) -> int:
-    """Seconds since 1970 of what a record says. Errors: ValueError."""
+    """A time of a record in seconds since 1970. Errors: ValueError."""
     return calendar.timegm(time.strptime(text, FORMAT))
 
 
 class Trials:
-    """The trials of this node. root: where / is, other than in tests."""
+    """The trials of this node. root: directory that stands for /, in tests."""
 
     def __init__(
         self,
@@ -113,52 +113,52 @@ class Trials:
         run: Systemctl = systemctl,
         look: Callable[..., list[Unit]] = unit_info,
         clock: Callable[[], float] = time.time,
-        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self.root = root
         self.run = run
         self.look = look
         self.clock = clock
-        self.uptime = uptime  # since the boot, as Linux counts
         self.files = Snapshots(self._path(paths.ROLLBACK), root=root)
 
-    def told(self) -> list[Record]:
-        """Of each trial that runs or has ended by itself: TOLD. Errors: Refusal."""
+    def report(self) -> list[Record]:
+        """REPORTED of each trial that runs or has ended by its timer. Errors: Refusal."""
         folder = self._path(os.path.dirname(paths.TRIALS))
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-        services = [found.group(1) for found in map(RECORD.match, names) if found]
-        records = [record for record in map(self.read, services) if record]
-        return [{key: record[key] for key in TOLD} for record in records]
+        records = [self.read(found.group(1)) for found in map(RECORD.match, names) if found]
+        return [{key: record[key] for key in REPORTED} for record in records if record]
 
     def read(self, service: str) -> Record | None:
-        """The record, None where there is none. Errors: Refusal."""
+        """The record, None if there is none. Errors: Refusal."""
         path = self._record(service)
         try:
             record = json.loads(_files.read(path).decode("utf-8"))
-            if not all(isinstance(record[key], str) for key in TOLD + ("model",)) or record["service"] != service:
-                raise ValueError(f"{', '.join(TOLD + ('model',))} are needed as text")
             instant(record["until"])
-            for one, change in record["files"].items():
-                if not is_path(one) or not all(change[key] is None or is_entry(change[key]) for key in CHANGE):
-                    raise ValueError(f"{ascii(one)[:80]} is no file of a head")
+            if (
+                record["service"] != service
+                or not set(REPORTED) <= set(record)
+                or not isinstance(record["files"], dict)
+            ):
+                raise ValueError(f"{', '.join(REPORTED)} and files are needed")
         except FileNotFoundError:
             return None
         except OSError as error:
             raise Refusal(f"{path} cannot be read ({error.strerror}): run with become") from None
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        except (LookupError, RecursionError, TypeError, ValueError) as error:
             raise Refusal(f"{path} is no record of a trial ({printable(error)}): remove it") from None
         return record
 
     def start(
         self, service: str, quant: str, was: str, model: str, seconds: int, check: bool = False
     ) -> tuple[bool, Record]:
-        """After the switch, while its snapshot is open: has the head's files of before put back after that time. model:
-        the file that served. One that runs already keeps its end and what it goes back to. -> whether it began or its
-        files are others, its record. Errors: Refusal."""
+        """Starts a trial after a switch, while the switch's snapshot is open. model: the previous model file. A trial
+        of the same quant that runs keeps its end and its earlier files.
+
+        Returns whether the record is new or changed, and the record. Errors: Refusal.
+        """
         old = self.read(service)
         if old and (old["state"], old["quant"]) != ("running", quant):
             old = None
-        record: Record = dict.fromkeys(TOLD, "")
+        record: Record = dict.fromkeys(REPORTED, "")
         record.update(service=service, quant=quant, was=was, state="running", model=model, files={})
         record["until"] = time.strftime(FORMAT, time.gmtime(self.clock() + seconds))
         record = dict(old or record)
@@ -180,25 +180,19 @@ class Trials:
                 "llama_services.%s: the configuration of before seen, another one is needed for a trial: run "
                 "switch_model.yml without -e trial" % service
             )
-        try:
-            if record != old:
-                self._store(record)
-            self._arm(record)
-        except BaseException:
-            # Half a trial would be none, and look like one.
-            if old is None:
-                self.end(service)
-            raise
+        # The record last: a timer without a record does nothing.
+        self._arm(record)
+        if record != old:
+            self._store(record)
         return record != old, record
 
     def end(self, service: str, check: bool = False) -> Record | None:
-        """Forgets a trial, whose files stay as they are -> its record as of when nothing could revert it any more, None
-        without one. Errors: Refusal."""
+        """Ends a trial, keeps the files -> its last record, None without one. Errors: Refusal."""
         if check or not self.read(service):
             return self.read(service)
         units = [name for name in _units(service) if is_managed_unit(self._path(paths.UNITS, name))]
         if units:
-            # Waits for a revert that is under way.
+            # Waits for a restoration that runs.
             self.run("stop", *units)
         record = self.read(service)
         self._disarm(service)
@@ -206,40 +200,37 @@ class Trials:
         return record
 
     def settle(self, check: bool = False) -> list[str]:
-        """After a rollback: forgets the trials whose heads are those of before -> their services. One that was put back
-        to an earlier moment of itself goes on."""
-        records = [self.read(told["service"]) for told in self.told() if told["state"] == "running"]
+        """Ends the trials whose head a rollback has restored -> their services. Errors: Refusal."""
         over = []
-        for record in [one for one in records if one]:
-            files = {path: dict(change, after=self.files.entry(path)) for path, change in record["files"].items()}
-            head = files.get(self._head_files(record["service"])[0], {})
-            if head and head["after"] == head["before"]:
+        for record in [self.read(one["service"]) for one in self.report() if one["state"] == "running"]:
+            head = self._head_files(record["service"])[0] if record else ""
+            if record and head in record["files"] and self.files.entry(head) == record["files"][head]["before"]:
                 over.append(record["service"])
                 self.end(record["service"], check)
-            elif files != record["files"] and not check:
-                self._store(dict(record, files=files))
         return over
 
     def revert(self, service: str) -> Record | None:
-        """Puts the head's files back and has it restart with them, unless somebody has configured it since or the old
-        model is gone -> the record of what was done; None without a trial that runs. Errors: Refusal, OSError."""
+        """Restores the head's files and restarts it, unless a file has changed since or the old model is gone -> the
+        record of the end; None if no trial runs or its time is not over. Errors: Refusal, OSError."""
         record = self.read(service)
         if record is None or record["state"] != "running":
             self._disarm(service)
             return None
+        if self.clock() < instant(record["until"]):
+            return None
+        opened = self._path(paths.OPEN_SNAPSHOT)
+        if os.path.exists(opened) and self.clock() - os.stat(opened).st_mtime < SWITCH_TAKES:
+            raise Refusal("a switch is under way: the trial ends after it")
         odd = [path for path, change in record["files"].items() if self.files.entry(path) not in change.values()]
-        unit = installed_name("head", service, self._path(paths.UNITS))
         if odd:
             record.update(state="failed", reason=f"/{odd[0]} was changed since")
         elif not os.path.isfile(self._path(record["model"])):
-            # A disk may be mounted long after a boot.
-            if min(self.clock() - instant(record["until"]), self.uptime()) < MOUNTED:
-                raise Refusal(f"{record['model']} is not there, it is needed to go back: mount its disk")
             record.update(state="failed", reason=f"{record['model']} is gone")
         else:
             for path, change in sorted(record["files"].items()):
                 self.files.put(path, change["before"])
             self.run("daemon-reload")
+            unit = installed_name("head", service, self._path(paths.UNITS))
             record.update(state="reverted", reason=self._restart(unit))
         record.update(at=time.strftime(FORMAT, time.gmtime(self.clock())), files={})
         self._store(record)
@@ -247,13 +238,12 @@ class Trials:
         return record
 
     def _restart(self, name: str) -> str:
-        """Its workers stay: they are those of before. What is stopped stays so. -> what is odd"""
+        """Restarts a head, not its workers; a stopped one stays stopped. -> a remark"""
         found = {unit.name: unit for unit in self.look([name])}.get(name)
         if found is None or found.active_state in (None, "inactive", "deactivating"):
             # While the node boots, it starts after this.
             return f"{name} did not run then"
         if found.stale or found.active_state != "active":
-            # Not waited for: it waits for its workers, and loads.
             self.run("restart", "--no-block", name)
         return ""
 
@@ -266,7 +256,7 @@ class Trials:
         for name, text in ((service, SERVICE.format(**words)), (timer, TIMER.format(**words))):
             path = self._path(paths.UNITS, name)
             if os.path.lexists(path) and not is_managed_unit(path):
-                raise Refusal(f"{path}: a unit of somebody else seen, a free name is needed: rename or remove it")
+                raise Refusal(f"{path}: an unmanaged unit seen, a free name is needed: rename or remove it")
             if _files.text_of(path) != text:
                 _files.write_atomically(path, text.encode("utf-8"), 0o644)
                 changed = True
@@ -275,7 +265,7 @@ class Trials:
         self.run("enable", "--now", timer)
 
     def _disarm(self, service: str) -> None:
-        """The units go, but not whoever runs this."""
+        """Removes timer and service without stopping the service, which may be the caller."""
         names = [name for name in _units(service) if is_managed_unit(self._path(paths.UNITS, name))]
         timer = _units(service)[1]
         if timer in names:
@@ -291,8 +281,7 @@ class Trials:
         _files.write_atomically(self._record(record["service"]), json.dumps(record, sort_keys=True).encode("utf-8"))
 
     def _head_files(self, service: str) -> list[str]:
-        """What a switch writes for a head, relative to the root: its unit first, its plan, its chat template, and what
-        the watchdog is told."""
+        """Paths relative to the root of a head's unit (first), watchdog file, plan and chat template."""
         unit = installed_name("head", service, self._path(paths.UNITS))
         own = ((paths.UNITS + "/*", unit), (paths.WATCHED_FILES, "head-" + service))
         return [
@@ -307,5 +296,5 @@ class Trials:
 
 
 def _units(service: str) -> tuple[str, str]:
-    """The names of its units: what puts back, and its timer."""
+    """The names of a trial's service and timer."""
     return f"llama-trial-{service}.service", f"llama-trial-{service}.timer"

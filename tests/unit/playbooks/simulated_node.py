@@ -334,7 +334,7 @@ class ActionModule(ActionBase):
             changed=False,
             units=units,
             held=units_of_node.held_since(str(node.held)),
-            trials=trials.Trials(str(node.root)).told(),
+            trials=trials.Trials(str(node.root)).report(),
         )
 
     def do_node_facts(self, arguments):
@@ -378,9 +378,9 @@ class ActionModule(ActionBase):
         return {"changed": False, "job": json.loads((self.node.root / "job.json").read_text())}
 
     def do_llama_trial(self, arguments):
-        """What systemd is told is an event."""
+        """Each call of systemctl is an event."""
         here = trials.Trials(str(self.node.root), lambda *words: self.event(" ".join(("systemctl", *words))))
-        state, before = arguments["state"], here.told()
+        state, before = arguments["state"], here.report()
         if state == "started":
             texts = [str(arguments[key]) for key in ("service", "quant", "was", "model")]
             changed, record = here.start(*texts, int(arguments["seconds"]), check=self.check)

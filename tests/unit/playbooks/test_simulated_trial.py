@@ -4,6 +4,7 @@
 """A quant on trial, over simulated nodes (simulation.py): what each playbook does meanwhile and afterwards."""
 
 import json
+import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.trials import Trials
@@ -52,11 +53,11 @@ def serves(cluster):
 
 
 def trials(cluster):
-    return [(one["quant"], one["state"]) for one in Trials(str(cluster.node("node1"))).told()]
+    return [(one["quant"], one["state"]) for one in Trials(str(cluster.node("node1"))).report()]
 
 
 def end_of(cluster):
-    """What its timer starts, on the node alone."""
+    """Run the program that its timer starts, after a year."""
     root = cluster.node("node1")
     (root / "opt/models").mkdir(parents=True, exist_ok=True)
     (root / "opt/models/m.gguf").touch()  # simulated nodes have no models
@@ -65,10 +66,13 @@ def end_of(cluster):
         if words[0] == "restart":
             (root / "run" / HEAD).write_text((root / "etc/systemd/system" / HEAD).read_text())
 
-    return Trials(str(root), run, lambda names: [Unit(names[0], active_state="active", stale=True)]).revert("chat")
+    def look(names):
+        return [Unit(names[0], active_state="active", stale=True)]
+
+    return Trials(str(root), run, look, lambda: time.time() + 366 * 86400).revert("chat")
 
 
-def test_it_begins_once_the_new_model_has_answered(on_trial):
+def test_trial_begins_after_the_new_model_responds(on_trial):
     output = (on_trial.folder / "output").read_text()
     assert serves(on_trial) == ["/opt/models/m8.gguf"] * 2 and trials(on_trial) == [("Q8_0", "running")]
     assert "chat: m8.gguf serves on trial until " in output
@@ -85,7 +89,7 @@ def test_a_second_run_changes_nothing(cluster):
     assert not any(event.split()[1] in ("configure", "stopped", "started") for event in cluster.events)
 
 
-def test_its_end_needs_no_controller_and_no_run_brings_it_back(deployed, cluster):
+def test_end_restores_and_no_run_undoes_it(deployed, cluster):
     record = end_of(cluster)
     assert (record["state"], record["reason"]) == ("reverted", "") and serves(cluster) == ["/opt/models/m.gguf"] * 2
     assert cluster.configuration() == deployed.configuration()
@@ -100,7 +104,7 @@ def test_its_end_needs_no_controller_and_no_run_brings_it_back(deployed, cluster
     assert serves(cluster) == ["/opt/models/m8.gguf"] * 2 and trials(cluster) == []
 
 
-def test_kept_it_stays(cluster):
+def test_kept_quant_stays(cluster):
     before = serves(cluster)
     output = cluster.done("switch_model", "-e", "service=chat keep=true", "--check")
     assert trials(cluster) == [("Q8_0", "running")]
@@ -113,13 +117,13 @@ def test_kept_it_stays(cluster):
     assert "chat: not on trial, nothing is to be kept" in output and cluster.events == []
 
 
-def test_switched_back_it_is_over(deployed, cluster):
+def test_switch_back_ends_the_trial(deployed, cluster):
     cluster.done("switch_model", "-e", "service=chat quant=F16")
     assert trials(cluster) == [] and serves(cluster) == ["/opt/models/m.gguf"] * 2
     assert cluster.configuration() == deployed.configuration()
 
 
-def test_rolled_back_it_is_over(deployed, cluster):
+def test_rollback_ends_the_trial(deployed, cluster):
     cluster.done("rollback")
     assert trials(cluster) == [] and serves(cluster) == ["/opt/models/m.gguf"] * 2
     assert cluster.configuration() == deployed.configuration()
@@ -133,7 +137,7 @@ def test_rolled_back_it_is_over(deployed, cluster):
         ("maintenance", "node=node1"),
     ],
 )
-def test_nothing_else_begins_meanwhile(cluster, playbook, arguments):
+def test_other_changes_are_refused_meanwhile(cluster, playbook, arguments):
     before = cluster.files()
     output = cluster.refused(playbook, "-e", arguments)
     assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
@@ -153,14 +157,14 @@ def test_nothing_else_begins_meanwhile(cluster, playbook, arguments):
         ("keep=true service=chta", "switch_model: service chta seen, one of chat is needed, did you mean chat?"),
     ],
 )
-def test_what_cannot_be_tried_is_said_before_anything_changes(deployed, tmp_path, arguments, sentence):
+def test_impossible_trial_is_refused_before_any_change(deployed, tmp_path, arguments, sentence):
     cluster = deployed.copy(tmp_path)
     before = cluster.files()
     assert sentence in cluster.refused("switch_model", "-e", "service=chat " + arguments)
     assert cluster.files() == before and cluster.events == []
 
 
-def test_what_comes_back_is_what_the_inventory_says(deployed, tmp_path):
+def test_trial_needs_the_quant_of_the_inventory(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     cluster.done("switch_model", "-e", "service=chat quant=Q8_0")
     before = cluster.files()
@@ -171,7 +175,7 @@ def test_what_comes_back_is_what_the_inventory_says(deployed, tmp_path):
     assert cluster.files() == before and cluster.events == []
 
 
-def test_what_comes_back_has_to_be_there(deployed, tmp_path):
+def test_trial_needs_the_old_model(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     (cluster.node("node1") / "unproved").touch()
     assert (
@@ -181,7 +185,7 @@ def test_what_comes_back_has_to_be_there(deployed, tmp_path):
     assert cluster.events == []
 
 
-def test_what_ends_it_has_to_be_installed(deployed, tmp_path):
+def test_trial_needs_its_program(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     (cluster.node("node1") / "old-programs").touch()
     assert (
@@ -191,7 +195,7 @@ def test_what_ends_it_has_to_be_installed(deployed, tmp_path):
     assert cluster.events == []
 
 
-def test_a_model_that_does_not_serve_is_taken_back_and_is_no_trial(deployed, tmp_path):
+def test_model_that_fails_starts_no_trial(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     assert "the old one serves again" in cluster.refused("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
     assert trials(cluster) == [] and cluster.configuration() == deployed.configuration()

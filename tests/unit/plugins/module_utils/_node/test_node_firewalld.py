@@ -4,12 +4,12 @@
 import sys
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.firewalld import changes, tell
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.firewalld import NOTHING, apply, changes
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 HEAD = 'rule family="ipv4" source address="10.1.0.1" port port="50052" protocol="tcp" accept'
 EARLIER = HEAD.replace("10.1.0.1", "10.1.0.9")
-THEIRS = HEAD.replace("50052", "22")
+OTHER = HEAD.replace("50052", "22")
 # firewall-cmd --list-all-zones of firewalld 1.3.
 LISTED = """\
 internal
@@ -30,90 +30,62 @@ trusted
 """
 
 
-def test_a_rule_goes_to_the_zone_of_its_interface_and_leaves_others():
-    listed = {"running": LISTED % (THEIRS, HEAD, THEIRS)}
-    told = changes(["running public " + HEAD], listed, {HEAD: "internal"})
-    assert told.calls == [
+def test_rule_moves_to_the_zone_of_its_interface():
+    listed = {"running": LISTED % (OTHER, HEAD, OTHER)}
+    actions = changes(["running public " + HEAD], listed, {HEAD: "internal"})
+    assert actions.calls == [
         ["firewall-cmd", "--zone=public", "--remove-rich-rule=" + HEAD],
         ["firewall-cmd", "--zone=internal", "--add-rich-rule=" + HEAD],
     ]
-    assert (told.before, told.after) == (
+    assert (actions.before, actions.after) == (
         ["running internal " + HEAD, "running public " + HEAD],
         ["running internal " + HEAD],
     )
-    assert changes(["running public " + HEAD], listed, {HEAD: "public"})._asdict() == {
-        "calls": [],
-        "before": ["running public " + HEAD],
-        "after": ["running public " + HEAD],
-        "left": [],
-    }
+    assert changes(["running public " + HEAD], listed, {HEAD: "public"}) == (
+        [],
+        ["running public " + HEAD],
+        ["running public " + HEAD],
+        [],
+    )
 
 
-def test_rules_of_earlier_heads_leave_every_zone_and_those_of_others_stay():
-    listed = {"permanent": LISTED % (EARLIER, EARLIER, THEIRS)}
-    told = changes(["permanent %s %s" % (zone, EARLIER) for zone in ("public", "internal")], listed, {})
+def test_only_recorded_rules_are_removed():
+    listed = {"permanent": LISTED % (EARLIER, EARLIER, OTHER)}
+    actions = changes(["permanent %s %s" % (zone, EARLIER) for zone in ("public", "internal")], listed, {})
     gone = [
         ["firewall-cmd", "--permanent", "--zone=%s" % zone, "--remove-rich-rule=" + EARLIER]
         for zone in ("internal", "public")
     ]
-    assert (told.calls, told.after) == (gone, [])
+    assert (actions.calls, actions.after) == (gone, [])
 
 
-def test_the_same_rule_of_an_operator_is_neither_recorded_nor_removed():
-    listed = dict.fromkeys(("running", "permanent"), LISTED % (HEAD, THEIRS, EARLIER))
-    told = changes([], listed, {HEAD: "public", EARLIER: "public"})
-    assert told.calls == [
+def test_same_rule_of_an_operator_stays():
+    listed = dict.fromkeys(("running", "permanent"), LISTED % (HEAD, OTHER, EARLIER))
+    actions = changes([], listed, {HEAD: "public", EARLIER: "public"})
+    assert actions.calls == [
         ["firewall-cmd", "--permanent", "--zone=public", "--add-rich-rule=" + HEAD],
         ["firewall-cmd", "--zone=public", "--add-rich-rule=" + HEAD],
     ]
-    assert told.after == ["permanent public " + HEAD, "running public " + HEAD]
-    assert changes([], listed, {})._asdict() == {"calls": [], "before": [], "after": [], "left": []}
+    assert actions.after == ["permanent public " + HEAD, "running public " + HEAD]
+    assert changes([], listed, {}) == NOTHING
 
 
-def test_what_the_configuration_keeps_is_not_closed_until_the_next_reload():
-    listed = dict.fromkeys(("running", "permanent"), LISTED % (THEIRS, HEAD, THEIRS))
-    assert changes(["running public " + HEAD], listed, {})._asdict() == {
-        "calls": [],
-        "before": ["running public " + HEAD],
-        "after": [],
-        "left": [],
-    }
+def test_rule_of_the_configuration_stays_in_force():
+    listed = dict.fromkeys(("running", "permanent"), LISTED % (OTHER, HEAD, OTHER))
+    assert changes(["running public " + HEAD], listed, {}) == ([], ["running public " + HEAD], [], [])
 
 
-def test_what_is_added_for_a_while_is_in_no_configuration():
-    told = changes([], {"running": LISTED % (THEIRS, THEIRS, THEIRS)}, {HEAD: "internal"}, "6h")
-    assert told.calls == [["firewall-cmd", "--zone=internal", "--timeout=6h", "--add-rich-rule=" + HEAD]]
-    assert told.after == ["running internal " + HEAD]
-
-
-def test_rules_leave_the_configuration_of_a_firewalld_that_does_not_run():
-    recorded = ["%s public %s" % (place, rule) for rule in (HEAD, EARLIER) for place in ("permanent", "running")]
-    listed = LISTED % (THEIRS, HEAD, EARLIER)
-    wanted = {HEAD: "public"}
-    assert changes(recorded, {"stopped": listed}, wanted)._asdict() == {
-        "calls": [["firewall-offline-cmd", "--zone=public", "--remove-rich-rule=" + EARLIER]],
-        "before": sorted(recorded),
-        "after": recorded[:2],
-        "left": [],
-    }
-    # Somebody removed it.
-    told = changes(recorded[2:], {"stopped": LISTED % (THEIRS, HEAD, THEIRS)}, {})
-    assert told._asdict() == {"calls": [], "before": recorded[2:], "after": [], "left": []}
-    # No command can.
-    told = changes(recorded, {"stopped": None}, wanted)
-    assert told._asdict() == {
-        "calls": [],
-        "before": sorted(recorded),
-        "after": sorted(recorded[:3]),
-        "left": ["permanent public " + EARLIER],
-    }
+def test_rule_with_timeout_is_not_permanent():
+    actions = changes([], {"running": LISTED % (OTHER, OTHER, OTHER)}, {HEAD: "internal"}, "6h")
+    assert actions.calls == [["firewall-cmd", "--zone=internal", "--timeout=6h", "--add-rich-rule=" + HEAD]]
+    assert actions.after == ["running internal " + HEAD]
 
 
 COMMAND = """#!%s
 import os, sys
 
-with open(os.environ["TOLD"], "a") as told:
-    print(*sys.argv[1:], file=told)
+with open(os.environ["CALLS"], "a") as calls:
+    print(*sys.argv[1:], file=calls)
 if "--get-default-zone" in sys.argv:
     print("public")
 elif "--get-zone-of-interface=ib0" in sys.argv:
@@ -127,47 +99,54 @@ elif any(os.environ["DIES_AT"] in word for word in sys.argv):
 """
 
 
-@pytest.fixture(name="told")
-def fixture_told(tmp_path, monkeypatch):
-    """What firewall-cmd is told, a line for each call."""
+@pytest.fixture(name="calls")
+def fixture_calls(tmp_path, monkeypatch):
+    """Calls of firewall-cmd, a line for each."""
     commands = tmp_path / "bin"
     commands.mkdir()
     (commands / "firewall-cmd").write_text(COMMAND % sys.executable)
     (commands / "firewall-cmd").chmod(0o755)
     monkeypatch.setenv("PATH", str(commands))
-    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     monkeypatch.setenv("DIES_AT", "nothing")
-    return lambda: (tmp_path / "told").read_text().splitlines()
+    return lambda: (tmp_path / "calls").read_text().splitlines()
 
 
-def test_an_interface_in_no_zone_is_filtered_by_the_default_zone(told, tmp_path):
-    tell(str(tmp_path / "record"), {HEAD: "ib0", EARLIER: "eth0", THEIRS: ""})
-    zones = {line.rpartition("rich-rule=")[2]: line.split()[0] for line in told() if line.startswith("--zone=")}
-    assert zones == {HEAD: "--zone=internal", EARLIER: "--zone=public", THEIRS: "--zone=public"}
+def test_interface_without_zone_has_the_default_zone(calls, tmp_path):
+    apply(str(tmp_path / "record"), {HEAD: "ib0", EARLIER: "eth0", OTHER: ""})
+    zones = {line.rpartition("rich-rule=")[2]: line.split()[0] for line in calls() if line.startswith("--zone=")}
+    assert zones == {HEAD: "--zone=internal", EARLIER: "--zone=public", OTHER: "--zone=public"}
 
 
-def test_check_mode_only_looks(told, tmp_path):
+def test_check_mode_changes_nothing(calls, tmp_path):
     record = tmp_path / "record"
-    calls = tell(str(record), {HEAD: "ib0"}, check_mode=True).calls
-    assert [call[-1] for call in calls] == ["--add-rich-rule=" + HEAD] * 2
-    assert not record.exists() and not any("--add" in line for line in told())
+    actions = apply(str(record), {HEAD: "ib0"}, check_mode=True)
+    assert [call[-1] for call in actions.calls] == ["--add-rich-rule=" + HEAD] * 2
+    assert not record.exists() and not any("--add" in line for line in calls())
 
 
-def test_nobody_wanted_and_nothing_recorded_asks_nothing(told, tmp_path):
-    assert tell(str(tmp_path / "record"), {}) == ([], [], [], [])
-    assert not (tmp_path / "told").exists()
+def test_no_rules_and_no_record_make_no_call(calls, tmp_path):
+    assert apply(str(tmp_path / "record"), {}) == NOTHING and not (tmp_path / "calls").exists()
 
 
-def test_a_node_without_firewalld_needs_no_record_and_no_directory_for_it(tmp_path, monkeypatch):
+def test_node_without_firewalld_needs_no_record(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert tell(str(tmp_path / "none/record"), {HEAD: "ib0"}) == ([], [], [], [])
+    assert apply(str(tmp_path / "none/record"), {HEAD: "ib0"}) == NOTHING
 
 
-def test_a_call_that_fails_is_one_sentence_and_what_was_opened_stays_recorded(told, tmp_path, monkeypatch):
+def test_stopped_firewalld_keeps_record_and_names_rules(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    lines = [f"{place} public {rule}" for rule in (HEAD, EARLIER) for place in ("permanent", "running")]
+    (tmp_path / "record").write_text("\n".join(lines))
+    assert apply(str(tmp_path / "record"), {HEAD: "ib0"}).left == ["permanent public " + EARLIER]
+    assert (tmp_path / "record").read_text() == "\n".join(lines)
+
+
+def test_failed_call_keeps_the_record(calls, tmp_path, monkeypatch):
     monkeypatch.setenv("DIES_AT", "--add-rich-rule=" + HEAD)
     record = tmp_path / "record"
     with pytest.raises(Refusal) as refused:
-        tell(str(record), {HEAD: "ib0"}, timeout="6h")
+        apply(str(record), {HEAD: "ib0"}, timeout="6h")
     assert str(refused.value) == (
         "firewall-cmd --zone=internal --timeout=6h '--add-rich-rule=%s': it ended with status 13 (Error: "
         "COMMAND_FAILED), 0 is needed: run it on the node" % HEAD

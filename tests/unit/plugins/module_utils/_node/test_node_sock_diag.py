@@ -21,7 +21,11 @@ def message(*attributes, kind=BY_FAMILY, state=1, waiting=3, cut=0):
 
 
 def tcp_info(received=5_000_000_000, sent=77, size=160, acked=6_000_000_000):
-    return (bytes(120) + struct.pack("=QQ", acked, received) + bytes(20) + struct.pack("=I", sent) + bytes(64))[:size]
+    idle = bytes(44) + struct.pack("=3I", 5, 6, 7) + bytes(64)
+    return (idle + struct.pack("=QQ", acked, received) + bytes(20) + struct.pack("=I", sent) + bytes(64))[:size]
+
+
+COUNTED = sock_diag.Socket(1, 3, 5_000_000_000, 77, 6_000_000_000, 5, 7)
 
 
 @pytest.mark.parametrize(
@@ -29,23 +33,20 @@ def tcp_info(received=5_000_000_000, sent=77, size=160, acked=6_000_000_000):
     [
         (message(), sock_diag.Socket(1, 3)),
         (message(state=10, waiting=0), sock_diag.Socket(10, 0)),
-        (message((2, tcp_info())), sock_diag.Socket(1, 3, 5_000_000_000, 77, 6_000_000_000)),
-        (message((2, tcp_info(size=224))), sock_diag.Socket(1, 3, 5_000_000_000, 77, 6_000_000_000)),
+        (message((2, tcp_info())), COUNTED),
+        (message((2, tcp_info(size=224))), COUNTED),
         # An older kernel's has fewer fields.
         (message((2, tcp_info(size=159))), sock_diag.Socket(1, 3)),
         (message((3, tcp_info())), sock_diag.Socket(1, 3)),
         # Attributes begin at multiples of four.
-        *(
-            (message((8, bytes(size)), (2, tcp_info())), sock_diag.Socket(1, 3, 5_000_000_000, 77, 6_000_000_000))
-            for size in range(6)
-        ),
-        # What was not sent is not read.
+        *((message((8, bytes(size)), (2, tcp_info())), COUNTED) for size in range(6)),
+        # Nothing is read behind the end.
         (message((2, tcp_info()), cut=164), sock_diag.Socket(1, 3)),
         (message(kind=ERROR), None),
         (message(cut=1), None),
     ],
 )
-def test_an_answer_of_the_kernel(data, found):
+def test_answer_of_the_kernel(data, found):
     assert sock_diag.parse(data) == found
 
 
@@ -55,7 +56,7 @@ def test_an_attribute_without_a_size_ends_the_answer():
 
 
 class Kernel:
-    """Stands for a netlink socket."""
+    """A netlink socket."""
 
     def __init__(self, answer):
         self.answer, self.sent = answer, []
@@ -82,12 +83,10 @@ class Kernel:
         return self.answer[:most]
 
 
-def test_what_the_kernel_is_asked(monkeypatch):
+def test_request_to_the_kernel(monkeypatch):
     kernel = Kernel(message((2, tcp_info())))
     monkeypatch.setattr(sock_diag.socket, "socket", kernel)
-    assert sock_diag.query(("10.0.0.1", 50052), ("10.0.0.2", 1)) == sock_diag.Socket(
-        1, 3, 5_000_000_000, 77, 6_000_000_000
-    )
+    assert sock_diag.query(("10.0.0.1", 50052), ("10.0.0.2", 1)) == COUNTED
     assert kernel.kind == (16, 3, 4)  # AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG
     ((data, where),) = kernel.sent
     assert where == (0, 0) and kernel.closed and kernel.patience == 1.0
@@ -99,7 +98,7 @@ def test_what_the_kernel_is_asked(monkeypatch):
     assert (struct.unpack_from("=III", data, 60), len(data)) == ((0, 0xFFFFFFFF, 0xFFFFFFFF), 72)
 
 
-def test_a_kernel_that_does_not_answer(monkeypatch):
+def test_kernel_without_an_answer(monkeypatch):
     monkeypatch.setattr(sock_diag.socket, "socket", Kernel(OSError("timed out")))
     assert sock_diag.query(("10.0.0.1", 50052)) is None
 
@@ -113,7 +112,7 @@ def test_a_kernel_that_does_not_answer(monkeypatch):
         (OSError("timed out"), None),
     ],
 )
-def test_who_listens(monkeypatch, answer, found):
+def test_listener(monkeypatch, answer, found):
     kernel = Kernel(answer)
     monkeypatch.setattr(sock_diag.socket, "socket", kernel)
     assert sock_diag.listener(("10.0.0.1", 8000)) == found

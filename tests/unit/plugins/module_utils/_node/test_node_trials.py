@@ -1,9 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A trial of another quant, on a node that is a directory, with a systemctl that only notes what it is told."""
+"""Trials of another quant, on a node that is a directory, with a systemctl that records its calls."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,7 +12,6 @@ import subprocess
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (
     managed,
-    paths,
     snapshot,
     trials,
     units,
@@ -34,7 +34,7 @@ ARGUMENTS = {"service": "chat", "quant": "Q8_0", "was": "Q4_K_M", "model": "/" +
 
 
 class Node:
-    """A switch of chat has been made on it, and its snapshot is open."""
+    """A node with a switch of chat whose snapshot is open."""
 
     def __init__(self, root):
         self.root = root
@@ -50,8 +50,7 @@ class Node:
         self.snapshots.open("2026-11-23T20:00:00Z")
         self.before = self.content()
         self.write({HEAD: "new\n", PLAN: "[1]\n", TEMPLATE: "{{ messages }}\n"})
-        self.uptime = 7200
-        self.trials = trials.Trials(str(root), self.run, self.look, lambda: self.now, lambda: self.uptime)
+        self.trials = trials.Trials(str(root), self.run, self.look, lambda: self.now)
 
     def write(self, texts):
         for name, text in texts.items():
@@ -77,6 +76,12 @@ class Node:
     def begin(self, **more):
         return self.trials.start(**dict(ARGUMENTS, **more))
 
+    def revert(self):
+        """The end of the trial, after the switch."""
+        self.now = NOW + 43200
+        self.snapshots.drop()
+        return self.trials.revert("chat")
+
     def left(self):
         return sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*trial*"))
 
@@ -86,61 +91,56 @@ def fixture_node(tmp_path):
     return Node(tmp_path)
 
 
-def test_it_begins_with_a_timer_of_wall_clock_time(node):
+def test_trial_has_managed_units_and_a_record(node):
     began, record = node.begin()
     assert began and record["until"] == "2026-11-24T08:00:00Z"
     assert node.calls == ["daemon-reload", "enable --now llama-trial-chat.timer"]
-    timer = (node.root / TIMER).read_text()
-    assert "OnCalendar=2026-11-24 08:00:00 UTC\nPersistent=true\n" in timer and "WantedBy=timers.target" in timer
-    unit = (node.root / SERVICE).read_text()
-    assert "ExecStart=/opt/llama-cluster/bin/llama-program trial chat\n" in unit
-    # What is ours says so, and nothing of it is left to be filled in.
+    timer, unit = (node.root / TIMER).read_text(), (node.root / SERVICE).read_text()
+    assert "OnCalendar=2026-11-24 08:00:00 UTC\nPersistent=true\n" in timer
     assert managed.is_managed_unit(str(node.root / TIMER)) and managed.is_managed_unit(str(node.root / SERVICE))
     assert not re.search("[{}]", timer + unit)
-    assert node.trials.told() == [dict(dict.fromkeys(trials.TOLD, ""), **{k: record[k] for k in trials.TOLD})]
+    assert node.trials.report() == [{key: record[key] for key in trials.REPORTED}]
     assert (node.root / RECORD).stat().st_mode & 0o777 == 0o600
     assert sorted(record["files"]) == [PLAN, TEMPLATE, HEAD]
+    removal = Removal(root=str(node.root))
+    removal.node_files()
+    assert str(node.root / RECORD) in removal.removed
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze on this machine")
-def test_systemd_reads_what_is_written(node):
+def test_systemd_accepts_the_units(node):
     node.begin()
     unit = node.root / SERVICE
     unit.write_text(unit.read_text().replace("/opt/llama-cluster/bin/llama-program", "/bin/true"))
-    seen = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(node.root / TIMER), str(unit)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["systemd-analyze", "verify", "--man=no", str(node.root / TIMER), str(unit)]
+    seen = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (seen.returncode, seen.stdout + seen.stderr) == (0, "")
 
 
-def test_a_second_run_leaves_its_end_alone(node):
+def test_second_run_keeps_the_end(node):
     node.begin()
     before, node.now = (node.root / RECORD).read_text(), NOW + 3600
     assert node.begin() == (False, json.loads(before))
     assert (node.root / RECORD).read_text() == before
-    # The timer may have been stopped by hand, or the first run have died before it started it.
+    # An operator may have stopped the timer, or the first run died before it started it.
     assert node.calls[2:] == ["enable --now llama-trial-chat.timer"]
 
 
-def test_a_second_run_with_another_configuration_goes_back_to_what_was_before_the_first(node):
+def test_second_run_keeps_the_earlier_configuration(node):
     node.begin()
     node.snapshots.drop()
     node.snapshots.open("2026-11-23T21:00:00Z")
     node.write({HEAD: "new, with more context\n"})
     began, record = node.begin()
     assert began and record["until"] == "2026-11-24T08:00:00Z"
-    node.trials.revert("chat")
+    node.revert()
     assert node.content() == node.before
 
 
-def test_its_end_puts_back_what_was_before_and_restarts_the_head_alone(node):
+def test_end_restores_and_restarts_only_the_head(node):
     node.begin()
-    node.now = NOW + 43201
-    record = node.trials.revert("chat")
-    assert (record["state"], record["at"], record["reason"]) == ("reverted", "2026-11-24T08:00:01Z", "")
+    record = node.revert()
+    assert (record["state"], record["at"], record["reason"]) == ("reverted", "2026-11-24T08:00:00Z", "")
     assert node.content() == node.before
     assert node.calls[2:] == [
         "daemon-reload",
@@ -149,85 +149,77 @@ def test_its_end_puts_back_what_was_before_and_restarts_the_head_alone(node):
         "daemon-reload",
     ]
     assert node.left() == [RECORD]
-    # Once more, as after a crash of what runs it: nothing.
-    assert node.trials.revert("chat") is None and node.calls[6:] == []
-    assert node.trials.told()[0]["state"] == "reverted"
+    assert node.revert() is None and node.calls[6:] == []
+    assert node.trials.report()[0]["state"] == "reverted"
 
 
-def test_one_that_died_in_the_middle_is_finished(node):
+def test_trial_ends_after_its_time_and_the_switch(node):
+    node.begin()
+    node.now = NOW + 43199
+    assert node.trials.revert("chat") is None
+    opened = node.root / "var/lib/llama-cluster/rollback/open.json"
+    node.now = NOW + 43200
+    os.utime(str(opened), (node.now, node.now))
+    with pytest.raises(Refusal, match="a switch is under way"):
+        node.trials.revert("chat")
+    assert len(node.left()) == 4
+    # The run has died.
+    node.now += trials.SWITCH_TAKES
+    assert node.trials.revert("chat")["state"] == "reverted"
+
+
+def test_interrupted_end_is_finished(node):
     node.begin()
     node.write({HEAD: "old\n"})
     (node.root / TEMPLATE).unlink()
-    assert node.trials.revert("chat")["state"] == "reverted"
-    assert node.content() == node.before
+    assert node.revert()["state"] == "reverted" and node.content() == node.before
 
 
 @pytest.mark.parametrize(
     ("state", "stale", "restarts"),
-    [
-        ("active", True, 1),
-        ("active", False, 0),
-        ("activating", False, 1),
-        ("failed", False, 1),
-        ("inactive", True, 0),
-        ("deactivating", True, 0),
-        (None, True, 0),
-    ],
+    [("active", True, 1), ("active", False, 0), ("failed", False, 1), ("inactive", True, 0), (None, True, 0)],
 )
 def test_head_restarts_unless_it_is_stopped(node, state, stale, restarts):
     node.begin()
     node.state, node.stale = state, stale
-    record = node.trials.revert("chat")
-    stopped = state in ("inactive", "deactivating", None)
-    assert record["reason"] == ("llama-head-chat.service did not run then" if stopped else "")
+    record = node.revert()
+    assert record["reason"] == ("" if state in ("active", "failed") else "llama-head-chat.service did not run then")
     assert record["state"] == "reverted" and node.content() == node.before
     assert node.calls.count("restart --no-block llama-head-chat.service") == restarts
 
 
-def test_what_somebody_has_configured_since_stays(node):
+@pytest.mark.parametrize("odd", [HEAD, OLD])
+def test_changed_file_or_missing_model_keeps_configuration(node, odd):
     node.begin()
-    node.write({HEAD: "edited by hand\n"})
+    (node.root / OLD).unlink()
+    if odd == HEAD:
+        node.write({HEAD: "edited\n", OLD: "GGUF"})
     before = node.content()
-    record = node.trials.revert("chat")
+    record = node.revert()
     assert (record["state"], record["reason"]) == (
         "failed",
-        "/etc/systemd/system/llama-head-chat.service was changed since",
+        f"/{odd} {'was changed since' if odd == HEAD else 'is gone'}",
     )
     del before[SERVICE], before[TIMER]
     assert node.content() == before and not any("restart" in call for call in node.calls)
+    assert node.left() == [RECORD]
 
 
-def test_without_the_old_model_the_new_one_stays(node):
-    node.begin()
-    (node.root / OLD).unlink()
-    # Its disk may still be mounted: the program is asked again for an hour, and for one after each boot.
-    for now, uptime in ((NOW + 43200 + 3599, 7200), (NOW + 90000, 3599)):
-        node.now, node.uptime = now, uptime
-        with pytest.raises(Refusal, match="/opt/models/m.Q4_K_M.gguf is not there, it is needed to go back: mount its"):
-            node.trials.revert("chat")
-    assert len(node.left()) == 4 and node.trials.told()[0]["state"] == "running"
-    node.now, node.uptime = NOW + 43200 + 3600, 3600
-    record = node.trials.revert("chat")
-    assert (record["state"], record["reason"]) == ("failed", "/opt/models/m.Q4_K_M.gguf is gone")
-    assert (node.root / HEAD).read_text() == "new\n" and node.left() == [RECORD]
-
-
-def test_kept_it_leaves_nothing_but_what_serves(node):
+def test_kept_trial_leaves_only_what_serves(node):
     node.begin()
     after = {path: text for path, text in node.content().items() if path not in (SERVICE, TIMER)}
     assert node.trials.end("chat", check=True)["state"] == "running" and len(node.left()) == 4
-    # A revert that is under way is waited for.
     assert node.trials.end("chat")["state"] == "running"
     assert node.calls[2:] == [
         "stop llama-trial-chat.service llama-trial-chat.timer",
         "disable --now llama-trial-chat.timer",
         "daemon-reload",
     ]
-    assert node.content() == after and node.left() == [] and node.trials.told() == []
-    assert node.trials.end("chat") is None and node.trials.revert("chat") is None
+    assert node.content() == after and node.left() == [] and node.trials.report() == []
+    assert node.trials.end("chat") is None and node.revert() is None
 
 
-def test_a_rollback_ends_the_trial_of_what_it_has_put_back(node):
+def test_rollback_ends_the_trial_it_restores(node):
     node.begin()
     assert node.trials.settle() == []
     node.snapshots.restore("2026-11-23T20:00:00Z")
@@ -235,82 +227,36 @@ def test_a_rollback_ends_the_trial_of_what_it_has_put_back(node):
     assert node.trials.settle() == ["chat"] and node.left() == []
 
 
-def test_a_rollback_within_a_trial_goes_on_with_it(node):
-    """A second run with other settings has a snapshot of the first one."""
-    node.begin()
-    first = node.content()
-    node.write({HEAD: "newer\n"})
-    node.begin()
-    node.write({HEAD: "new\n"})
-    assert node.trials.settle(check=True) == node.trials.settle() == [] and node.content() == first
-    node.now = NOW + 43200
-    assert node.trials.revert("chat")["state"] == "reverted" and (node.root / HEAD).read_text() == "old\n"
-
-
-def test_check_mode_foretells_it(node):
+def test_check_mode_changes_nothing(node):
     node.snapshots.drop()
     assert node.begin(check=True)[0] and node.left() == [] and node.calls == []
 
 
-def test_without_a_snapshot_or_a_change_there_is_no_trial(node):
+def test_start_needs_a_snapshot_and_a_change(node):
     node.write({HEAD: "old\n", PLAN: "[]\n"})
     (node.root / TEMPLATE).unlink()
-    with pytest.raises(Refusal, match="llama_services.chat: the configuration of before seen, another one is needed"):
+    with pytest.raises(Refusal, match="the configuration of before seen"):
         node.begin()
     node.snapshots.drop()
-    with pytest.raises(Refusal, match="llama_services.chat: no open snapshot seen, the one of the switch is needed"):
+    with pytest.raises(Refusal, match="no open snapshot seen"):
         node.begin()
     assert node.left() == []
 
 
-def test_a_trial_that_cannot_begin_is_none(node):
-    def broken(*words):
-        node.run(*words)
-        if words[0] == "enable":
-            raise Refusal("systemctl enable: failed (no space left): see journalctl")
-
-    node.trials.run = broken
-    with pytest.raises(Refusal, match="no space left"):
-        node.begin()
-    assert node.left() == []
-
-
-def test_a_unit_of_somebody_else_is_left_alone(node):
+def test_unmanaged_unit_is_kept(node):
     node.write({TIMER: "[Timer]\nOnCalendar=daily\n"})
-    with pytest.raises(Refusal, match="llama-trial-chat.timer: a unit of somebody else seen, a free name is needed"):
+    with pytest.raises(Refusal, match="llama-trial-chat.timer: an unmanaged unit seen"):
         node.begin()
     assert (node.root / TIMER).read_text() == "[Timer]\nOnCalendar=daily\n" and not (node.root / RECORD).exists()
 
 
 @pytest.mark.parametrize(
-    "record",
-    [
-        "[]",
-        "{}",
-        '{"service": "chat"}',
-        "[" * 100000,
-        {"until": "tomorrow"},
-        {"until": 7},
-        {"service": "other"},
-        {"files": {"etc/passwd": {"before": None, "after": None}}},
-        {"files": {"etc/llama-cluster/../passwd": {"before": None, "after": None}}},
-        {"files": {HEAD: {"before": {"content": "?"}, "after": None}}},
-        {"files": {HEAD: {"before": None}}},
-        {"files": [HEAD]},
-    ],
+    "record", ["[]", "{}", "[" * 100000, {"until": "tomorrow"}, {"service": "other"}, {"files": []}]
 )
-def test_a_damaged_record_is_named(node, record):
+def test_damaged_record_is_refused(node, record):
     if isinstance(record, dict):
-        whole = dict(dict.fromkeys((*trials.TOLD, "model"), ""), service="chat", until="2026-11-24T08:00:00Z", files={})
-        record = json.dumps(dict(whole, **record))
+        sound = dict(dict.fromkeys((*trials.REPORTED, "model"), ""), service="chat", until="2026-11-24T08:00:00Z")
+        record = json.dumps({**sound, "files": {}, **record})
     node.write({RECORD: record})
     with pytest.raises(Refusal, match="trial-chat.json is no record of a trial .*: remove it"):
-        node.trials.told()
-
-
-def test_a_record_goes_with_the_rest_of_ours(node):
-    node.begin()
-    removal = Removal(root=str(node.root))
-    removal.node_files()
-    assert str(node.root / RECORD) in removal.removed
-    assert paths.TRIALS.endswith("trial-*.json")
+        node.trials.report()

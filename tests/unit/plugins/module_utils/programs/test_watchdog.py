@@ -389,7 +389,7 @@ def test_sockets_by_their_ends():
             pytest.skip("no sock_diag here")
         assert sock_diag.query(here).waiting == 0
         head.connect(here)
-        assert sock_diag.query(here) == sock_diag.Socket(10, 1, 0, 0, 0)
+        assert sock_diag.query(here)[:5] == (10, 1, 0, 0, 0)
         served, _peer = listener.accept()
         served.sendall(b"x" * 1000)
         assert head.recv(2000)
