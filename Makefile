@@ -31,7 +31,7 @@ scenarios:  ## molecule scenarios in containers, two at a time; some of them wit
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/scenarios.py $(SCENARIOS)
 
-gates:  ## linters, ansible-test with all unit tests, other ansible-core versions, packaging, reference inventories
+gates:  ## linters, ansible-test, all unit tests, other ansible-core versions, packaging, reference inventories
 	@tests/gates/all.sh
 
 # SKIPS=accepted: green although this machine lacks something to test with.

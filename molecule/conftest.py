@@ -56,7 +56,7 @@ class Node(DockerBackend):
 @functools.cache
 def programs(core):
     """The directory with the programs of an ansible-core. A machine without a Python for it has the one of
-    requirements.txt alone; gate lanes says so."""
+    requirements.txt only; gate versions reports it."""
     found = core and subprocess.check_output([REPOSITORY / "tests/gates/core.sh", core], text=True).strip()
     return found or os.path.dirname(sys.executable)
 

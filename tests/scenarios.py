@@ -1,4 +1,4 @@
-"""Runs molecule scenarios, two side by side and those with deadlines alone, and says how long each took.
+"""Runs molecule scenarios, two side by side, and then those with deadlines; prints how long each took.
 
     python tests/scenarios.py [SCENARIO ...]
 
@@ -24,8 +24,8 @@ CACHE = pathlib.Path(
     or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
 )
 
-# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached and root runs it, who
-# enters nodes faster than others (tests/lab/callback/entered.py). After what needs no build the longest start first.
+# Seconds that a scenario may take on a 2-core machine beside another one, with cached builds and as root, who enters
+# nodes faster than other users (tests/lab/callback/entered.py). After those that need no build the longest start first.
 BUDGETS = {
     "build": 60,
     "node_setup": 190,
@@ -39,7 +39,6 @@ BUDGETS = {
     "head_server": 270,
     "llama_cpp": 240,
     "bundle": 210,
-    "default": 210,
     "preflight": 180,
     "jump": 180,
     "enterprise_linux": 180,
@@ -50,10 +49,12 @@ BUDGETS = {
 }
 # Runs beside the build.
 WITHOUT_BUILD = ("node_setup",)
-# What asserts seconds runs after the others and alone.
+# These assert seconds: they run after the others, one at a time.
 ALONE = ("drill",)
-# Three take each other more time than they save on two cores.
-SIDE_BY_SIDE = 2
+# Two keep two cores busy.
+SIDE_BY_SIDE = int(os.environ.get("SIDE_BY_SIDE", "2"))
+# A run takes this many lab slots, so that runs of different width do not meet.
+SLOTS = 4
 
 running = []
 
@@ -76,10 +77,10 @@ def stop_running():
 
 
 def take_slots():
-    """Locks free lab slots for as long as this process lives -> (first slot, the open lock). Slots 0 and 1 are for labs
-    made by hand."""
+    """Locks free lab slots for as long as this process lives -> (first slot, the open lock). Slots 0 to 3 are for labs
+    that are made manually."""
     (CACHE / "locks").mkdir(parents=True, exist_ok=True)
-    for first in range(SIDE_BY_SIDE, 240, SIDE_BY_SIDE):
+    for first in range(SLOTS, 220, SLOTS):
         lock = open(CACHE / "locks" / ("slots-%d" % first), "w")  # noqa: SIM115 - held until the run ends
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -177,7 +178,7 @@ def main():
         ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm,compiled_once,entered,one_process",
         ANSIBLE_CALLBACK_PLUGINS=str(REPOSITORY / "tests/lab/callback"),
     )
-    # Ctrl-C and kill end the run through the same door as success.
+    # Ctrl-C and kill end the run like success: with the clean-up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     results = []
     pool = concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE)

@@ -117,6 +117,8 @@ class State:
             "ANSIBLE_CONNECTION_PLUGINS=/srv/checkout/tests/card/connection",
             "ANSIBLE_CONFIG=/srv/checkout/ansible.cfg",
             "PYTHONDONTWRITEBYTECODE=1",
+            "ANSIBLE_CALLBACKS_ENABLED=one_process",
+            "ANSIBLE_CALLBACK_PLUGINS=/srv/checkout/tests/lab/callback",
         ]
         if program == "adhoc":
             environment += ["ANSIBLE_STDOUT_CALLBACK=ansible.builtin.minimal", "ANSIBLE_CALLBACK_RESULT_FORMAT=json"]

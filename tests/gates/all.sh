@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every gate, also after one has failed, and the table of what they took.
+# Every gate, also after one has failed, and a table of their seconds.
 set -uo pipefail
 cd "$(dirname "$0")" || exit
 GATES_TABLE=$(mktemp)
@@ -17,7 +17,7 @@ chain() {
 # Two chains side by side: a gate keeps one core busy, unit tests two. In process groups of their own, which an
 # interrupted run ends.
 set -m
-chain lint packaging lanes card & first=$!
+chain lint packaging versions card & first=$!
 chain inventories sanity & second=$!
 set +m
 trap 'kill -- "-$first" "-$second" 2>/dev/null; wait; rm -f "$GATES_TABLE"' EXIT

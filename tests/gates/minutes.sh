@@ -6,7 +6,6 @@ printf 'gates\t%d\n' "$2"
 # PASS  lint: ansible-lint, profile production  96 s
 awk '$1 != "SKIPPED" {
     part = $2; sub(":", "", part)
-    if ($0 ~ /ansible-test units/) part = "unit tests"
     if (!(part in seconds)) names[++count] = part
     match($0, / [0-9]+ s  /)
     seconds[part] += substr($0, RSTART, RLENGTH)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ansible-test sanity and units, on the core the collection is developed on.
+# ansible-test sanity and the unit tests, on the core the collection is developed on.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
 interpreter=$(find_python 3.11 3.12 3.13) \
@@ -14,7 +14,7 @@ mkdir -p "$home/.config" "$home/.ansible/test/cache"
 for path in .config/pip .pip .pyenv; do
     [ ! -d "$HOME/$path" ] || ln -sfn "$HOME/$path" "$home/$path"
 done
-# What unit tests look for and a fresh machine lacks; the scenarios need the models too.
+# Unit tests look for these and a fresh machine lacks them; the scenarios need the models too.
 lacking=()
 command -v ss >/dev/null || lacking+=(iproute2)
 command -v systemd-analyze >/dev/null || lacking+=(systemd)
@@ -37,13 +37,19 @@ cd "$(tree)"
 exec 9>"$home/lock"
 flock --nonblock 9 || { say "another run of ansible-test has $home/lock, waiting for it"; flock 9; }
 gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local --python "$version" --color no
-# Three on two cores: some tests wait, for downloads and servers above all.
-gate "sanity: ansible-test units, Python $version" timeout --kill-after=10 1200 ansible-test units --local --python \
-    "$version" --num-workers 3 --color no
-
-# A test that was skipped has tested nothing: it is named, and fails where its reason is one that can be taken away.
+# Not by ansible-test, which starts a process for each test and so makes the fixtures of a module again for each of its
+# tests. Three on two cores: some tests wait for downloads and servers.
 # shellcheck disable=SC2329  # gate calls it
-skips() { "$interpreter" tests/gates/skips.py tests/output/junit/*-units.xml | tee "$scratch/skips"; }
-gate "sanity: unit tests are skipped for known reasons alone" skips
-while IFS=$'\t' read -r test reason; do verdict SKIPPED "sanity: unit test" 0 "$reason: $test"; done <"$scratch/skips"
+units() {
+    cd "$repository"
+    timeout --kill-after=10 1200 .venv/bin/pytest -q -p no:cacheprovider --numprocesses 3 \
+        --junitxml "$scratch/units.xml" tests/unit
+}
+gate "units: Python $version" units
+
+# A test that was skipped has tested nothing: it is named, and fails if its reason can be taken away.
+# shellcheck disable=SC2329  # gate calls it
+skips() { "$interpreter" tests/gates/skips.py "$scratch/units.xml" | tee "$scratch/skips"; }
+gate "units: skipped for known reasons only" skips
+while IFS=$'\t' read -r test reason; do verdict SKIPPED "units: one test" 0 "$reason: $test"; done <"$scratch/skips"
 finish

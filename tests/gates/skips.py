@@ -1,7 +1,7 @@
-"""Prints the unit tests that were skipped, one a line: test, tabulator, reason. Fails where a machine lacks what the
-gates can install.
+"""Prints the unit tests that were skipped, one a line: test, tabulator, reason. Fails if the
+gates could install what is missing.
 
-python tests/gates/skips.py REPORT...      reports in JUnit's format, as ansible-test units writes them
+python tests/gates/skips.py REPORT...      reports in JUnit's format, as pytest writes them
 """
 
 import sys

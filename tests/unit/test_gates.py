@@ -28,7 +28,7 @@ def test_skipped_test_needs_an_allowed_reason(tmp_path, reason, status):
 GATE = """#!/usr/bin/env bash
 . ./common.sh
 verdict %s "%s: what it does" 120 "why"
-[ "$0" != ./sanity.sh ] || verdict PASS "sanity: ansible-test units, Python 3.11" 300 ""
+[ "$0" != ./sanity.sh ] || verdict PASS "unit tests" 300 ""
 finish
 """
 
@@ -42,8 +42,8 @@ def test_skipped_gate_fails_unless_accepted(tmp_path, verdict, settings, status)
     folder = tmp_path / "tests/gates"
     shutil.copytree(GATES, folder)
     shutil.copytree(ROOT / "tests/lab", tmp_path / "tests/lab")
-    for name in ("lint", "packaging", "lanes", "card", "inventories", "sanity"):
-        (folder / (name + ".sh")).write_text(GATE % (verdict if name == "lanes" else "PASS", name))
+    for name in ("lint", "packaging", "versions", "card", "inventories", "sanity"):
+        (folder / (name + ".sh")).write_text(GATE % (verdict if name == "versions" else "PASS", name))
     environment = dict(
         os.environ, LLAMA_CLUSTER_CACHE=str(tmp_path / "cache"), MINUTES=str(tmp_path / "minutes"), **settings
     )

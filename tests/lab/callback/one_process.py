@@ -36,7 +36,7 @@ description:
 # They run on the controller, or ask a node for milliseconds.
 LIGHT = {"ansible.builtin." + name for name in ("assert", "debug", "fail", "include_role", "include_tasks", "set_fact")}
 LIGHT |= {"thefermisea.llama_cluster." + name for name in ("node_facts", "node_files", "show_lines")}
-LAB = ("community.docker.docker", "ssh")
+LAB = ("community.docker.docker", "entered_node", "ssh")
 
 
 def run(worker: WorkerProcess) -> None:

@@ -5,7 +5,7 @@
 and no node is asked.
 
 Mistakes that are found in one look share a run, in which each is one line. Left to others: a wrong sudo password and an
-old Python (test_reach), an old ansible-core (tests/gates/lanes.sh), YAML that cannot be read and a variable of one host
+old Python (test_reach), an old ansible-core (tests/gates/versions.sh), YAML that cannot be read and a variable of one host
 that a connection needs (docs, by symptom).
 """
 
