@@ -4,9 +4,9 @@
 """The mistakes of a first inventory, and what the real command prints of each: one sentence, nothing else of Ansible,
 and no node is asked.
 
-Mistakes that are found in one look share a run, in which each is one line. Left to others: a wrong sudo password and an
-old Python (test_reach), an old ansible-core (tests/gates/versions.sh), YAML that cannot be read and a variable of one host
-that a connection needs (docs, by symptom).
+Mistakes that are found in one look share a run, in which each is one line. Tested elsewhere: a wrong sudo password and
+an old Python (test_reach), an old ansible-core (tests/gates/versions.sh), YAML that cannot be read and a variable of
+one host that a connection needs (docs, by symptom).
 """
 
 import copy
