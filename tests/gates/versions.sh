@@ -37,7 +37,8 @@ core_on() {
     local python targets
     read -ra targets <<<"$2"
     if ! python=$(controller "$1"); then
-        verdict SKIPPED "versions: core $1" 0 "no CPython found that it may have on the controller: install 3.11 and 3.13"
+        verdict SKIPPED "versions: core $1" 0 \
+            "no CPython found that it may have on the controller: install 3.11 and 3.13"
         return
     fi
     core=$(venv "tests/gates/requirements/core-$1.txt" "$python")
