@@ -16,7 +16,7 @@ options:
   rules: {description: What filter C(doctor_rules) says., type: list, elements: dict, default: []}
   since: {description: "How far back journals are read, such as V(10m), V(6h) or V(2d).", type: str, default: 6h}
   explain:
-    description: Unit or service of which only what happened to its head and worker here is told.
+    description: Unit or service whose last failure on this node is returned instead.
     type: str
     default: ""
   now: {description: "The controller's clock in seconds since 1970, which the node's is held against.", type: float}

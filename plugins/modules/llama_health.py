@@ -74,7 +74,7 @@ options:
     choices: [plain, full]
   arguments:
     description:
-      - The server's command line, for what it is told of reasoning, templates, context and embeddings.
+      - The server's command line, with its settings of reasoning, templates, context and embeddings.
       - A server with C(--embeddings) among them is asked for an embedding by O(deep), one with C(--reranking) for the
         scores of two documents.
     type: list
@@ -273,7 +273,7 @@ waited_for:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._llama.api import LlamaApi, read_api_key
-from ..module_utils._llama.args import told
+from ..module_utils._llama.args import parse_args
 from ..module_utils._serving.conversation import Conversation
 from ..module_utils._serving.health import SERVING, STATES, Head
 from ..module_utils._text import Refusal
@@ -308,7 +308,7 @@ def main():
     params = module.params
     try:
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else None
-        line = told(params["arguments"])
+        line = parse_args(params["arguments"])
         head = Head(
             LlamaApi(params["url"], key, params["model"]),
             params["rpc_endpoints"],
@@ -320,7 +320,7 @@ def main():
         asked = {name: params[name] for name in ("prompt", "max_tokens", "timeout")}
         result = head.check(params["wait"], asked if params["deep"] or params["conversation"] else None)
         if params["conversation"] and result["state"] in SERVING:
-            Conversation(head, head.told, result, **asked).hold(params["conversation"] == "full")
+            Conversation(head, result, **asked).hold(params["conversation"] == "full")
     except Refusal as error:
         module.fail_json(msg=f"llama_health: {error}")
     if result["state"] in params["fail_on"]:

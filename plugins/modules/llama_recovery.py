@@ -20,7 +20,7 @@ options:
     type: bool
     default: false
   embeddings:
-    description: Whether the head serves embeddings alone; the first one is then waited for instead of a token.
+    description: Whether the head only serves embeddings; the first one is then waited for instead of a token.
     type: bool
     default: false
   armed_file:
@@ -49,7 +49,7 @@ RETURN = r"""
 pid: {description: The process that had to go., type: int, returned: success}
 answered_at:
   description: >-
-    When another process had given its first token, in seconds since 1970; V(null) when there was none in
+    When another process had given its first token, in seconds since 1970; V(null) without one in
     O(timeout), or the watch was ended.
   type: float
   returned: success
@@ -100,7 +100,7 @@ def main():
         def there():
             """Whether the unit has a process again, which the key is for."""
             other = 0
-            # While systemd does not answer nobody is asked.
+            # No process while systemd does not respond.
             with contextlib.suppress(Refusal):
                 other = main_pid(wanted["unit"])
             api.use_key(key if other else None, other)

@@ -4,7 +4,6 @@
 #   card         what RPC costs on one card: PROGRAMS MODEL [--rounds 1]; PROGRAMS is the directory of a build for it
 #   gateway      what the gateway costs and what is lost when something dies: six minutes, [overhead] [loss]
 #   memory       the memory formulas beside llama-fit-params: BUILD=DIR..., half an hour; real loads with --model FILE
-#   monitoring   every query of dashboards and rules, asked of a Prometheus: two minutes, [--nodes 50]
 #   plans        the memory plans of the reference inventories, the tables of docs/plan.md
 #   recovery     the table of docs/benchmarks.md: half an hour
 #   runs         what a site.yml that changes nothing costs, with three nodes and with ten: ten minutes
@@ -34,7 +33,6 @@ case $what in
         done
         for program in run experts; do python $here/memory/$program.py "${builds[@]}"; done
         [ ${#models[@]} = 0 ] || python $here/memory/loads.py "${builds[@]}" "${models[@]}" ;;
-    monitoring) tests/lab/prometheus.sh; python $here/monitoring/queries.py "$@" ;;
     plans) python $here/plan_tables.py ;;
     recovery) tests/lab/up.sh; python $here/recovery/table.py ;;
     soak) tests/lab/up.sh; python $here/recovery/soak.py "$@" ;;

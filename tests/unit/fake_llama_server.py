@@ -1,10 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An HTTP server that speaks llama-server's JSON (b11434), and workers that are plain sockets: what health is tested
-against.
+"""An HTTP server that speaks llama-server's JSON (b11434), and workers that are plain sockets.
 
-What the real one says in these situations was seen with llama-server and two ggml-rpc-server processes.
+Its responses were recorded with llama-server and two ggml-rpc-server processes.
 """
 
 import json
@@ -33,7 +32,7 @@ PROPS = {
 LOADING = (503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}})
 HEALTHY = (200, {"status": "ok"})
 NO_KEY = (401, {"error": {"message": "Invalid API Key", "type": "authentication_error", "code": 401}})
-# An answer without any HTTP: the connection ends.
+# No HTTP response: the connection ends.
 CUT = (0, None)
 
 
@@ -61,7 +60,7 @@ def answer(tokens=8, finish="length", timings=None, **message):
 
 
 def models(**meta):
-    """What /v1/models says of the one model."""
+    """The response of /v1/models."""
     known = {"n_vocab": 152064, "n_ctx": 4096, "n_ctx_train": 32768, "n_embd": 8192}
     return 200, {
         "object": "list",
@@ -70,7 +69,7 @@ def models(**meta):
 
 
 def router(**states):
-    """What /models says of the models of a router; each has a slot."""
+    """The responses of a router, whose models have one slot each."""
     args = ["llama-server", "--ctx-size", "4096", "--parallel", "1"]
     models = [{"id": name, "status": {"value": value, "args": args}} for name, value in states.items()]
     return {"/props": (200, {"role": "router"}), "/models": (200, {"data": models, "object": "list"})}
@@ -97,7 +96,7 @@ class FakeLlamaServer:
             "/health": HEALTHY,
             "/props": (200, PROPS),
             "/slots": (200, [IDLE]),
-            "/metrics": metrics(),
+            "/metrics": self.consistent_metrics,
             "/v1/chat/completions": answer(),
         }
         self.requests = []
@@ -137,6 +136,12 @@ class FakeLlamaServer:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         self.url = "http://127.0.0.1:%d" % self._server.server_port
 
+    def consistent_metrics(self):
+        """Metrics that agree with /slots."""
+        slots = self.responses["/slots"]
+        busy = [1] if callable(slots) else slots[1] if isinstance(slots[1], list) else []
+        return metrics(processing=sum(one in (1, WORKING) for one in busy))
+
     def silent(self):
         """A response that does not come before the server stops."""
         self._released.wait(30)
@@ -147,7 +152,7 @@ class FakeLlamaServer:
         return [body for _method, asked, body in self.requests if asked.split("?")[0] == path]
 
     def fileno(self):
-        """Of its listener: a process that has it listens, too."""
+        """The listener's descriptor, for another process to inherit."""
         return self._server.fileno()
 
     def stop(self):

@@ -234,7 +234,7 @@ def test_too_few_workers(lab):
     lab.node2.check_output("systemctl stop %s", WORKER)
     lab.eventually(
         lambda: (
-            "waits for RPC worker %s:50052: nobody listens there" % lab.fabric("node2") in status_text(lab.node1, HEAD)
+            "waits for RPC worker %s:50052: the port is closed" % lab.fabric("node2") in status_text(lab.node1, HEAD)
         ),
         40,
         "whom it waits for",

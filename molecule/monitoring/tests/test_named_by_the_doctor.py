@@ -178,10 +178,10 @@ def test_starts_that_fail(lab, begun):
     lab.node3.check_output("systemctl stop %s", WORKER)
     lab.node3.check_output(taker(lab.fabric("node3"), 50052))
     lab.node3.check_output("systemctl start --no-block %s", WORKER)
-    wanted = {"node1": {"waits_nobody_listens"}, "node2": {"library_missing"}, "node3": {"port_taken_worker"}}
+    wanted = {"node1": {"waits_port_closed"}, "node2": {"library_missing"}, "node3": {"port_taken_worker"}}
     found = begun.names(wanted, 60)
     begun.do(found["library_missing"])
-    begun.do(dict(found["waits_nobody_listens"], on="node2"))
+    begun.do(dict(found["waits_port_closed"], on="node2"))
     # Whose port it is has to be decided by somebody who knows the other program.
     assert "python3" in begun.do(found["port_taken_worker"])
     lab.node3.check_output("systemctl stop taker; systemctl restart %s", WORKER)

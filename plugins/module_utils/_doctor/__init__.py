@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor: evidence of a node, and rules over it. Private to the collection."""
+"""Names faults of a node, by rules over evidence. Private to the collection."""

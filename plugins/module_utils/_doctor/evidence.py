@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor sees of a node, as plain tables: read-only, in bounded time, and without a byte to an RPC port.
+"""Collects evidence of a node as tables: read-only, in bounded time, without contacting an RPC port.
 Private to the collection."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from . import journal, system, units
 from .probes import gather
 
-# Seconds of the past that are looked at, and for the probes.
+# Seconds of the journal that are read, and time limits of probes.
 WINDOW = 6 * 3600.0
 UNITS, JOURNAL, OTHERS, CARDS = 40.0, 25.0, 15.0, 15.0
 
 
 def collect(rules: Iterable[Mapping[str, Any]], since: float | None = None, node: str = "") -> dict[str, Any]:
-    """Evidence: {node, at, since, units, lines, cards, ..., failed: {what could not be looked at: why}}. rules: whose
-    patterns choose lines of the servers; since: seconds since 1970."""
+    """{node, at, since, units, lines, cards, ..., failed: {probe: reason}}. rules: their patterns select lines of the
+    servers; since: seconds since 1970."""
     began = time.time()
     since = began - WINDOW if since is None else since
     evidence: dict[str, Any] = {"node": node or os.uname().nodename, "at": began, "since": since, "units": []}
@@ -43,8 +43,6 @@ def collect(rules: Iterable[Mapping[str, Any]], since: float | None = None, node
             "fabric": (OTHERS, lambda: system.fabric_of(ends["address"], ends["peers"])),
             "firewall": (3 * OTHERS, system.firewall),
             "machine": (OTHERS, system.machine),
-            "plans": (OTHERS, system.plans),
-            "samples": (OTHERS, system.samples),
             "gateway": (OTHERS, system.gateway),
         }
     )
@@ -52,14 +50,14 @@ def collect(rules: Iterable[Mapping[str, Any]], since: float | None = None, node
     for name in ("cards", "machine"):
         evidence.update(more.pop(name, {}))
     lines = more.pop("journal", [])
-    evidence.update(more, lines=told(lines, evidence), failed=failed)
+    evidence.update(more, lines=annotated(lines, evidence), failed=failed)
     evidence["took"] = round(time.time() - began, 2)
     return evidence
 
 
-def told(lines: list[dict[str, Any]], evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Lines with the service of their unit, with whether its present run says them (current), and with whether what
-    they tell of is over: the unit is well, or has served since."""
+def annotated(lines: list[dict[str, Any]], evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Lines with the service of their unit; current: logged by its present process; over: the unit is well, or has
+    served since."""
     known = {unit["name"]: unit for unit in evidence["units"]}
     fences = table_of(evidence.get("firewall"))
     fenced = all(one["fenced"] for one in fences.get("fences") or ())
@@ -69,7 +67,7 @@ def told(lines: list[dict[str, Any]], evidence: Mapping[str, Any]) -> list[dict[
     for line in lines:
         unit = known.get(line["unit"] or "")
         if unit is None:
-            # Of the rules of the firewall, and of the kernel: what it killed is told by its unit.
+            # The firewall's rules, or the kernel; a killed process is reported by its unit.
             line["over"] = fenced if line["by"] == "watchdog" else None
             continue
         start = unit.get("started_at")
@@ -84,7 +82,7 @@ def table_of(value: Any) -> Mapping[str, Any]:
 
 
 def patterns(rules: Iterable[Mapping[str, Any]]) -> list[str]:
-    """By which words rules choose lines, without the names of groups, which several rules share."""
+    """The patterns of rules for lines, without group names, which several rules share."""
     return [
         re.sub(r"\(\?P<\w+>", "(?:", condition["matches"])
         for rule in rules

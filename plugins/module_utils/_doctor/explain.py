@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One failure's story: what happened to units, in order, by the journals of their nodes. Private to the collection."""
+"""The timeline of a failure, from the journals of its nodes. Private to the collection."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from .._node.units import SERVICES, unit_info, unit_kind, unit_name
 from .._text import Refusal, duration, printable
 
 KINDS = ("head", "router", "rpc")
-# Seconds without an event after which another story begins.
+# Seconds without an event that end a timeline.
 PAUSE = 120.0
 FAILURES = ("exited", "failed", "repair", "refused", "firewall")
 TABLE = re.compile(r"\s|table |\}|$")
@@ -32,28 +32,28 @@ WORDS = {
 
 
 def events_of(unit: str, since: float, node: str) -> list[dict[str, Any]]:
-    """What happened on this node to the head and worker of that unit's service, by whichever name it is asked for:
-    head, worker or the service's own. Errors: Refusal."""
+    """The events of a service's head and worker on this node. unit: the name of either, or of the service. Errors:
+    Refusal."""
     name = unit if unit.endswith(".service") else unit + ".service"
     kind, service = unit_kind(name)
     wanted = name[: -len(".service")] if kind is None else service
-    # The short names are those of one service on every node.
+    # On every node one service has the short names.
     short = [unit_name(one, "", primary=True) for one in KINDS]
     units = unit_info(SERVICES)
     there = [one.name for one in units if (one.name in short if wanted is None else one.service == wanted)]
     found = timeline.timeline(there, since)["events"] if there else []
-    # A start prints the firewall's table, which tells nothing of a failure.
+    # Each start logs the firewall's table.
     return [dict(event, node=node) for event in found if event["kind"] != "says" or not TABLE.match(event["text"])]
 
 
-def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> list[str]:
-    """The last failure in order of time: {at, node, unit, kind, text} of all nodes -> lines."""
+def timeline_of(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> list[str]:
+    """The lines of the last failure's timeline. events: {at, node, unit, kind, text} of all nodes."""
     ordered = sorted(events, key=lambda event: event["at"])
     last: list[Mapping[str, Any]] = []
-    for chapter in _chapters(ordered):
-        # What is started, stopped and serves by itself is no failure, and comes before none.
-        starts = [place for place, event in enumerate(chapter) if event["kind"] in FAILURES]
-        last = chapter[starts[0] :] if starts else last
+    for episode in _episodes(ordered):
+        # A timeline begins with a failure, not with a start or stop before it.
+        starts = [place for place, event in enumerate(episode) if event["kind"] in FAILURES]
+        last = episode[starts[0] :] if starts else last
     if not last:
         return [f"{unit}: no failure since {_moment(since)}"]
     began = last[0]["at"]
@@ -66,7 +66,7 @@ def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> list[
     return lines
 
 
-def _chapters(events: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def _episodes(events: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     found: list[list[Mapping[str, Any]]] = []
     for event in events:
         if not found or event["at"] - found[-1][-1]["at"] > PAUSE:
@@ -85,5 +85,5 @@ def since_of(text: str, now: float) -> float:
     if not found:
         raise Refusal(f"since: {printable(text, 40)} seen, a time such as 10m, 6h or 2d is needed: correct it")
     number = float(found.group(1))
-    # What has no unit is a moment, as journalctl's @.
+    # A number without a unit is a time, as in journalctl --since=@N.
     return now - number * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found.group(2)] if found.group(2) else number

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the journal says of our units, read once and no further back than asked. Private to the collection."""
+"""Reads the journal of the managed units once. Private to the collection."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from .._node.timeline import KINDS
 from .._node.units import installed_name
 
 Line = dict[str, Any]
-# Lines of systemd, the watchdog and the kernel, and lines of the servers, each the newest of that many: a server that
-# writes a lot pushes nothing else out.
+# The newest lines of systemd, the watchdog and the kernel, and of the servers: a verbose server displaces only its own.
 EVENTS_MOST, SERVERS_MOST = 20000, 40000
-# What is kept of a line, and how many that some rule wants.
+# Characters of a line, and lines, that are kept.
 TEXT_MOST, KEPT_MOST = 400, 1500
 FIELDS = "MESSAGE,_SYSTEMD_UNIT,UNIT,_PID,_COMM,_TRANSPORT,_SOURCE_REALTIME_TIMESTAMP,SYSLOG_IDENTIFIER"
 OF_WATCHDOG = re.compile(r"^(head|router|worker) ([^:\s]+): ")
 KILLED = re.compile(r": Main process exited, code=(killed|dumped|exited), status=\d+/")
-# The kernel has room for fifteen letters of a name.
+# The kernel cuts names after fifteen characters.
 KILLED_NAMES = ("llama-server", "ggml-rpc-serve", "rpc-server", "stdbuf")
-# Why a process ended, by what was said shortly before or with it, the first that fits. from: who says it.
+# Reasons of an end, by lines logged shortly before or with it; the first match counts: (name, source, pattern).
 ENDINGS = (
     ("watchdog", "watchdog", re.compile(r": restarting it$")),
     (
@@ -45,14 +44,14 @@ ENDINGS = (
 )
 # Seconds between the reason and the end, and after it: the kernel's lines come late.
 BEFORE, AFTER = 6.0, 2.0
-# Seconds that a stop may take: what is said meanwhile is no failure.
+# Seconds that a stop may take: lines logged meanwhile are no failure.
 STOP = 30.0
 
 
 def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> list[Line]:
-    """Lines in order since a time (seconds since 1970) by our units or about them, of the kernel and of its audit:
-    {at, unit, by, text}; by: systemd, watchdog, kernel, server, or the program that says it. Errors: Refusal."""
-    told = ["--output=json", "--reverse", "--output-fields=" + FIELDS, "--since=@%d" % since]
+    """Lines by and about the units, of the kernel and of its audit since a time, in order: {at, unit, by, text}; by:
+    systemd, watchdog, kernel, server, or the program's name. Errors: Refusal."""
+    options = ["--output=json", "--reverse", "--output-fields=" + FIELDS, "--since=@%d" % since]
     events: list[str] = []
     for unit in units:
         events += ["+"] * bool(events) + ["_PID=1", "UNIT=" + unit]
@@ -61,8 +60,10 @@ def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[s
     patterns = re.compile("|".join(f"(?:{one})" for one in wanted) or r"(?!)")
     found: list[Line] = []
     for most, wants in ((EVENTS_MOST, events), (SERVERS_MOST, servers)):
-        newest_first = parse(ask(told + ["--lines=%d" % most] + wants, seconds=deadline), units) if wants else iter(())
-        # Of what servers and the kernel say, that alone which a rule or the reason of an end asks for.
+        newest_first = (
+            parse(ask(options + ["--lines=%d" % most] + wants, seconds=deadline), units) if wants else iter(())
+        )
+        # Of servers and the kernel only lines that match a rule or the reason of an end.
         kept = [
             line
             for line in newest_first
@@ -75,7 +76,7 @@ def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[s
 
 
 def parse(lines: Iterable[str], units: Sequence[str]) -> Iterator[Line]:
-    """`journalctl -o json` -> lines; what is none is passed over."""
+    """Lines of `journalctl -o json`; invalid entries are skipped."""
     for entry in entries(lines):
         made = _line(entry, units)
         if made:
@@ -91,9 +92,9 @@ def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Line | None:
     except (KeyError, TypeError, ValueError):
         return None
     unit: str | None = None
-    # Who says it is what journald saw, never what a sender says of itself.
+    # The sender as journald saw it: a process can forge other fields.
     if entry.get("_TRANSPORT") in ("kernel", "audit"):
-        # The kernel's own clock stands still while a machine sleeps.
+        # The kernel's clock stops while a machine sleeps.
         by, at = "kernel", int(entry.get("__REALTIME_TIMESTAMP") or at * 1e6) / 1e6
     elif entry.get("_PID") == "1" and entry.get("UNIT") in units:
         by, unit = "systemd", str(entry["UNIT"])
@@ -110,8 +111,8 @@ def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Line | None:
 
 
 def explained(lines: list[Line]) -> list[Line]:
-    """Each end of a process with `because`: a name of ENDINGS, or unknown; each line of a server with whether it was
-    being stopped."""
+    """Adds `because` to ends of processes: a name of ENDINGS, or unknown; and to all lines whether their unit was being
+    stopped."""
     stops: dict[str | None, float] = {}
     for place, line in enumerate(lines):
         if line["by"] == "systemd" and line["text"].startswith("Stopping "):

@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules over evidence: what of it is a finding. Private to the collection.
+"""Finds faults in evidence, by rules. Private to the collection.
 
-A rule is data: its `scope` is that of the evidence, none for a node and cluster for all of them; `each` names a list of
-the evidence, of whose items all conditions of `when` must hold; without it they are of the evidence as a whole. What is
-not known is no fault: a condition whose path is not there does not hold, whatever its operator.
+A rule is data. `scope`: cluster for evidence of all nodes, absent for one node. `each`: a list of the evidence; the
+conditions of `when` must all hold for one of its items, or without `each` for the evidence itself. A condition on an
+unknown value never holds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._text import duration, human, printable
 Evidence = Mapping[str, Any]
 Rule = Mapping[str, Any]
 Finding = dict[str, Any]
-# The worst first. A notice is of what is over.
+# The worst first. A notice has repaired itself.
 SEVERITIES = ("problem", "warning", "notice")
 FIELD = re.compile(r"\{([@/]?[\w.]+)(?:\|(\w+))?\}")
 MISSING = object()
@@ -29,16 +29,15 @@ WORDS_MOST = 400
 
 
 def at_path(value: Any, path: str) -> Any:
-    """What lies at a.b.c in tables, MISSING where one of them lacks it; what is None is not known and as good as
-    missing."""
+    """The value at a.b.c in nested tables; MISSING if it is not there or None."""
     for name in path.split("."):
         value = value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
     return MISSING if value is None else value
 
 
 class _Item:
-    """An item of evidence, and where its paths lead: plain ones into it, @path into the record of its unit, /path into
-    the evidence, and what a pattern of the rule has found by its group's name."""
+    """An item of evidence. Paths lead into the item, with @ into the record of its unit, with / into the evidence; the
+    name of a group leads to what the rule's pattern matched."""
 
     def __init__(self, item: Any, evidence: Evidence) -> None:
         self._item, self._evidence = item, evidence
@@ -71,8 +70,7 @@ class _Item:
         return True
 
     def words(self, text: str, quoted: bool = False) -> str:
-        """A text of the rule with what its {fields} lead to. quoted: for a shell, since what a server writes may be
-        anything."""
+        """A text of the rule with its {fields} filled in. quoted: for a shell."""
 
         def field(found: Any) -> str:
             value = self.look(found.group(1))
@@ -122,7 +120,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
 
 def judge(rules: Iterable[Rule], evidence: Evidence) -> list[Finding]:
     """Findings, the worst and latest first: {rule, severity, over, node, service, unit, at, count, sentence, cause,
-    fix, command}; over: whether it has repaired itself."""
+    fix, command}; over: it has repaired itself."""
     found: list[Finding] = []
     for rule in rules:
         if rule.get("scope") != evidence.get("scope"):
@@ -133,7 +131,7 @@ def judge(rules: Iterable[Rule], evidence: Evidence) -> list[Finding]:
             if not all(look.holds(condition) for condition in rule["when"]):
                 continue
             finding = _finding(rule, look)
-            # The same thing said again and again by one unit is one finding, the last of them.
+            # Repeated lines of a unit are one finding, the newest.
             key = (
                 (finding["unit"], finding["service"], look.words(rule.get("by", "")))
                 if rule.get("each") == "lines"
@@ -163,10 +161,10 @@ def _items(rule: Rule, evidence: Evidence) -> Sequence[Any]:
 
 
 def _finding(rule: Rule, look: _Item) -> Finding:
-    # What a line tells of is over where its unit is well again, unless it is said of how that runs.
+    # A fault in a line is over if its unit is well again, unless the rule says that it stays.
     over = rule.get("each") == "lines" and not rule.get("stays") and look.look("over") is True
 
-    def told(path: str) -> Any:
+    def known(path: str) -> Any:
         value = look.look(path)
         return None if value is MISSING else value
 
@@ -174,10 +172,10 @@ def _finding(rule: Rule, look: _Item) -> Finding:
         "rule": rule["name"],
         "severity": "notice" if over else rule["severity"],
         "over": over,
-        "node": told("node") or told("/node"),
-        "service": told("service") or told("@service"),
-        "unit": told("unit"),
-        "at": told("at"),
+        "node": known("node") or known("/node"),
+        "service": known("service") or known("@service"),
+        "unit": known("unit"),
+        "at": known("at"),
         "sentence": look.words(rule["sentence"]),
         "cause": look.words(rule["cause"]),
         "fix": look.words(rule["fix"]),
@@ -186,12 +184,12 @@ def _finding(rule: Rule, look: _Item) -> Finding:
 
 
 def needed(findings: Iterable[Finding]) -> list[Finding]:
-    """Those for which somebody has to do something."""
+    """Findings that require an action."""
     return [one for one in findings if not one["over"] and one["severity"] != "notice"]
 
 
 def end_of(findings: Sequence[Finding], seconds: float) -> str:
-    """How a look ends that went back for so many seconds and could look at everything."""
+    """The last line of a complete report. seconds: of the journal that was read."""
     wrong, over = len(needed(findings)), len([one for one in findings if one["over"]])
     if wrong:
         return "%d finding%s" % (wrong, "" if wrong == 1 else "s")
@@ -201,7 +199,7 @@ def end_of(findings: Sequence[Finding], seconds: float) -> str:
 
 
 def lines_of(findings: Iterable[Finding], failed: Mapping[str, str]) -> list[str]:
-    """What a terminal shows, of what has repaired itself one line. failed: {what could not be looked at: why}."""
+    """The report's lines, one for a finding that is over. failed: {probe: reason}."""
     lines = []
     for one in findings:
         where = " ".join(filter(None, [one["node"], one["service"]]))

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Probes: each with its own time, none of them fatal. Private to the collection."""
+"""Runs probes, each with a time limit, none of them fatal. Private to the collection."""
 
 import contextlib
 import os
@@ -16,11 +16,11 @@ from .._text import Refusal
 
 
 class Slow(Refusal):
-    """It took longer than it may."""
+    """A program did not finish in time."""
 
 
 def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> tuple[int, str]:
-    """(status, output) of a program; 127 where there is none. Errors: Slow."""
+    """(status, output) of a program; status 127 if it is missing. Errors: Slow."""
     try:
         process = subprocess.Popen(
             command,
@@ -35,7 +35,7 @@ def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> 
     try:
         output = process.communicate(timeout=deadline)[0]
     except subprocess.TimeoutExpired:
-        # Not waited for: what hangs in the kernel does not even die of SIGKILL.
+        # No wait: a process that hangs in the kernel survives SIGKILL.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         raise Slow(f"{command[0]} gave no answer in {deadline:g} s: run it on the node") from None
@@ -43,9 +43,9 @@ def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> 
 
 
 def gather(probes: dict[str, tuple[float, Callable[[], Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Runs {name: (seconds, function)} side by side -> ({name: what it saw}, {name: why it saw nothing}).
+    """Runs {name: (seconds, function)} in parallel -> ({name: result}, {name: error}).
 
-    A probe that hangs, as on a share that is gone, is left behind: its thread ends with the process.
+    A probe that hangs, as on a lost share, is left behind: its thread ends with the process.
     """
     seen: dict[str, Any] = {}
     failed: dict[str, str] = {}
@@ -53,7 +53,7 @@ def gather(probes: dict[str, tuple[float, Callable[[], Any]]]) -> tuple[dict[str
     def look(name: str, probe: Callable[[], Any]) -> None:
         try:
             seen[name] = probe()
-        except Exception as error:  # whatever a broken node answers, the others are looked at
+        except Exception as error:  # the other probes go on
             failed[name] = str(error) or type(error).__name__
 
     threads = []
@@ -65,5 +65,5 @@ def gather(probes: dict[str, tuple[float, Callable[[], Any]]]) -> tuple[dict[str
         thread.join(seconds)
         if name not in seen and name not in failed:
             failed[name] = f"no answer in {seconds:g} s"
-    # A copy: what comes too late is not half of it.
+    # Copies: late threads do not change them.
     return dict(seen), dict(failed)

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine under the services: cards, fabric, disks, clock, firewall, and what others run on it. Private to the
-collection."""
+"""Evidence of the machine: cards, disks, models, fabric, firewall, clock and gateway. Private to the collection."""
 
 from __future__ import annotations
 
@@ -26,32 +25,27 @@ from .probes import output_of
 
 # Seconds for an answer of a small program.
 SHORT = 5.0
-# Of one in Python, which starts slowly on a node at work.
-FIREWALLD = 15.0
 MIB = 1 << 20
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
-# What holds a card's clock down because it has to; its own power limit is not among them.
+# Throttling by a fault; a card's own power limit is none.
 THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown")
-# Blocks of a model's file that are looked at, and how many of them.
+# Size and number of blocks of a model's file that are read.
 BLOCK, BLOCKS = 4096, 16
-METRICS_MOST = 2000
-# Seconds after which samples are old: a sampler writes each two.
-OLD = 60.0
 
 
 def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """{cards, driver}: cards with what of our units is on each, driver: {available, reason, version}."""
+    """{cards, xids, driver}: cards with the units and other processes on each; driver: {available, reason, version}."""
     facts = nvidia_smi.collect()
     found = []
     for gpu in facts["gpus"]:
         own: dict[str, int] = {}
-        strangers = []
+        others = []
         for process in gpu["processes"]:
             unit = unit_of(control_group(process["pid"])) if process["pid"] else ""
             if unit:
                 own[unit] = own.get(unit, 0) + int((process["memory_used_mib"] or 0) * MIB)
             elif process["type"] != "G":
-                strangers.append(
+                others.append(
                     {
                         "pid": process["pid"],
                         "name": os.path.basename(str(process.get("name") or "")),
@@ -73,10 +67,10 @@ def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 "throttled": bool(throttles),
                 "uncorrected": gpu["ecc"]["volatile_uncorrected"],
                 "units": sorted(own),
-                "strangers": strangers,
-                "stranger": ", ".join(f"{one['name']}[{one['pid']}]" for one in strangers),
-                "stranger_bytes": sum(one["bytes"] for one in strangers),
-                "stranger_servers": any(one["name"] in SERVERS for one in strangers),
+                "foreign": others,
+                "foreign_names": ", ".join(f"{one['name']}[{one['pid']}]" for one in others),
+                "foreign_bytes": sum(one["bytes"] for one in others),
+                "foreign_servers": any(one["name"] in SERVERS for one in others),
             }
         )
     xids = [dict(one, node=None) for one in facts["xids"] or []]
@@ -88,7 +82,7 @@ def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def disks(models: Iterable[str]) -> list[dict[str, Any]]:
-    """File systems under what the services read and write, each once."""
+    """The file systems that the services use, each once."""
     places = ["/", paths.STATE, paths.BUILDS, paths.TENSORS, "/var/log", "/var/tmp"]
     places += sorted({os.path.dirname(one) for one in models})
     found: dict[Any, dict[str, Any]] = {}
@@ -112,13 +106,12 @@ def disks(models: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def models(served: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The files of models that heads serve: whether they are there and begin like a model, and how many of some blocks
-    in them are zero."""
+    """The model files of heads: existence, magic number, and how many of some blocks are zero."""
     found = []
     for path, service in sorted(served.items()):
         one: dict[str, Any] = {"path": path, "service": service, "exists": os.path.isfile(path)}
         if one["exists"]:
-            # Others may write the directory: what is there now may be a pipe, at which nobody waits here.
+            # The path may be a pipe, which must not block.
             with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
                 if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                     continue
@@ -135,8 +128,7 @@ def models(served: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def fabric_of(address: str | None, peers: Sequence[str], sysfs: str = "/sys") -> dict[str, Any]:
-    """The interface of the fabric address, and an InfiniBand one of the node that is up and not used. Errors:
-    Refusal."""
+    """The interface of the fabric address, and InfiniBand interfaces of the node that are up. Errors: Refusal."""
     links = {}
     for folder in sorted(glob.glob(os.path.join(sysfs, "class/net/*"))):
         name = os.path.basename(folder)
@@ -152,53 +144,24 @@ def fabric_of(address: str | None, peers: Sequence[str], sysfs: str = "/sys") ->
 
 
 def addresses_of(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The node's fabric address as its worker has it, and those of the workers of its heads."""
+    """The fabric address of the node's worker, and the addresses of its heads' workers."""
     own = [str(unit["endpoint"]).rpartition(":")[0] for unit in units if unit.get("kind") == "rpc" and unit["endpoint"]]
     peers = {str(one).rpartition(":")[0] for unit in units for one in unit.get("rpc_endpoints") or ()}
-    told = table(_json(paths.SAMPLER)).get("fabric_address")
-    return {"address": own[0] if own else told or None, "peers": sorted(peers)}
+    sampled = table(_json(paths.SAMPLER)).get("fabric_address")
+    return {"address": own[0] if own else sampled or None, "peers": sorted(peers)}
 
 
 def firewall() -> dict[str, Any]:
-    """{fences: of each worker whether the kernel's rules refuse everybody but its head; firewalld, lost: rules of ours
-    that firewalld has no more, with the zone where they were}."""
-    found: dict[str, Any] = {"fences": [], "lost": [], "firewalld": False}
+    """{fences: for each worker whether the kernel's rules admit only its head}."""
+    found: dict[str, Any] = {"fences": []}
     workers = [one for one in watched() if one.kind == "rpc"]
     if workers:
         status, text = output_of(LIST, SHORT)
         for one in workers:
-            port = one.told.get("port")
+            port = one.settings.get("port")
             if isinstance(port, int):
                 closed = fenced("" if status else text, port)
                 found["fences"].append({"unit": one.unit, "service": one.service, "port": port, "fenced": closed == 1})
-    if output_of(["firewall-cmd", "--state"], FIREWALLD)[0] == 0:
-        found["firewalld"] = True
-        listed = output_of(["firewall-cmd", "--list-all-zones"], FIREWALLD)[1]
-        active = output_of(["firewall-cmd", "--get-active-zones"], FIREWALLD)[1]
-        found["lost"] = lost(read(paths.RPC_RULES) + read(paths.CLIENT_RULES), listed, active)
-    return found
-
-
-def lost(recorded: str, listed: str, active: str) -> list[dict[str, str]]:
-    """Rules of the running firewalld that were added and are not there, or are in a zone that no interface has."""
-    zones: dict[str, str] = {}
-    for block in listed.split("\n\n"):
-        lines = block.strip().splitlines()
-        if lines:
-            zones[lines[0].split()[0]] = block
-    used = {line.split()[0] for line in active.splitlines() if line and not line[0].isspace()}
-    found = []
-    for line in recorded.splitlines():
-        place, _space, rest = line.partition(" ")
-        zone, _space, rule = rest.partition(" ")
-        if place != "running":
-            continue
-        if rule not in zones.get(zone, ""):
-            found.append({"zone": zone, "text": rule, "why": "it is not there any more"})
-        elif used and zone not in used:
-            found.append(
-                {"zone": zone, "text": rule, "why": f"no interface is in that zone, but in {', '.join(sorted(used))}"}
-            )
     return found
 
 
@@ -221,39 +184,15 @@ def _certificate() -> dict[str, Any]:
     return {"path": path or None, "left": None if expires is None else expires - time.time()}
 
 
-def plans() -> list[dict[str, Any]]:
-    """By which plan each head was started: the cards that it counts with, and the layers of each."""
-    found = []
-    for path in sorted(glob.glob(paths.PLANS)):
-        service = os.path.basename(path)[len("plan-") : -len(".json")]
-        for plan in rows(_json(path)) or []:
-            # What a plan was made for ends with its places: node, device, MiB of the device, MiB that are kept free.
-            inputs = plan.get("inputs")
-            for place in inputs[-1] if isinstance(inputs, list) and inputs else []:
-                if isinstance(place, list) and len(place) >= 3:
-                    found.append({"service": service, "of": place[0], "device": place[1], "total_mib": place[2]})
-    return found
-
-
-def samples() -> list[dict[str, Any]]:
-    """What the sampler has written, where one runs: {name, value, and its labels}."""
-    found = list(parse(read(paths.SAMPLES)))[:METRICS_MOST]
-    written = next((one.value for one in found if one.name == "llama_sampler_timestamp_seconds"), 0.0)
-    # The file outlasts its writer.
-    if time.time() - written > OLD:
-        return []
-    return [dict(one.labels, name=one.name, value=one.value) for one in found]
-
-
 def gateway() -> dict[str, Any]:
-    """{there, asked: names that clients asked for and nobody serves, as the engine counts them since its start}."""
-    told = table(_json(paths.GATEWAY_CONFIG))
+    """{there, asked: unknown model names that clients requested since the engine started, with counts}."""
+    config = table(_json(paths.GATEWAY_CONFIG))
     asked = []
-    if told:
-        # What has got an alias meanwhile.
+    if config:
+        # A name may have become an alias meanwhile.
         served = {
             str(name)
-            for service in table(told.get("services")).values()
+            for service in table(config.get("services")).values()
             for model in rows(table(service).get("models")) or []
             for name in [model.get("name")] + list(model.get("aliases") or [])
         }
@@ -261,11 +200,11 @@ def gateway() -> dict[str, Any]:
             is_unknown = sample.name == "llama_gateway_names_unknown_total" and sample.value > 0
             if is_unknown and sample.labels.get("name") not in served:
                 asked.append({"model": sample.labels.get("name"), "count": int(sample.value)})
-    return {"there": bool(told), "asked": asked}
+    return {"there": bool(config), "asked": asked}
 
 
 def engine_says(path: str, at: str = paths.GATEWAY_SOCKET) -> str:
-    """What the gateway's engine answers, "" for no answer: beside nginx, whose door is for machines elsewhere."""
+    """The response of the gateway's engine through its socket, "" for none."""
     try:
         return draining.ask(path, at, SHORT).decode("utf-8", "replace")
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Units of the node, what they were told, and what their servers say once. Private to the collection."""
+"""Evidence of units, their command lines and their servers. Private to the collection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from .._exporter.config import read, read_json, watched
 from .._llama.api import LlamaApi, read_api_key
-from .._llama.args import told
+from .._llama.args import parse_args
 from .._llama.server import ANSWERING, probe
 from .._node import paths
 from .._node.units import Unit, held_since, number, parse_show, systemctl_show, unit_info
@@ -20,14 +20,14 @@ from .._text import Refusal
 
 PATTERNS = ("llama-*.service", "llama-gateway.socket")
 NGINX = "nginx.service"
-# As Debian and others name them, on a host of group llama_monitoring.
+# Names of Debian and others, on a host of group llama_monitoring.
 MONITORING = ("prometheus.service", "prometheus-alertmanager.service", "alertmanager.service")
-# Beside what _node/units asks for: what a unit waits for, and when its process was started.
+# In addition to _node/units: status text and start times.
 MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "InactiveExitTimestampMonotonic")
 ON_CPU = ("--cpu-moe", "--n-cpu-moe")
 ROLES = {"rpc": "worker", "head": "head", "router": "router"}
 DROP_IN_MOST = 16384
-# Of how many generated tokens their speed is judged, and up to how many requests at a time.
+# Speed counts from this many tokens, and up to this many requests at a time.
 JUDGED_TOKENS, JUDGED_BUSY = 500, 1.2
 
 
@@ -40,7 +40,7 @@ def look() -> dict[str, Any]:
         known += [unit for unit in unit_info(MONITORING) if unit.installed]
     shown = {one["Id"]: one for one in parse_show(systemctl_show([unit.name for unit in known], MORE))} if known else {}
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
-    keys = {one.unit: one.told for one in watched()}
+    keys = {one.unit: one.settings for one in watched()}
     units: list[dict[str, Any]] = []
     drop_ins: list[dict[str, Any]] = []
     for unit in known:
@@ -57,10 +57,16 @@ def look() -> dict[str, Any]:
                 },
             )
         )
-        # The roles write some for units of others, and none for their own.
+        # The roles write drop-ins only for units of packages.
         for path in unit.drop_ins if unit.name.startswith("llama-") else ():
-            told_there = settings_of(read(path, DROP_IN_MOST))
-            drop_ins.append({"unit": unit.name, "service": unit.service, "path": path, "text": told_there})
+            drop_ins.append(
+                {
+                    "unit": unit.name,
+                    "service": unit.service,
+                    "path": path,
+                    "text": settings_of(read(path, DROP_IN_MOST)),
+                }
+            )
     for record in units:
         if record["kind"] in ("head", "router") and record["active_state"] == "active" and record["url"]:
             record.update(ask(record, keys.get(record["name"], {})))
@@ -68,14 +74,14 @@ def look() -> dict[str, Any]:
 
 
 def settings_of(text: str) -> str:
-    """What a drop-in sets, in one line."""
+    """The settings of a drop-in in one line."""
     lines = [line.strip() for line in text.splitlines()]
     return ", ".join(line for line in lines if line and line[0] not in "[#;") or "nothing"
 
 
 def _record(unit: Unit) -> dict[str, Any]:
     words = list(unit.arguments)
-    line = told(words)
+    line = parse_args(words)
 
     def value(*flags: str) -> str | None:
         return ([None] + [given for flag, given in zip(words, words[1:]) if flag in flags])[-1]
@@ -123,7 +129,7 @@ def _record(unit: Unit) -> dict[str, Any]:
 
 
 def ask(record: dict[str, Any], watch: dict[str, Any]) -> dict[str, Any]:
-    """What a server says of itself: {state, ...}."""
+    """The state of a server: {state, ...}."""
     try:
         key = watch.get("api_key_file")
         api = LlamaApi(record["url"], read_api_key(key) if key else None, pid=record["main_pid"] or 0)
@@ -144,8 +150,8 @@ def ask(record: dict[str, Any], watch: dict[str, Any]) -> dict[str, Any]:
 
 
 def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> dict[str, float]:
-    """{speed, baseline, speed_ratio}: tokens/s since the server was started beside what upgrade.yml has measured;
-    nothing where few tokens or several requests at a time tell nothing of it."""
+    """{speed, baseline, speed_ratio}: tokens/s since the server's start and as measured by upgrade.yml; empty after few
+    tokens or with parallel requests."""
     tokens, seconds = (metrics.get("tokens_predicted" + one, 0.0) for one in ("_total", "_seconds_total"))
     baseline = kept.get("tokens_per_second")
     if tokens < JUDGED_TOKENS or seconds <= 0 or metrics.get("n_busy_slots_per_decode", 1.0) > JUDGED_BUSY:
@@ -157,7 +163,7 @@ def speed(metrics: Mapping[str, float], kept: Mapping[str, Any]) -> dict[str, fl
 
 
 def is_well(record: dict[str, Any]) -> bool:
-    """Whether a unit does its work now."""
+    """Whether a unit runs and, as a server, responds."""
     if record.get("active_state") != "active":
         return False
     return record.get("kind") not in ("head", "router") or record.get("state") in (*ANSWERING, None)

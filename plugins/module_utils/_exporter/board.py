@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the parts of a sampler put what they have seen. Private to the collection."""
+"""The sampler's parts, and their latest samples. Private to the collection."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from .metrics import METRICS
 
 
 class Board:
-    """The last word of each part. One that does not come any more keeps its last word for `lasts` seconds: whoever
-    reads it must not take an old state for a new one."""
+    """The latest samples of each part, kept for `lasts` seconds: old samples must not pass for new ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        # By who puts it: one that hangs and was replaced by another of its name takes nothing of that away.
+        # By object: a part that was replaced does not touch the samples of its successor.
         self._parts: dict[object, tuple[str, float, Sequence[Family]]] = {}
 
     def put(self, part: object, name: str, families: Sequence[Family], lasts: float) -> None:
@@ -35,36 +34,33 @@ class Board:
             self._parts.pop(part, None)
 
     def content(self) -> bytes:
-        """The samples of all parts. Families of one name become one, as the format wants it."""
+        """The samples of all parts as a page. Families with the same name are merged, as the format requires."""
         now = self._clock()
         with self._lock:
             parts = list(self._parts.values())
-        heard = Family("llama_sampler_part_up", *METRICS["llama_sampler_part_up"])
-        merged = {heard.name: heard}
+        alive = Family("llama_sampler_part_up", *METRICS["llama_sampler_part_up"])
+        merged = {alive.name: alive}
         for name, until, families in parts:
-            heard.add(int(now <= until), part=name)
+            alive.add(int(now <= until), part=name)
             for family in families if now <= until else ():
                 one = merged.setdefault(family.name, Family(family.name, family.kind, family.words))
                 one.samples.extend(family.samples)
-        # What others write may hold what is no character.
+        # Labels may hold surrogates.
         return render(merged.values()).encode("utf-8", "replace")
 
 
 class Part(threading.Thread):
-    """What is looked at by itself, because it may hang or fail without the others. look() -> families."""
+    """Samples one thing in its own thread, since it may hang or fail. look() -> families."""
 
-    def __init__(
-        self, board: Board, name: str, interval: float, look: Callable[[], list[Family]], lasts: float | None = None
-    ) -> None:
+    def __init__(self, board: Board, name: str, interval: float, look: Callable[[], list[Family]]) -> None:
         super().__init__(daemon=True)
         self._board, self.words, self._interval, self._look = board, name, interval, look
-        self._lasts = lasts or 3 * interval + 10
+        self._lasts = 3 * interval + 10
         self._over = threading.Event()
-        # From here on it is missed.
         board.put(self, name, [], self._lasts)
 
     def stop(self) -> None:
-        """It is not missed any more, also where it hangs."""
+        """Removes the part from the page, even if it hangs."""
         self._over.set()
         self._board.drop(self)
 
@@ -76,7 +72,7 @@ class Part(threading.Thread):
                 self._board.put(self, self.words, self._look(), self._lasts)
                 complaint = None
             except Exception as error:
-                # Whatever a server, a driver or a file system says: the other parts go on. Said once, tried again.
+                # Whatever a server, driver or file system reports: logged once, retried, and other parts go on.
                 if str(error) != complaint:
                     complaint = str(error)
                     say(f"{self.words}: cannot be sampled: {type(error).__name__}: {ascii_words(complaint)}")
@@ -85,5 +81,5 @@ class Part(threading.Thread):
 
 
 def ascii_words(text: str) -> str:
-    """As every journal takes it: Python 3.6 without a locale cannot print more."""
+    """Python without a locale prints ASCII only."""
     return plain(text).encode("ascii", "backslashreplace").decode("ascii")

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the sampler is told of its node, and what others have noted there. Private to the collection."""
+"""The sampler's configuration, and other files that it reads. Private to the collection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 1 << 20
 
 
 class Http(NamedTuple):
-    """allowed: the addresses that are answered."""
+    """allowed: client addresses."""
 
     address: str
     port: int
@@ -27,9 +27,9 @@ class Http(NamedTuple):
 
 
 class Config(NamedTuple):
-    """Of sampler.json. textfile: a directory of node_exporter's; planned: {unit: bytes of main memory}; models:
-    {service: {model, quant}}; stopped: units that the inventory has stopped; primary: the service whose units have none
-    in their names, for who writes the file next."""
+    """Of sampler.json. textfile: a directory of node_exporter; planned: {unit: bytes of main memory}; models: {service:
+    {model, quant}}; stopped: units that the inventory has stopped; primary: the service whose units have no service in
+    their names, for the role."""
 
     version: str = ""
     http: Http | None = None
@@ -44,26 +44,26 @@ class Config(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A unit as the watchdog is told of it. kind: head, router or rpc."""
+    """A unit of the watchdog's configuration. kind: head, router or rpc."""
 
     service: str
     kind: str
     unit: str
-    told: dict[str, Any]
+    settings: dict[str, Any]
 
 
 def load(path: str = paths.SAMPLER) -> Config:
     """Errors: Refusal."""
     try:
-        told = json.loads(_files.read_trusted(path, LARGEST).decode("utf-8"))
-        http = told.pop("http", None)
-        return Config(http=http and Http(**http), **told)
+        content = json.loads(_files.read_trusted(path, LARGEST).decode("utf-8"))
+        http = content.pop("http", None)
+        return Config(http=http and Http(**http), **content)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise Refusal(f"{path}: cannot be used ({error}): run site.yml with --tags monitoring again") from None
 
 
 def written(path: str = paths.SAMPLER) -> tuple[int, int] | None:
-    """Another value for each time that somebody has written sampler.json; None without one."""
+    """Changes with each write of sampler.json; None without one."""
     try:
         seen = os.stat(path)
     except OSError:
@@ -72,18 +72,18 @@ def written(path: str = paths.SAMPLER) -> tuple[int, int] | None:
 
 
 def watched(folder: str = paths.WATCHED) -> list[Watched]:
-    """What role head_server, router_server and rpc_worker have written for the watchdog."""
+    """The units that roles head_server, router_server and rpc_worker configured the watchdog with."""
     found = []
     for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
-        told = read_json(path)
+        content = read_json(path)
         service = os.path.basename(path)[: -len(".json")].partition("-")[2]
-        if told.get("kind") in ("head", "router", "rpc") and isinstance(told.get("unit"), str):
-            found.append(Watched(service, told["kind"], told["unit"], told))
+        if content.get("kind") in ("head", "router", "rpc") and isinstance(content.get("unit"), str):
+            found.append(Watched(service, content["kind"], content["unit"], content))
     return found
 
 
 def read(path: str, most: int = LARGEST) -> str:
-    """A file's text, "" when it is not there."""
+    """A file's text, "" if it does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read(most)
@@ -92,7 +92,7 @@ def read(path: str, most: int = LARGEST) -> str:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """A table in a file, an empty one where there is none."""
+    """A JSON object, empty if there is no valid one."""
     try:
         return table(json.loads(read(path)))
     except (ValueError, RecursionError):
@@ -100,11 +100,11 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def repairs(unit: str) -> dict[str, Any]:
-    """What the watchdog notes of its repairs of a unit: {count, at, reason}."""
-    told = read_json(paths.REPAIRS_FILES.replace("*", unit[: -len(".service")]))
-    at = told.get("at")
+    """The watchdog's repairs of a unit: {count, at, reason}."""
+    content = read_json(paths.REPAIRS_FILES.replace("*", unit[: -len(".service")]))
+    at = content.get("at")
     return {
-        "count": count(told.get("count")),
+        "count": count(content.get("count")),
         "at": at if isinstance(at, (int, float)) else None,
-        "reason": str(told.get("reason") or "")[:200],
+        "reason": str(content.get("reason") or "")[:200],
     }

@@ -22,17 +22,17 @@ class Sample(NamedTuple):
 
 
 class Family:
-    """The samples of one metric. kind: gauge, counter or histogram; words: what it says, with its unit."""
+    """The samples of one metric. kind: gauge, counter or histogram; words: its meaning and unit."""
 
     def __init__(self, name: str, kind: str, words: str) -> None:
         self.name, self.kind, self.words = name, kind, words
         self.samples: list[tuple[str, Labels, float]] = []
 
     def add(self, value: Any, **labels: Any) -> None:
-        """None is a value that nobody knows: no sample."""
+        """None is an unknown value: no sample."""
         if value is not None:
-            told = {key: str(one) for key, one in labels.items() if one is not None}
-            self.samples.append(("", told, float(value)))
+            known = {key: str(one) for key, one in labels.items() if one is not None}
+            self.samples.append(("", known, float(value)))
 
     def add_part(self, suffix: str, value: float, **labels: Any) -> None:
         """A part of a histogram: _bucket, _sum or _count."""
@@ -40,7 +40,7 @@ class Family:
 
 
 def render(families: Iterable[Family]) -> str:
-    """The text of a scrape. Families without a sample are left out."""
+    """The page for a scrape. Families without samples are omitted."""
     lines = []
     for family in families:
         if not family.samples:
@@ -49,9 +49,9 @@ def render(families: Iterable[Family]) -> str:
         lines.append(f"# TYPE {family.name} {family.kind}")
         written = set()
         for suffix, labels, value in family.samples:
-            told = ",".join(f'{key}="{_escaped(labels[key])}"' for key in sorted(labels))
-            series = "%s%s%s" % (family.name, suffix, "{%s}" % told if told else "")
-            # One that comes twice would take the whole page of node_exporter with it.
+            shown = ",".join(f'{key}="{_escaped(labels[key])}"' for key in sorted(labels))
+            series = "%s%s%s" % (family.name, suffix, "{%s}" % shown if shown else "")
+            # node_exporter rejects a whole page for a series that is there twice.
             if series not in written:
                 written.add(series)
                 lines.append(f"{series} {number(value)}")
@@ -59,7 +59,7 @@ def render(families: Iterable[Family]) -> str:
 
 
 def number(value: float) -> str:
-    """Whole numbers without an exponent: a counter of bytes stays exact, and readable."""
+    """Whole numbers have no exponent, so that counters of bytes stay exact."""
     if value == int(value) if abs(value) < 2**53 else False:
         return str(int(value))
     return "NaN" if math.isnan(value) else repr(value).replace("inf", "Inf")
@@ -76,8 +76,8 @@ def _plain(text: str) -> str:
 
 
 def parse(text: str) -> Iterator[Sample]:
-    """The samples of a scrape. A line that is none is passed over: what others write is not to be trusted."""
-    # A label's value may hold what str.splitlines() takes for the end of a line.
+    """The samples of a page. Invalid lines are skipped."""
+    # str.splitlines() would also split at characters that labels may hold.
     for line in text.split("\n"):
         if not line or line.startswith("#"):
             continue

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The metrics of the sampler: {name: (kind, what it says)}. Private to the collection."""
+"""The metrics of the sampler: {name: (kind, meaning)}. Private to the collection."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Any
 from .exposition import Family
 
 METRICS: dict[str, tuple[str, str]] = {
-    "llama_baseline_tokens_per_second": ("gauge", "What upgrade.yml has measured."),
+    "llama_baseline_tokens_per_second": ("gauge", "Speed measured by upgrade.yml."),
     "llama_build_info": ("gauge", "The release of llama.cpp that the unit names."),
-    "llama_busy_without_tokens_seconds": ("gauge", "How long requests have been at work while nothing moved."),
-    "llama_clock_synchronized": ("gauge", "Whether something keeps the clock."),
+    "llama_busy_without_tokens_seconds": ("gauge", "Seconds without progress of running requests."),
+    "llama_clock_synchronized": ("gauge", "Whether the clock is synchronized."),
     "llama_context_slot_tokens": ("gauge", "Context of a slot."),
     "llama_context_used_tokens": ("gauge", "Tokens in the fullest slot at work."),
-    "llama_conversation_ok": ("gauge", "Whether the last proof held."),
-    "llama_conversation_timestamp_seconds": ("gauge", "When it was asked, since 1970."),
-    "llama_disk_free_bytes": ("gauge", "Bytes that anybody but root may still write."),
+    "llama_disk_free_bytes": ("gauge", "Free bytes for users other than root."),
     "llama_disk_size_bytes": ("gauge", "Size of the file system."),
-    "llama_endpoint_asked_seconds": ("gauge", "When that was so, since 1970."),
+    "llama_endpoint_asked_seconds": ("gauge", "When the endpoint was probed, since 1970."),
     "llama_endpoint_ready": ("gauge", "Whether the endpoint answers."),
     "llama_endpoint_state": ("gauge", "The state that holds."),
     "llama_fabric_errors_total": ("counter", "Errors and drops of interface and port."),
@@ -30,10 +28,10 @@ METRICS: dict[str, tuple[str, str]] = {
     "llama_fabric_up": ("gauge", "Whether the interface of the fabric address is up."),
     "llama_gateway_certificate_expires_seconds": ("gauge", "When the certificate ends, since 1970."),
     "llama_generated_tokens_total": ("counter", "Tokens that were generated."),
-    "llama_generation_tokens_per_second": ("gauge", "Of the last answers, as the server counts."),
+    "llama_generation_tokens_per_second": ("gauge", "Speed of the last answers, by the server."),
     "llama_gpu_ecc_uncorrected_total": ("counter", "Memory errors that could not be corrected."),
-    "llama_gpu_foreign_memory_bytes": ("gauge", "Memory of those."),
-    "llama_gpu_foreign_processes": ("gauge", "Processes on it that are none of our services."),
+    "llama_gpu_foreign_memory_bytes": ("gauge", "Memory of these processes."),
+    "llama_gpu_foreign_processes": ("gauge", "Processes of other programs than the services."),
     "llama_gpu_info": ("gauge", "The card."),
     "llama_gpu_memory_total_bytes": ("gauge", "Memory of the card."),
     "llama_gpu_memory_used_bytes": ("gauge", "Memory in use."),
@@ -50,28 +48,28 @@ METRICS: dict[str, tuple[str, str]] = {
     "llama_prompt_tokens_total": ("counter", "Tokens of prompts that were read."),
     "llama_requests_deferred": ("gauge", "Requests that wait for a slot."),
     "llama_requests_processing": ("gauge", "Requests at work."),
-    "llama_rpc_fenced": ("gauge", "Whether the kernel's rules refuse everybody but the head."),
+    "llama_rpc_fenced": ("gauge", "Whether the kernel's rules admit only the head."),
     "llama_rpc_link_received_bytes_total": ("counter", "Bytes from the worker."),
     "llama_rpc_link_sent_bytes_total": ("counter", "Bytes to the worker that it has confirmed."),
     "llama_rpc_link_up": ("gauge", "Whether the head's connection to a worker stands."),
     "llama_rpc_worker_clients": ("gauge", "Connections that the worker serves."),
     "llama_sampler_cards_hung": ("gauge", "Whether nvidia-smi gave no answer in its time."),
     "llama_sampler_cards_timestamp_seconds": ("gauge", "When the cards were last seen, since 1970."),
-    "llama_sampler_cpu_seconds_total": ("counter", "Processor time, with what it has started."),
+    "llama_sampler_cpu_seconds_total": ("counter", "Processor time, with child processes."),
     "llama_sampler_info": ("gauge", "The collection that installed it."),
-    "llama_sampler_memory_bytes": ("gauge", "Memory that is its own."),
+    "llama_sampler_memory_bytes": ("gauge", "Resident memory."),
     "llama_sampler_part_up": ("gauge", "Whether this part of the sampler has looked lately."),
     "llama_sampler_timestamp_seconds": ("gauge", "When this was written, since 1970."),
     "llama_slots": ("gauge", "Slots of the server."),
     "llama_slots_busy": ("gauge", "Slots at work."),
     "llama_unit_active": ("gauge", "Whether the unit runs."),
-    "llama_unit_failed": ("gauge", "Whether systemd has given it up, or its last run failed."),
+    "llama_unit_failed": ("gauge", "Whether systemd gave up, or its last run failed."),
     "llama_unit_restarts_total": ("counter", "Starts by systemd after a run had ended."),
     "llama_unit_started_seconds": ("gauge", "When its process began, since 1970."),
-    "llama_unit_starting": ("gauge", "Whether it is on its way: a head may wait for its workers."),
-    "llama_unit_wanted": ("gauge", "Whether it is to run: enabled, its node is not held, its service not stopped."),
+    "llama_unit_starting": ("gauge", "Whether it starts: a head may wait for its workers."),
+    "llama_unit_wanted": ("gauge", "Whether it should run: enabled, node not held, service not stopped."),
     "llama_watchdog_alive": ("gauge", "Whether the watchdog runs."),
-    "llama_watchdog_last_repair_seconds": ("gauge", "When it repaired last, since 1970, and why."),
+    "llama_watchdog_last_repair_seconds": ("gauge", "Time of the last repair, since 1970, and its reason."),
     "llama_watchdog_repairs_total": ("counter", "Repairs by the watchdog since the node booted."),
 }
 

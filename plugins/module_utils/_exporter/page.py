@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of samples, for the monitoring hosts alone. Private to the collection."""
+"""The page of samples for the monitoring hosts. Private to the collection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE, MOST = 5.0, 8
 
 
 class Page(http.server.ThreadingHTTPServer):
-    """allowed: the addresses that are answered; a connection from elsewhere is closed. Errors: OSError."""
+    """allowed: client addresses; other connections are closed. Errors: OSError."""
 
     daemon_threads = True
 
@@ -27,7 +27,7 @@ class Page(http.server.ThreadingHTTPServer):
         super().__init__(address, Handler)
 
     def server_bind(self) -> None:
-        # The address of a fabric may come after this program.
+        # The address may be configured later.
         self.socket.setsockopt(socket.SOL_IP, getattr(socket, "IP_FREEBIND", 15), 1)
         socketserver.TCPServer.server_bind(self)
 
@@ -41,7 +41,7 @@ class Page(http.server.ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that breaks off is no news."""
+        """A client that disconnects is not logged."""
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,11 +59,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_given: Any) -> None:
-        """Requests are no news."""
+        """Requests are not logged."""
 
 
 def serve(address: tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> Page:
-    """Answers from now on. Errors: OSError, where the port is taken."""
+    """Starts a server in a thread. Errors: OSError, if the port is in use."""
     page = Page(address, allowed, content)
     threading.Thread(target=page.serve_forever, daemon=True).start()
     return page

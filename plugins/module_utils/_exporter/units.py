@@ -35,7 +35,7 @@ RELEASE = re.compile(re.escape(paths.BUILDS) + r"/releases/([\w.+-]+)/")
 
 
 def role_of(unit: str) -> tuple[str | None, str]:
-    """(role, service) of a unit; None for one that is of no interest."""
+    """(role, service) of a unit; role None for a unit that is not sampled."""
     kind = unit_kind(unit)[0]
     if kind:
         return {"rpc": "worker"}.get(kind, kind), service_of(unit) or ""
@@ -43,12 +43,12 @@ def role_of(unit: str) -> tuple[str | None, str]:
 
 
 class Units:
-    """One question to systemd for all units, and the sockets that the kernel is asked for."""
+    """Samples all units with one systemctl call, and the sockets of heads and workers."""
 
-    def __init__(self, told: config.Config) -> None:
-        self._told = told
+    def __init__(self, settings: config.Config) -> None:
+        self._settings = settings
         self._links: dict[str, samples.Links] = {}
-        self._began: dict[str, tuple[int, float]] = {}  # when, since the boot in microseconds and since 1970
+        self._began: dict[str, tuple[int, float]] = {}  # start: microseconds since the boot, seconds since 1970
 
     def look(self) -> list[Family]:
         names = sorted(os.path.basename(path) for path in glob.glob(paths.UNIT_FILES) if not os.path.islink(path))
@@ -64,7 +64,7 @@ class Units:
             runs = one.get("ActiveState") == "active" and one.get("SubState") in ("running", "exited")
             found.add("llama_unit_active", int(runs), **labels)
             enabled = one.get("UnitFileState") in ("enabled", "enabled-runtime")
-            found.add("llama_unit_wanted", int(enabled and not held and unit not in self._told.stopped), **labels)
+            found.add("llama_unit_wanted", int(enabled and not held and unit not in self._settings.stopped), **labels)
             found.add(
                 "llama_unit_failed",
                 int(one.get("ActiveState") == "failed" or one.get("SubState") == "auto-restart"),
@@ -82,38 +82,20 @@ class Units:
                 found.add("llama_watchdog_alive", int(runs))
             found.add("llama_memory_bytes", _memory(one.get("ControlGroup")) if runs else None, **labels)
             if role in SERVING:
-                found.add("llama_memory_planned_bytes", self._told.planned.get(unit), **labels)
+                found.add("llama_memory_planned_bytes", self._settings.planned.get(unit), **labels)
                 build = _build(one.get("ExecStart", ""))
                 found.add("llama_build_info", 1 if build else None, build=build, **labels)
-                told = self._told.models.get(service)
-                if told and role != "worker":
-                    found.add(
-                        "llama_model_info",
-                        1,
-                        unit=unit,
-                        service=service,
-                        model=told.get("model"),
-                        quant=told.get("quant"),
-                    )
-                repair = config.repairs(unit)
-                found.add("llama_watchdog_repairs_total", repair["count"], **labels)
-                found.add("llama_watchdog_last_repair_seconds", repair["at"], reason=repair["reason"], **labels)
-        # Its rules are loaded again so soon that nothing else shows it.
-        repair = config.repairs(FIREWALL)
-        found.add("llama_watchdog_repairs_total", repair["count"], unit=FIREWALL, service="", role="firewall")
-        found.add(
-            "llama_watchdog_last_repair_seconds",
-            repair["at"],
-            reason=repair["reason"],
-            unit=FIREWALL,
-            service="",
-            role="firewall",
-        )
+                model = self._settings.models.get(service)
+                if model and role != "worker":
+                    names = {key: model.get(key) for key in ("model", "quant")}
+                    found.add("llama_model_info", 1, unit=unit, service=service, **names)
+                _repairs(found, labels)
+        _repairs(found, {"unit": FIREWALL, "service": "", "role": "firewall"})
         self._sockets(found)
         return found.all()
 
     def _start(self, unit: str, since: int) -> float | None:
-        """Seconds since 1970: the same number as long as it is the same process, however the clock is set."""
+        """Seconds since 1970, the same for one process whatever happens to the clock."""
         if self._began.get(unit, (None, 0.0))[0] != since:
             boot = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
             self._began[unit] = (since, round(boot + since / 1e6, 3))
@@ -123,9 +105,9 @@ class Units:
         units = config.watched()
         for one in units:
             if one.kind == "rpc":
-                found.add("llama_rpc_worker_clients", _clients(one.told), service=one.service)
+                found.add("llama_rpc_worker_clients", _clients(one.settings), service=one.service)
                 continue
-            endpoints = [str(end) for end in one.told.get("rpc_endpoints") or []]
+            endpoints = [str(end) for end in one.settings.get("rpc_endpoints") or []]
             for endpoint in endpoints:
                 links = self._links_of(one.service, endpoint)
                 states, came, _segments = links.look()
@@ -141,9 +123,15 @@ class Units:
         return self._links[key]
 
 
-def _clients(told: dict[str, Any]) -> int | None:
-    """How many connections a worker serves: read from the table, since its listener says who waits alone."""
-    address, port = told.get("address"), told.get("port")
+def _repairs(found: Families, labels: dict[str, Any]) -> None:
+    repair = config.repairs(labels["unit"])
+    found.add("llama_watchdog_repairs_total", repair["count"], **labels)
+    found.add("llama_watchdog_last_repair_seconds", repair["at"], reason=repair["reason"], **labels)
+
+
+def _clients(settings: dict[str, Any]) -> int | None:
+    """The connections that a worker serves, from the socket table: its listener only shows waiting clients."""
+    address, port = settings.get("address"), settings.get("port")
     if not isinstance(address, str) or not isinstance(port, int):
         return None
     here = [one for one in sockets.entries(samples.read(samples.TCP), (address, port)) if one.local == (address, port)]
@@ -160,6 +148,6 @@ def _memory(group: str | None) -> int | None:
 
 
 def _build(command: str) -> str | None:
-    """The release whose program the unit starts."""
+    """The release of the unit's program."""
     found = RELEASE.search(command)
     return found.group(1) if found else None

@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What llama.cpp speaks: its command line by build, its HTTP API, its load log. Private to the collection."""
+"""llama.cpp's command line by build, its HTTP API, and its load log. Private to the collection."""

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""llama-server's HTTP API, as far as health needs it. Private to the collection."""
+"""A client of llama-server's HTTP API. Private to the collection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from .._node.sock_diag import Listener
 from .._node.sockets import is_of, listener
 from .._text import Refusal
 
-# Seconds without a piece after which a stream counts as dead; a head that hangs is found by others long before.
+# Seconds without data after which a stream counts as dead.
 SILENCE = 3600
-# Bytes of an answer, or of one piece of a stream: many times what a server of many slots says. JSON of that size
-# becomes 50 MiB at worst.
+# Bytes of an answer, or of one piece of a stream. JSON of that size takes up to 50 MiB.
 LARGEST = 2 << 20
 METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)$", re.MULTILINE)
 
-# What a server that reranks is asked to score.
+# Documents for reranking.
 DOCUMENTS = ["Red, yellow and blue are colors.", "Paris is a city in France."]
 
 # An HTTP status, and JSON or text.
@@ -35,8 +34,8 @@ Answer = tuple[int, Any]
 
 
 class NoAnswer(Refusal):
-    """No HTTP answer. kind: refused (nobody listens), unreachable, timeout (connected, silent), cut (broken off),
-    stranger (somebody else listens, who is not asked)."""
+    """No HTTP answer. kind: refused, unreachable, timeout (connected, silent), cut (disconnected), foreign (another
+    process listens; it gets no request)."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -56,7 +55,7 @@ def read_api_key(path: str) -> str:
 
 
 def first_key(text: str, path: str) -> str:
-    """The same of a file's text."""
+    """The first key in the text of a key file."""
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
@@ -70,22 +69,22 @@ def parse_metrics(text: str) -> dict[str, float]:
 
 
 def table(value: Any) -> dict[str, Any]:
-    """A part of an answer that is to be a JSON object: whatever else a server sends there is an empty one."""
+    """A JSON object, empty for another type."""
     return value if isinstance(value, dict) else {}
 
 
 def count(value: Any, most: int = 2**53) -> int:
-    """A part of an answer that is to be a number of tokens; 0 for anything else, and for more than most."""
+    """A whole number up to `most`, 0 for anything else."""
     return value if isinstance(value, int) and 0 <= value <= most else 0
 
 
 def rows(value: Any) -> list[dict[str, Any]] | None:
-    """A part of an answer that is to be a list of JSON objects; None for anything but a list."""
+    """A list of JSON objects, None for another type."""
     return [table(entry) for entry in value] if isinstance(value, list) else None
 
 
 def error_text(body: Any) -> str:
-    """The message in an API error, parsed or not: its ends, since what a chat template raised comes last."""
+    """The message of an API error, cut in the middle: errors of chat templates come last."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         text = plain(body["error"].get("message", body["error"]), 2000)
         return text if len(text) <= 200 else f"{text[:95]} ... {text[-100:]}"
@@ -93,7 +92,7 @@ def error_text(body: Any) -> str:
 
 
 def plain(value: Any, most: int = 200) -> str:
-    """What somebody else wrote, as a part of a sentence: printable, on one line, and short."""
+    """Text from elsewhere, printable, on one line and short."""
     try:
         text = str(value)[:2000]
     except RecursionError:
@@ -124,8 +123,8 @@ class _Until(io.RawIOBase):
 
 
 class LlamaApi:
-    """One llama-server. model: its name in a router, which is never loaded by a look at it. pid: of a unit of this
-    node, the process that the key is for: whoever else has its port does not get it."""
+    """One llama-server. model: a model of a router, which GET requests never load. pid: the unit's process; no other
+    process at its port gets the key."""
 
     def __init__(self, url: str, api_key: str | None = None, model: str | None = None, pid: int | None = None) -> None:
         parts = urlsplit(url)
@@ -141,13 +140,13 @@ class LlamaApi:
         self.use_key(api_key, pid)
 
     def of(self, model: str | None) -> LlamaApi:
-        """The same server, asked for one of its models."""
+        """The same server, for one of its models."""
         other = LlamaApi(self.url, model=model)
         other.use_key(self.key, self._pid)
         return other
 
     def use_key(self, api_key: str | None, pid: int | None = None) -> None:
-        """The key that the next requests carry; None for none."""
+        """Sets the key of the next requests."""
         self.key = api_key
         self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}
         self._pid = pid if api_key else None
@@ -158,12 +157,12 @@ class LlamaApi:
         before = self._listener()
         try:
             connection.connect()
-            # The same one before and after has got the connection, too.
+            # The listener before and after the connection is the one that has it.
             if self._pid is not None:
-                # A name may have an address that nobody looked at, an IPv6 one above all.
+                # The name may have several addresses.
                 after = self._listener(connection.sock.getpeername()[:2])
                 if not (before and before == after and is_of(before, self._pid)):
-                    raise NoAnswer("stranger", self._words(before))
+                    raise NoAnswer("foreign", self._words(before))
         except OSError as error:
             connection.close()
             reason = (
@@ -176,7 +175,7 @@ class LlamaApi:
         return connection
 
     def _listener(self, end: tuple[str, int] | None = None) -> Listener | None:
-        """Who gets a connection, where that matters; by default at the first IPv4 address."""
+        """The listening process, if a key is to be sent; by default at the first IPv4 address."""
         if self._pid is None:
             return None
         try:
@@ -185,7 +184,7 @@ class LlamaApi:
             return None
 
     def _words(self, seen: Listener | None) -> str:
-        who = "user id %d" % seen.user if seen else "somebody who cannot be seen"
+        who = "user id %d" % seen.user if seen else "an unknown user"
         return f"{who} listens at {self.url}, not process {self._pid} of the unit: it gets no key"
 
     def _request(self, method: str, path: str, timeout: float, body: str | None = None) -> Answer:
@@ -197,7 +196,7 @@ class LlamaApi:
             stream: Any = _Until(connection.sock, end)
             response = http.client.HTTPResponse(stream, method=method)
             response.begin()
-            # Where its length is told and allowed, all of it or an error.
+            # With a known and allowed length the answer is complete or an error.
             data = response.read(*([LARGEST + 1] if response.length is None or response.length > LARGEST else []))
         except socket.timeout:
             raise NoAnswer("timeout", f"no answer in {timeout:g} s") from None

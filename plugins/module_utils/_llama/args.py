@@ -16,13 +16,13 @@ from .._settings import LLAMA_NUMA, value
 from .words import arguments
 
 PIN = "b11434"
-"""The release that is deployed where the inventory names none."""
+"""The default release."""
 
 
 class Dialect(NamedTuple):
-    """What differs by build, but for the flags of settings, which are in _settings."""
+    """Differences between builds; flags of settings are in _settings."""
 
-    first: int  # the first build number
+    first: int  # build number
     many_aliases: bool  # --alias takes a list
     # The lowest that logs how many MiB went to which device, which the acceptance check reads, and none that logs
     # prompts.
@@ -34,8 +34,8 @@ class Dialect(NamedTuple):
 DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
 OLDEST = DIALECTS[0].first
 
-# What a draft model is told, from a build on. b11434 drafts nothing unless it is told how (--spec-type), and says so at
-# info level only. None of the builds between the two was looked at.
+# Flags for a draft model, by first build. b11434 drafts nothing without --spec-type, and
+# logs that at info level. Builds between the two are unknown.
 DRAFTS = (
     (DIALECTS[0].first, {"type": [], "max": "--draft-max", "min": "--draft-min"}),
     (11434, {"type": ["--spec-type", "draft-simple"], "max": "--spec-draft-n-max", "min": "--spec-draft-n-min"}),
@@ -44,18 +44,18 @@ DRAFTS_UNKNOWN = range(7773, 11434)
 
 # Every layer on a device; llama.cpp clamps it to the model's own number.
 ALL_LAYERS = 999
-# A number of a command line, which may be what a server says of itself.
+# A number in a command line.
 WHOLE = re.compile(r"^[0-9]{1,10}\Z")
 
 
 def build_number(version: str | None) -> int | None:
-    """The number of a release tag, such as 11434 of b11434; None where it is no such tag."""
+    """The number of a release tag, such as 11434 of b11434; None for another tag."""
     tag = re.match(r"^b(\d+)\Z", str(version or ""))
     return int(tag.group(1)) if tag else None
 
 
 def command_line_of(version: str | None) -> int:
-    """The build number whose command line a release tag has; the newest for what is none, a build of somebody's own."""
+    """The build number that decides about flags; for custom builds that of the default release."""
     return max(build_number(version) or build_number(PIN) or OLDEST, OLDEST)
 
 
@@ -71,8 +71,7 @@ def rpc_args(instance: Mapping[str, Any]) -> list[str]:
 
 
 def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: str | None = PIN) -> list[str]:
-    """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the
-    service, for a release tag."""
+    """Arguments of llama-server for a head: addresses and files from the instance, settings from the service."""
     args = model_args(instance, service, version)
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]
@@ -80,11 +79,10 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
 
 
 def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: str | None = PIN) -> list[str]:
-    """Arguments of llama-server for one model: those of a head, but for its keys, metrics and log; or those of a model
-    of a router, which listens where the router says.
+    """Arguments of llama-server for one model, of a head or of a router.
 
-    --fit off keeps llama.cpp from changing what the inventory says.
-    A build that takes one alias gets the model's name: a server of one model answers to every name.
+    --fit off keeps llama.cpp from changing settings. A build that takes one alias gets the model's name, since a server
+    of one model accepts every name.
     """
     aliases = instance["aliases"] if _dialect(version).many_aliases else instance["aliases"][:1]
     args = ["--model", instance["model_path"], "--alias", ",".join(aliases)]
@@ -115,7 +113,7 @@ def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version:
 
 
 def router_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: str | None = PIN) -> list[str]:
-    """Arguments of llama-server for a router. Whatever is said here, each of its models is told too."""
+    """Arguments of llama-server for a router, which passes them on to its models."""
     args = ["--models-preset", paths.PRESETS.replace("*", instance["service"])]
     args += ["--models-max", str(instance["models_max"]), "--host", instance["address"], "--port"]
     args.append(str(instance["port"]))
@@ -131,7 +129,7 @@ def _dialect(version: str | None) -> Dialect:
 
 
 def _draft_args(path: str, service: Mapping[str, Any], build: int) -> list[str]:
-    """Its layers lie where those of the model do. Its cache is llama.cpp's own, f16."""
+    """Layers go to the model's devices; the cache is f16, llama.cpp's default."""
     words: Mapping[str, Any] = [known for first, known in DRAFTS if first <= build][-1]
     args = ["--model-draft", path, "--n-gpu-layers-draft", str(ALL_LAYERS)] + words["type"]
     if service.get("cards") == []:
@@ -142,29 +140,29 @@ def _draft_args(path: str, service: Mapping[str, Any], build: int) -> list[str]:
     return args
 
 
-class Told(NamedTuple):
-    """What a command line of llama-server says about its answers."""
+class Settings(NamedTuple):
+    """Settings of a llama-server's command line that concern its answers."""
 
-    embeddings: bool  # it serves them alone, or scores: it generates nothing
-    tools: bool  # its template may offer tools: without jinja none does
+    embeddings: bool  # only embeddings or scores, no generation
+    tools: bool  # with jinja, which tools need
     reasoning_off: bool
-    reasoning_raw: bool  # thoughts stay in the content
-    slot_ctx: int | None  # tokens a slot is to have, None for the model's own
-    n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
-    draft: bool  # a draft model goes ahead
-    reranking: bool  # it serves scores alone
-    template: bool  # it has another chat template than that of its model's file
+    reasoning_raw: bool  # thoughts stay in content
+    slot_ctx: int | None  # tokens of a slot, None for the model's default
+    n_predict: int  # default limit of an answer in tokens, 0 for none
+    draft: bool  # has a draft model
+    reranking: bool  # only scores
+    template: bool  # a chat template that is not the model's
 
     @property
     def asked(self) -> str:
-        """What a request to it is for."""
+        """The kind of request."""
         if self.reranking:
             return "a request for scores"
         return "a request for an embedding" if self.embeddings else "a completion"
 
 
-def told(arguments: Sequence[str]) -> Told:
-    """The same of one that head_args() has rendered, or that a unit has."""
+def parse_args(arguments: Sequence[str]) -> Settings:
+    """The settings of a command line, as head_args() renders it."""
 
     def value(*flags: str) -> str:
         return ([""] + [given for flag, given in zip(arguments, arguments[1:]) if flag in flags])[-1]
@@ -178,7 +176,7 @@ def told(arguments: Sequence[str]) -> Told:
 
     context, slots = whole("--ctx-size", "-c"), whole("--parallel", "-np")
     off = value("--reasoning", "-rea") == "off" or value("--reasoning-budget") == "0"
-    return Told(
+    return Settings(
         embeddings=bool(last("--embedding", "--embeddings", "--rerank", "--reranking")),
         tools=last("--jinja", "--no-jinja") != "--no-jinja",
         reasoning_off=off,

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The flags of llama-server: which a build has, by its own --help, and which are no operator's to give by hand, because
-a key stands for them or the collection could no longer say what runs. Private to the collection."""
+"""The flags of llama-server: which ones a build has, by its --help, and which ones extra_args must not
+have, because a key or the collection sets them. Private to the collection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from .._settings import KEYS
 
-# Other spellings of flags that a key stands for.
+# Short forms and aliases of flags that have a key.
 SPELLINGS = {
     "-t": "--threads",
     "-tb": "--threads-batch",
@@ -32,7 +32,7 @@ SPELLINGS = {
     "--embedding": "--embeddings",
     "--rerank": "--reranking",
 }
-# What stands for flags that no row of the table renders.
+# Keys of flags that the table of settings does not render.
 INSTEAD = (
     (
         "model and quant",
@@ -68,7 +68,7 @@ INSTEAD = (
         "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "
         "--completion-bash --list-devices --props",
     ),
-    # Files that nobody verified, and programs that run as the account of the heads for everybody who reaches the port.
+    # Unverified files, and programs that any client could run.
     (
         "",
         "-mmu --mmproj-url --spec-draft-hf -hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v --tools --tools-runtime "
@@ -100,7 +100,7 @@ def flags(words: Iterable[str]) -> list[str]:
 
 
 def owners() -> dict[str, str]:
-    """{flag: what stands for it, empty for one that is the collection's own}"""
+    """{flag: its key, empty for flags that only the collection sets}"""
     found = {flag: words for words, spelled in INSTEAD for flag in spelled.split()}
     # A key whose value follows the flag stands for it before one that has words for each of its values.
     for key in sorted(KEYS, key=lambda key: not isinstance(key.flag, str)):
@@ -113,5 +113,5 @@ def owners() -> dict[str, str]:
 
 
 def owner(word: str) -> str | None:
-    """What stands for a flag, `--flag=value` too; None where nothing does."""
+    """The key of a flag, also as `--flag=value`; None without one."""
     return owners().get(word.partition("=")[0])

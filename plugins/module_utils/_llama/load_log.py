@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a llama-server put where, from the log of its load. Private to the collection.
+"""The layout of a model on devices, from the load log of llama-server. Private to the collection.
 
 Both dialects are read: plain lines (builds of January 2026) and lines with a time and level prefix (b11434).
 """
@@ -39,7 +39,7 @@ TOLD = re.compile(r"load_tensors|build|using device|buffer size|MiB \(")
 
 
 class _Layout:
-    """What the log says of one way to lay the model out."""
+    """One layout in the log."""
 
     def __init__(self) -> None:
         self.mib: dict[tuple[str, str | None, str], float] = {}  # by place and kind of buffer
@@ -56,7 +56,7 @@ def parse(lines: Iterable[str]) -> dict[str, Any]:
     A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one.
     In it the shards of a model and the caches of a model with sliding windows have a line each and add up; compute
     buffers are reserved anew and replace each other. The buffers of a draft model, which is loaded after it, are added;
-    layers and caches are those of the model.
+    only layers and caches of the model count.
     """
     build: dict[str, Any] = {"build": None, "commit": None}
     devices: dict[str, str | None] = {}
@@ -83,7 +83,7 @@ def _read(layout: _Layout, line: str) -> None:
     found = BUFFER.search(line)
     if found:
         name, kind, size = found.group(1), found.group(2), float(found.group(3))
-        # The number in an RPC buffer's name counts the devices at that endpoint, not those of the head.
+        # The number in an RPC buffer's name counts the devices at that endpoint, not the head's.
         rpc = RPC_NAME.match(name)
         place: Place = (rpc.group(1), rpc.group(2)) if rpc else (name, None)
         key = (place[0], place[1], "KV" if kind == "RS" else kind)
@@ -239,5 +239,5 @@ def read_journal(invocation: str, model: str | None = None) -> list[str]:
     """Lines of the load of one run of a unit, or of the last load of a router's model. Errors: Refusal."""
     command = ["--output=cat", "_SYSTEMD_INVOCATION_ID=" + invocation] + (["--reverse"] if model else [])
     stream = ask(command, MOST_LETTERS)
-    # Whoever has enough reads no more, and the stream ends journalctl.
+    # The reader may stop early, which ends journalctl.
     return (of_model(stream, model) if model else until_loaded(stream))[0]

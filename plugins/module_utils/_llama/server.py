@@ -1,11 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a llama-server: one probe and one vocabulary for health, watchdog, sampler, doctor and commands. Private
-to the collection.
+"""The one probe of a llama-server, and the vocabulary of its state. Private to the collection.
 
-A probe is a line in the server's journal for each path that it asks: /props, which does not wake a server that sleeps,
-then /metrics, and /slots only where somebody is at work.
+Each requested path is a line in the server's journal: /props, which does not wake a sleeping server, then /metrics, and
+/slots only if a request is running.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from typing import Any
 
 from .api import LlamaApi, NoAnswer, count, parse_metrics, rows, table
 
-# starting: its process waits, for workers or after a crash; loading: reads its model; ready: answers, idle; busy:
-# answers others; sleeping: the next request loads its model; degraded: speaks HTTP and cannot answer, or not over all
-# workers; down: no HTTP; held: its node is held for maintenance; stopped: the inventory has stopped it.
+# starting: waits for workers, or after a crash; loading: reads its model; ready: idle; busy: requests are running;
+# sleeping: the next request loads its model; degraded: speaks HTTP but cannot answer, or not over all workers; down: no
+# HTTP; held: its node is held for maintenance; stopped: by the inventory.
 STATES = ("starting", "loading", "ready", "busy", "sleeping", "degraded", "down", "held", "stopped")
 ANSWERING = ("ready", "busy", "sleeping")
-# Seconds for an answer that comes from memory, and for all models of a router.
+# Seconds for a response from memory, and for all models of a router.
 ANSWER, PATIENCE = 5.0, 15.0
-# States of a router's model: in use, and in the router's hands. A question to one that sleeps would load it.
+# States of a router's model: in use; loaded at all. A request to a sleeping one would load it.
 AWAKE, LOADED = "loaded", ("loaded", "sleeping")
-# More than any server has or counts.
+# Upper limits.
 MODELS_MOST, SLOTS_MOST, CONTEXT_MOST, MOST = 64, 1024, 2**24, 2.0**60
 # Counters that grow while a server works.
 PROGRESS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
@@ -33,10 +32,10 @@ PROGRESS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 @dataclass
 class Sample:
-    """One look. slots: their number; busy: those at work; working: their entries of /slots, each with its `model`;
-    counters: {(model of a router or None, name in /metrics): value}; requests: at work, deferred: those that wait for a
-    slot; context: of a slot, in tokens; used: tokens of the fullest slot at work; silent: it was too busy to tell;
-    models: of a router, those in use."""
+    """One probe. slots, busy: numbers of all and busy slots; working: busy entries of /slots, each with its `model`;
+    counters: {(model of a router or None, name in /metrics): value}; requests: running, deferred: waiting for a slot;
+    context: of a slot, in tokens; used: tokens of the fullest busy slot; silent: too busy to respond; models: of a
+    router, in use."""
 
     state: str
     reason: str = ""
@@ -55,7 +54,7 @@ class Sample:
 
 
 def probe(api: LlamaApi, router: bool = False) -> Sample:
-    """Errors: Refusal, where the key is wrong."""
+    """Errors: Refusal, if the key is wrong."""
     try:
         return _router(api) if router else _server(api)
     except NoAnswer as error:
@@ -63,12 +62,12 @@ def probe(api: LlamaApi, router: bool = False) -> Sample:
 
 
 def unanswered(error: NoAnswer) -> str:
-    """The state of a process that runs and does not answer."""
+    """The state of a running process that does not respond."""
     return "loading" if error.kind == "refused" else "down"
 
 
 def answered(status: int) -> str:
-    """The state that the status of /health, /props or /models tells."""
+    """The state for an HTTP status of /health, /props or /models."""
     return {200: "ready", 503: "loading"}.get(status, "down")
 
 
@@ -79,19 +78,19 @@ def models(api: LlamaApi, timeout: float = ANSWER) -> tuple[int, list[dict[str, 
 
 
 def awake(entries: list[dict[str, Any]]) -> list[str]:
-    """The names of the models that may be asked for something."""
+    """The names of the models in use."""
     return [str(one.get("id")) for one in entries if table(one.get("status")).get("value") == AWAKE]
 
 
 def progress(slot: dict[str, Any]) -> tuple[int, int]:
-    """Of a slot at work, tokens (of its prompt that were read, generated)."""
+    """Tokens of a busy slot: (read of its prompt, generated)."""
     step = slot.get("next_token")
     step = step[0] if isinstance(step, list) and step else step
     return count(slot.get("n_prompt_tokens_processed")), count(table(step).get("n_decoded"))
 
 
 def prompt(slot: dict[str, Any]) -> int:
-    """Tokens of the prompt of a slot at work."""
+    """Tokens of a busy slot's prompt."""
     return max(count(slot.get("n_prompt_tokens")), progress(slot)[0])
 
 
@@ -124,8 +123,7 @@ def _router(api: LlamaApi) -> Sample:
 
 
 def _work(seen: Sample, api: LlamaApi) -> None:
-    """Adds the work of a server with a model. One that is too busy to tell serves: some builds are silent between two
-    batches."""
+    """Adds the work of a server with a model. A silent one is busy: some builds only respond between batches."""
     before = seen.requests
     try:
         _add(seen, api)

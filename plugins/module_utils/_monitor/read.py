@@ -33,8 +33,8 @@ class Source(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """at: monotonic clock; clock: of the page's host, in seconds since 1970; alerts: firing ones of Prometheus; error: why
-    the read failed."""
+    """at: monotonic clock; clock: of the page's host, in seconds since 1970; alerts: firing ones of Prometheus; error:
+    why the read failed."""
 
     at: float
     clock: float | None = None

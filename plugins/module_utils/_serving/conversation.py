@@ -1,11 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a llama-server that answers can be talked with: visible content, tools, reasoning as configured, the context
-that was asked for, an embedding of the right size. Private to the collection.
+"""The conversation with a llama-server: visible content, tools, reasoning as configured, the configured context, an
+embedding of the right size. Private to the collection.
 
-Judgements are functions of what came back; Conversation asks. A model that is too small to call a tool is reported, a
-template, build or setting that breaks is named.
+Conversation sends the requests, functions judge the answers. A model too small to call a tool is only reported.
 """
 
 from __future__ import annotations
@@ -16,24 +15,23 @@ import re
 from typing import Any, NamedTuple, Optional
 
 from .._llama.api import DOCUMENTS, NoAnswer, count, error_text, plain, rows, table
-from .._llama.args import Told
+from .._llama.args import Settings
 from .._text import Refusal
 from .health import LOOK, Head, Result
 from .sense import is_fallback, nonsense
 
-# Tokens and seconds that a model may think before it says something. One that is too slow for as many tokens is
-# reported.
+# Tokens and seconds for thoughts. A model too slow for these tokens is only reported.
 MOST = 2048
 PATIENCE = 300
-# Tokens for a call, and for the answer to what it returned.
+# Tokens for a tool call, and for the answer to its result.
 SHORT = 128
-# How reasoning looks that no parser has taken out of the content.
+# Unparsed reasoning in content.
 THOUGHTS = re.compile(
     r"</?(think|thinking|thought|reasoning|seed:think)>|\[/?THINK\]|<\|(START|END)_THINKING\|>|<\|channel\|>"
 )
-# And a call.
+# An unparsed tool call.
 CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|<\|tool_call|<function[ =]|<\|python_tag\|>|functools\[")
-# And a template that has something to do with tools.
+# A template with tools.
 OF_TOOLS = re.compile(r"\b(tools|tool_calls)\b")
 NAME = "get_temperature"
 ASKED = {"role": "user", "content": "Use the tool to find out how warm it is in Paris."}
@@ -51,17 +49,17 @@ TOOLS = [
         },
     }
 ]
-# What a model would have called that does not: templates have to render it all the same. Mistral's want nine letters.
+# A call to render if the model made none. Templates of Mistral want nine characters.
 CALLED = {"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": '{"city": "Paris"}'}}
 
-# What is said of a conversation.
+# Keys of the result.
 PARTS = ("question", "embedding", "reranking", "tools", "reasoning", "draft", "not_held")
-# (what is said of it, None for nothing; a sentence where it is refused)
+# (result or None, error or None)
 Verdict = tuple[Optional[str], Optional[str]]
 
 
 class Reply(NamedTuple):
-    """What came back for a chat request. calls: as they came."""
+    """The answer to a chat request. calls: as received."""
 
     content: str
     reasoning: str
@@ -71,20 +69,20 @@ class Reply(NamedTuple):
 
     @property
     def unfinished(self) -> bool:
-        """Whether it ended for its length with nothing but thoughts."""
+        """Whether its thoughts used all tokens."""
         return self.finish == "length" and not self.content.strip() and not self.calls
 
 
 class Refused(Refusal):
-    """Its text is a sentence."""
+    """A failed conversation."""
 
 
 class NotHeld(Refusal):
-    """Nobody is to blame; its text says why."""
+    """The conversation was not possible."""
 
 
 def reply_of(body: dict[str, Any]) -> Reply:
-    """An answer in OpenAI's format, whatever of it is missing or of another type."""
+    """The parsed answer; missing and malformed fields are empty."""
     choice = (rows(body.get("choices")) or [{}])[0]
     message = table(choice.get("message"))
     texts = [message.get(name) for name in ("content", "reasoning_content")]
@@ -100,7 +98,7 @@ def reply_of(body: dict[str, Any]) -> Reply:
 
 
 def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
-    """Of a plain question. limit: tokens that were asked for; server_limit: n_predict of the server, 0 for none."""
+    """Judges the answer to a plain question. limit: requested tokens; server_limit: n_predict, 0 for none."""
     if reply.content.strip():
         return "answers", None
     seen = "a plain question is answered without visible content (%s)" % (
@@ -122,17 +120,16 @@ def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
     return None, f"{seen}, some is needed, and {step}"
 
 
-def judge_sense(reply: Reply, question: str, told: Told, bare: bool) -> str | None:
-    """A sentence where a model was spoken to in another way than it was trained. bare: whether its file has no chat
-    template, and nobody has set one."""
-    # Of raw thoughts judge_reasoning() speaks, and of the tokens around them.
+def judge_sense(reply: Reply, question: str, settings: Settings, bare: bool) -> str | None:
+    """An error for a prompt format that does not fit the model. bare: no chat template in its file or settings."""
+    # judge_reasoning() reports raw thoughts.
     seen = "" if THOUGHTS.search(reply.content) else nonsense(reply.content, question)
     if not seen:
         return None
     if bare:
         cause = "its file has no chat template, as a base model has none, and llama-server speaks ChatML to it"
         step = "set a model that is made for chat, or the chat_template that it was trained with"
-    elif told.template:
+    elif settings.template:
         cause, step = "chat_template is not the one that it was trained with", "remove it, or set that one"
     else:
         cause = "the chat template of its file does not fit, or it is a base model"
@@ -140,28 +137,29 @@ def judge_sense(reply: Reply, question: str, told: Told, bare: bool) -> str | No
     return f"{seen}, and {cause}: {step}"
 
 
-def judge_reasoning(reply: Reply, told: Told) -> Verdict:
-    """Of every answer."""
+def judge_reasoning(reply: Reply, settings: Settings) -> Verdict:
+    """Judges the reasoning of an answer."""
     found = THOUGHTS.search(reply.content)
-    if found and told.reasoning_raw and not told.reasoning_off:
+    if found and settings.reasoning_raw and not settings.reasoning_off:
         return "in the content as configured", None
     if found:
         return None, (
             "content holds raw thoughts (%s), reasoning_content is needed for them: set reasoning_format: auto, or a "
             "chat_template whose reasoning this build knows" % found.group()
         )
-    if told.reasoning_off and reply.reasoning:
+    if settings.reasoning_off and reply.reasoning:
         return None, (
             "reasoning is off and %d characters of reasoning_content came, none are allowed: its chat_template does "
             'not obey the switch, replace reasoning: "off" by reasoning_budget: 0, or set another chat_template'
             % len(reply.reasoning)
         )
-    return ("off as configured" if told.reasoning_off else "apart from the answer" if reply.reasoning else "none"), None
+    return (
+        "off as configured" if settings.reasoning_off else "apart from the answer" if reply.reasoning else "none"
+    ), None
 
 
 def refuse_context(slot: int | None, wanted: int | None, trained: int) -> str | None:
-    """slot: tokens of a slot as the server tells; wanted: as configured; trained: as the header says, 0 where nobody
-    knows."""
+    """An error for a slot smaller than configured. trained: tokens by the header, 0 if unknown."""
     if slot is None or wanted is None or slot >= wanted:
         return None
     if slot == trained:
@@ -173,7 +171,7 @@ def refuse_context(slot: int | None, wanted: int | None, trained: int) -> str | 
 
 
 def judge_call(reply: Reply) -> Verdict:
-    """Of a request with tools."""
+    """Judges the answer to a request with tools."""
     if not reply.calls:
         found = CALLS.search(reply.content)
         if found and reply.finish == "stop":
@@ -189,7 +187,7 @@ def judge_call(reply: Reply) -> Verdict:
                 "a tool call has arguments of type %s, a string of JSON is needed: set another build, or a "
                 "chat_template whose calls it parses" % ("object" if isinstance(one, dict) else type(one).__name__)
             )
-    # The last one may have ended with the tokens.
+    # The limit of tokens may have cut off the last one.
     for one in given[:-1] if reply.finish == "length" else given:
         try:
             parsed = json.loads(str(one))
@@ -204,7 +202,7 @@ def judge_call(reply: Reply) -> Verdict:
 
 
 def judge_embedding(body: dict[str, Any], size: int) -> Verdict:
-    """size: numbers of the model's embedding, 0 where nobody knows."""
+    """Judges an embedding. size: that of the model, 0 if unknown."""
     vector = (rows(body.get("data")) or [{}])[0].get("embedding")
     numbers = vector if isinstance(vector, list) else []
     if not numbers or not all(isinstance(one, (int, float)) and abs(one) < math.inf for one in numbers):
@@ -221,7 +219,7 @@ def judge_embedding(body: dict[str, Any], size: int) -> Verdict:
 
 
 def judge_scores(body: dict[str, Any], documents: int) -> Verdict:
-    """documents: how many were sent."""
+    """Judges the scores of a number of documents."""
     scores: dict[Any, Any] = {
         str(one.get("index")): one.get("relevance_score") for one in rows(body.get("results")) or []
     }
@@ -236,7 +234,7 @@ def judge_scores(body: dict[str, Any], documents: int) -> Verdict:
 
 
 def judge_draft(timings: dict[str, Any], speculative: list[Any]) -> Verdict:
-    """Of the answer to a plain question. speculative: what each slot says of itself."""
+    """Judges the use of the draft model. speculative: of each slot."""
     drafted, accepted = count(timings.get("draft_n")), count(timings.get("draft_n_accepted"))
     if drafted:
         return "%d of %d drafted tokens accepted" % (accepted, drafted), None
@@ -248,34 +246,33 @@ def judge_draft(timings: dict[str, Any], speculative: list[Any]) -> Verdict:
 
 
 class Conversation:
-    """With a head that gave a real answer (Head.check with deep). result: of that, which is changed; prompt,
-    max_tokens and timeout: what it was asked."""
+    """A conversation after a deep Head.check(), whose result it changes. prompt, max_tokens, timeout: of that check."""
 
-    def __init__(self, head: Head, told: Told, result: Result, prompt: str, max_tokens: int, timeout: float) -> None:
+    def __init__(self, head: Head, result: Result, prompt: str, max_tokens: int, timeout: float) -> None:
         self.head = head
-        self.told = told
+        self.settings = head.settings
         self.result = result
         self.prompt = prompt
         self.max_tokens = max_tokens
         self.timeout = timeout
-        # Tokens a second, 0 where nobody knows.
+        # Tokens/s, 0 if unknown.
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: list[str] = []
         self.said: dict[str, str | None] = dict.fromkeys(PARTS)
 
     def hold(self, full: bool) -> None:
-        """full: with more than the answer that is there already."""
+        """full: with requests of its own, else only the answer of the check."""
         self.result["conversation"] = self.said
         if self.result["answer"] is None:
             self.said["not_held"] = self.result["reason"]
             return
         meta = self._meta()
         slot = self.result["n_ctx"]
-        self._refuse(refuse_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
+        self._refuse(refuse_context(slot, self.settings.slot_ctx, count(meta.get("n_ctx_train"))))
         try:
-            if self.told.reranking:
+            if self.settings.reranking:
                 self._note("reranking", judge_scores(self.head.body, len(DOCUMENTS)))
-            elif self.told.embeddings:
+            elif self.settings.embeddings:
                 self._note("embedding", judge_embedding(self.head.body, count(meta.get("n_embd"))))
             else:
                 self._talk(full, slot)
@@ -318,8 +315,8 @@ class Conversation:
         props = self._look("/props")
         reply = reply_of(self.head.body)
         limit, patient = self.max_tokens, True
-        # Thoughts in content show by the tag that ends them alone where the template has opened them.
-        hidden = reply.finish == "length" and not reply.reasoning and not self.told.reasoning_off
+        # If the template opens the thoughts, content only has the tag that ends them.
+        hidden = reply.finish == "length" and not reply.reasoning and not self.settings.reasoning_off
         if full and (reply.unfinished or (hidden and THOUGHTS.search(str(props.get("chat_template"))))):
             limit, patient = self._allowance(slot)
             question = {"messages": [{"role": "user", "content": self.prompt}]}
@@ -327,24 +324,24 @@ class Conversation:
         if reply.unfinished and (not full or not patient) and reply.tokens >= limit:
             self.said["question"] = "still thinks after %d tokens" % limit
         else:
-            bare = not self.told.template and is_fallback(props.get("chat_template"))
-            self._note("question", judge_content(reply, limit, self.told.n_predict))
-            wrong = judge_sense(reply, self.prompt, self.told, bare)
+            bare = not self.settings.template and is_fallback(props.get("chat_template"))
+            self._note("question", judge_content(reply, limit, self.settings.n_predict))
+            wrong = judge_sense(reply, self.prompt, self.settings, bare)
             if wrong:
                 self._note("question", (None, wrong))
             elif bare and self.said["question"]:
                 self.said["question"] = "answers in ChatML, its file has no chat template"
-        self._note("reasoning", judge_reasoning(reply, self.told))
-        if self.told.draft:
+        self._note("reasoning", judge_reasoning(reply, self.settings))
+        if self.settings.draft:
             slots = [table(one).get("speculative") for one in self._slots()]
             self._note("draft", judge_draft(table(self.head.body.get("timings")), slots))
         if full:
             self._use_tools(props, slot)
 
     def _allowance(self, slot: int | None) -> tuple[int, bool]:
-        """-> (tokens that an answer may have, whether these are all that anybody could ask for)"""
+        """-> (tokens that an answer may have, whether speed allows all that the slot has)"""
         room = (slot or MOST) - count(self.result["prompt_tokens"]) - SHORT
-        most = max(min(MOST, room, self.told.n_predict or MOST), 1)
+        most = max(min(MOST, room, self.settings.n_predict or MOST), 1)
         fits = int(self.rate * PATIENCE) or most
         return min(most, fits), fits >= most
 
@@ -368,10 +365,10 @@ class Conversation:
     def _use_tools(self, props: dict[str, Any], slot: int | None) -> None:
         caps = table(props.get("chat_template_caps"))
         has = bool(caps.get("supports_tools") and caps.get("supports_tool_calls"))
-        # One that fails with every tool has none for llama-server, which tries it at its start: clients try it, too.
+        # llama-server reports no tools for a template that fails with every tool. Clients would use it anyway.
         speaks = OF_TOOLS.search(f"{props.get('chat_template')} {props.get('chat_template_tool_use')}")
-        if not self.told.tools or not (has or speaks):
-            self.said["tools"] = "skipped: no tools" if self.told.tools else "skipped: no jinja"
+        if not self.settings.tools or not (has or speaks):
+            self.said["tools"] = "skipped: no tools" if self.settings.tools else "skipped: no jinja"
             return
         what = "a request with tools"
         request = {"messages": [ASKED], "tools": TOOLS, "tool_choice": "required"}
@@ -385,7 +382,7 @@ class Conversation:
         self._note_thoughts(reply)
         if self.said["tools"] is None:
             return
-        # Two thirds of a call are no call: what is sent back is whole.
+        # A call that was cut off is replaced by a complete one.
         calls = reply.calls if self.said["tools"] == "called" else [CALLED]
         results = [
             {"role": "tool", "tool_call_id": call.get("id"), "name": NAME, "content": '{"celsius": 21}'}
@@ -396,5 +393,5 @@ class Conversation:
         self._note_thoughts(self._ask("the result of a tool call", request, SHORT))
 
     def _note_thoughts(self, reply: Reply) -> None:
-        """Reasoning that only shows with tools; what was said of it before holds otherwise."""
-        self._refuse(judge_reasoning(reply, self.told)[1])
+        """Errors of reasoning that only show with tools."""
+        self._refuse(judge_reasoning(reply, self.settings)[1])

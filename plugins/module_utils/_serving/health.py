@@ -1,10 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is a llama-server able to answer, and over all of its workers? Never touches an RPC port. Private to the collection.
+"""The state of a head or router as seen from its own node. Private to the collection.
 
-States: loading, ready, busy, degraded or down, see _llama/server.py; one that sleeps is ready. /health alone cannot
-tell: it stays 200 with dead workers, and so do /slots and /metrics while a worker hangs.
+States, as in _llama/server.py: loading, ready (also one that sleeps), busy, degraded and down. /health is not
+enough: it stays 200 with dead workers, and /slots and /metrics do while a worker hangs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import _files
-from .._llama.api import Answer, LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
-from .._llama.args import Told
-from .._llama.args import told as told_by
-from .._llama.server import CONTEXT_MOST, PROGRESS, SLOTS_MOST
+from .._llama.api import Answer, LlamaApi, NoAnswer, count, error_text, first_key, rows, table
+from .._llama.args import Settings, parse_args
+from .._llama.server import ANSWERING, PROGRESS, Sample, probe
 from .._node import paths
 from .._node.sockets import Connection, Worker, awaited, connections, strays, traffic
 from .._node.units import Properties, failed_in_a_row, number, parse_show, service_of, systemctl_show, unit_kind
@@ -29,36 +28,21 @@ from . import router
 Result = dict[str, Any]
 STATES = ("loading", "ready", "busy", "degraded", "down")
 SERVING = ("ready", "busy")
-# Seconds for an endpoint that answers from memory, and between two looks.
+# Seconds for a response from memory, and between two probes.
 LOOK = 5
 POLL = 0.5
-# Seconds for which a service that works may work for llama-watchdog, which asks an idle one for a token.
+# Seconds that a token for llama-watchdog may take.
 MOMENT = 2.0
-# A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a
-# card that is full.
+# Restarts by systemd during a wait after which the unit is given up, as for a model that cannot be loaded.
 MOST_RESTARTS = 3
 
 
-class Sample(NamedTuple):
-    """What moves while a head works, each None when it cannot be had. silent: builds of January 2026 answer /slots
-    between two batches only."""
-
-    slots: list[dict[str, Any]] | None
-    metrics: list[float] | None
-    requests: float | None
-    silent: bool
-    workers: list[Connection] | None
-
-
 class Head:
-    """A llama-server (head or router) as seen from its own node.
+    """A llama-server.
 
-    api: LlamaApi. endpoints: 'host:port' of the workers it must be connected to. unit: its systemd unit, whose
-    processes must own these connections; without it any process of this node may. own_key: whether to take the API key
-    from the service's own key file.
-    health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
-    told: by its command line; of a router by that of the model that is asked. A server that serves embeddings alone is
-    asked for one where others are for a completion, one of reranking for scores.
+    endpoints: HOST:PORT of its workers. unit: its systemd unit, whose processes must own the connections to workers.
+    own_key: use the service's own key file. health_only: ask only /health, which needs no key. settings: of its
+    command line, or for a router of the requested model.
     """
 
     def __init__(
@@ -68,25 +52,24 @@ class Head:
         unit: str | None = None,
         own_key: bool = False,
         health_only: bool = False,
-        told: Told | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self.api = api
         self.endpoints = list(endpoints)
         self.unit = unit
         self.own_key = own_key
         self.health_only = health_only
-        self.told = told or told_by([])
+        self.settings = settings or parse_args([])
         self.models: list[router.Model] = []  # of a router
-        self.body: dict[str, Any] = {}  # of the last answer to deep
+        self.body: dict[str, Any] = {}  # of the last deep answer
         self.pid: int | None = None
-        self._restarts: int | None = None  # of the unit at the first look
-        self._astray = False  # connected to others than its workers, which no waiting changes
+        self._restarts: int | None = None  # of the unit at the first probe
+        self._astray = False  # connected to other endpoints than its workers
 
     def check(self, wait: float = 0, deep: dict[str, Any] | None = None) -> Result:
-        """State of the head -> result of llama_health, see there.
+        """The result of llama_health.
 
-        wait: seconds to look again every half second until it serves. deep: None, or {prompt, max_tokens, timeout}.
-        Errors: Refusal when the question itself is wrong or not permitted.
+        wait: seconds to probe again until it serves. deep: None, or {prompt, max_tokens, timeout}. Errors: Refusal.
         """
         start = time.monotonic()
         waited_for = []
@@ -104,14 +87,14 @@ class Head:
         result.update(waited=round(time.monotonic() - start, 1) if wait else 0.0, waited_for=waited_for if wait else [])
         if deep and result["state"] in SERVING:
             if self.models and not self.api.model:
-                # Whichever costs least: that all of them answer is asked of each by its name.
-                self.api, self.told = self.api.of(self.models[0].name), self.models[0].told
+                # The model that costs least.
+                self.api, self.settings = self.api.of(self.models[0].name), self.models[0].settings
                 deep = dict(deep, timeout=max(deep["timeout"], wait))  # it may have to be loaded first
             self._deep(result, **deep)
         return result
 
     def _look(self) -> tuple[Result, bool]:
-        """One look -> (result, whether waiting is hopeless)."""
+        """-> (result of one probe, whether waiting is useless)"""
         result = dict.fromkeys(
             ("model", "slots", "slots_busy", "n_ctx", "answer", "tokens", "prompt_tokens", "progress")
         )
@@ -121,7 +104,7 @@ class Head:
         self.pid = number(shown, "MainPID") or None if shown else None
         if shown and self.pid:
             self.api.use_key(key_of(shown["Id"]) if self.own_key else self.api.key, self.pid)
-        # Sockets of a unit that does not run are nobody's.
+        # A unit that does not run has no sockets.
         seen = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
         connected = {one.endpoint for one in seen if one.connected}
         result["workers"] = [Worker(endpoint, endpoint in connected)._asdict() for endpoint in self.endpoints]
@@ -129,13 +112,13 @@ class Head:
         return result, shown is not None and result["state"] not in SERVING and self._fails_for_good(result, shown)
 
     def _fails_for_good(self, result: Result, shown: Properties) -> bool:
-        """Whether waiting for the unit is of no use; says so in the result's reason where systemd does not."""
+        """Whether waiting for the unit is useless; changes the result of a unit that systemd restarts."""
         if self._astray or shown.get("ActiveState") == "failed":
             return self._astray or result["state"] == "down"
         restarts = number(shown, "NRestarts")
-        # A start by hand counts from 0 again.
+        # A manual start resets the count.
         before = self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
-        # The back-off counts too, also what ended before anybody looked.
+        # The back-off counts ends before the first probe, too.
         ended = max(restarts - before, failed_in_a_row(shown))
         if ended < MOST_RESTARTS:
             return False
@@ -155,7 +138,7 @@ class Head:
             status, body = self.api.get("/health", LOOK)
         except NoAnswer as error:
             if shown and shown.get("ActiveState") == "activating" and shown.get("StatusText"):
-                # What the programs say that run before the server: they wait for workers, or after loads that failed.
+                # The status of a program before the server: it waits for workers, or after failed loads.
                 return "loading", f"{self.unit} has not started its server yet: it {shown['StatusText']}"
             if error.kind != "refused" or self.pid is None:
                 return "down", f"{error}{self._unit_words(shown)}"
@@ -175,7 +158,8 @@ class Head:
                 self.unit,
                 shown.get("ActiveState"),
             )
-        sleeping, silent = self._describe(result)
+        seen = self._describe(result)
+        sleeping = seen.state == "sleeping"
         lost = [worker["endpoint"] for worker in result["workers"] if not worker["connected"]]
         if lost and not sleeping:
             return (
@@ -183,7 +167,7 @@ class Head:
                 "%s of %d workers without an established connection: %s: %s"
                 % (len(lost), len(self.endpoints), ", ".join(lost), self._lost_way()),
             )
-        if silent:
+        if seen.silent:
             return "busy", f"it is too busy to answer /slots in {LOOK:g} s"
         if self.models:
             return router.state(self.models)
@@ -196,7 +180,7 @@ class Head:
         return "ready", "it is idle"
 
     def _lost_way(self) -> str:
-        """What to do about workers without a connection."""
+        """The fix for workers without a connection."""
         others = ", ".join(strays(self.endpoints, self.pid) if self.pid else [])
         self._astray = bool(others)
         words = "it is connected to %s instead: have site.yml write its unit, and restart it"
@@ -209,74 +193,54 @@ class Head:
         names = ("Id", "ActiveState", "SubState", "Result", "NRestarts")
         return " (%s is %s/%s, result %s, %s restarts)" % tuple(map(shown.get, names))
 
-    def _describe(self, result: Result) -> tuple[bool, bool]:
-        """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too
-        busy to tell)."""
-        props, _silent = self._get("/props")
+    def _describe(self, result: Result) -> Sample:
+        """Fills in model, slots, n_ctx and slots_busy."""
+        seen = probe(self.api)
         kind = unit_kind(self.unit)[0] if self.unit else None
-        if isinstance(props, dict) and props.get("role") == "router" and kind != "head":
-            self.models, silent = router.describe(self.api, result, LOOK)
-            return False, silent
-        if isinstance(props, dict):
-            result["model"] = props.get("model_alias") or props.get("model_path")
-            result["slots"] = count(props.get("total_slots"), SLOTS_MOST) or None
-            result["n_ctx"] = count(table(props.get("default_generation_settings")).get("n_ctx"), CONTEXT_MOST) or None
-        sample = self._sample(sockets=False)
-        if sample.slots is not None:
-            result["slots"] = len(sample.slots)
-            result["slots_busy"] = sum(1 for slot in sample.slots if slot.get("is_processing"))
-        elif sample.requests is not None:
-            result["slots_busy"] = int(sample.requests)
-        return isinstance(props, dict) and bool(props.get("is_sleeping")), sample.silent
+        if seen.props.get("role") == "router" and kind != "head":
+            self.models, seen.silent = router.describe(self.api, result, LOOK)
+            return seen
+        result["model"] = seen.props.get("model_alias") or seen.props.get("model_path")
+        result["slots"], result["n_ctx"] = seen.slots, seen.context
+        if seen.requests is not None:
+            result["slots_busy"] = max(seen.busy or 0, int(seen.requests))
+        return seen
 
-    def _get(self, path: str) -> tuple[Any, bool]:
-        """-> (body of a 200 or None, whether nothing came): /slots and /metrics can be switched off, a router has no
-        slots itself."""
-        try:
-            status, body = self.api.get(path, LOOK, of_model=True)
-        except NoAnswer as error:
-            return None, error.kind == "timeout"
-        return (body if status == 200 else None), False
+    def _connections(self) -> list[Connection]:
+        return connections(self.endpoints, self.pid) if self.endpoints else []
 
-    def _sample(self, sockets: bool = True) -> Sample:
-        slots, silent = self._get("/slots")
-        text, _silent = self._get("/metrics")
-        metrics = parse_metrics(text) if isinstance(text, str) else {}
-        return Sample(
-            slots=rows(slots),
-            metrics=[metrics[name] for name in PROGRESS if name in metrics] or None,
-            requests=metrics.get("requests_processing"),
-            silent=silent,
-            workers=connections(self.endpoints, self.pid) if sockets and self.endpoints else None,
-        )
-
-    def _watch(self, timeout: float) -> tuple[bool, Sample]:
-        """Waits for progress -> (whether there was any within timeout seconds, last sample).
+    def _watch(self, timeout: float) -> tuple[bool, Sample, list[Connection]]:
+        """Waits for progress -> (whether there was any within timeout seconds, last sample, last connections).
 
         llama-server's counters move once a batch and the sockets once a micro-batch, so timeout has to exceed the
-        slowest of these; without sockets and counters (None) nothing can be seen to move.
+        slowest of these.
         """
         start = time.monotonic()
-        first = now = self._sample()
+        first, before = probe(self.api), self._connections()
+        now, after = first, before
         while time.monotonic() - start < timeout:
             time.sleep(POLL)
-            now = self._sample()
-            counted = ((first.slots, now.slots), (first.metrics, now.metrics))
-            if any(new is not None and new != old for old, new in counted) or _moved(first.workers, now.workers):
-                return True, now
-        return False, now
+            now, after = probe(self.api), self._connections()
+            answers = now.state in ANSWERING and not now.silent
+            counted = _counted(now)
+            if (answers and now.working != first.working) or (counted and counted != _counted(first)):
+                return True, now, after
+            # A kernel acknowledges bytes for a worker that hangs: only its own bytes are progress.
+            if any(worker.bytes_received for worker in traffic(before, after)):
+                return True, now, after
+        return False, now, after
 
     def _deep(self, result: Result, prompt: str, max_tokens: int, timeout: float) -> None:
-        """Turns 'it says it is up' into 'it works'; changes result."""
+        """Requests an answer, or watches the progress of a busy server; changes result."""
         if result["state"] == "busy":
-            result["progress"], sample = self._watch(timeout)
+            result["progress"], _seen, after = self._watch(timeout)
             if not result["progress"]:
                 result.update(
                     state="degraded",
-                    reason=f"{result['reason']}, no progress in {timeout:g} s{_waits_for(sample)}",
+                    reason=f"{result['reason']}, no progress in {timeout:g} s{_waits_for(after)}",
                 )
             return
-        before = connections(self.endpoints, self.pid) if self.endpoints else []
+        before = self._connections()
         start = time.monotonic()
         try:
             status, body = self._ask(prompt, max_tokens, timeout)
@@ -285,11 +249,11 @@ class Head:
             return
         seconds = round(time.monotonic() - start, 3)
         if self.endpoints:
-            result["workers"] = [one._asdict() for one in traffic(before, connections(self.endpoints, self.pid))]
+            result["workers"] = [one._asdict() for one in traffic(before, self._connections())]
         if status != 200 or not isinstance(body, dict):
             result.update(
                 state="loading" if status == 503 else "degraded",
-                reason="%s is answered %d (%s)" % (self.told.asked, status, error_text(body)),
+                reason="%s is answered %d (%s)" % (self.settings.asked, status, error_text(body)),
             )
             return
         if self.api.model and body.get("model") not in (self.api.model, None):
@@ -299,7 +263,7 @@ class Head:
             self._describe(result)
         self.body = body
         _read_answer(result, body)
-        if self.told.embeddings:  # nothing is generated, its text is read
+        if self.settings.embeddings:  # nothing is generated, its text is read
             result["tokens"] = count(result["prompt_tokens"])
         result["seconds_to_answer"] = seconds
         unused = [
@@ -308,7 +272,7 @@ class Head:
             if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])
         ]
         if not result["tokens"]:
-            result.update(state="degraded", reason=f"{self.told.asked} is answered without a token")
+            result.update(state="degraded", reason=f"{self.settings.asked} is answered without a token")
         elif unused:
             result.update(
                 state="degraded",
@@ -318,24 +282,24 @@ class Head:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
 
     def _ask(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
-        if self.told.reranking:
+        if self.settings.reranking:
             return self.api.rerank(prompt, timeout)
-        if self.told.embeddings:
+        if self.settings.embeddings:
             return self.api.embed(prompt, timeout)
         return self.api.chat(prompt, max_tokens, timeout)
 
     def unanswered(self, error: NoAnswer, timeout: float) -> Result:
-        """What a completion without HTTP answer means -> changes of the result."""
+        """The changes of the result after a request without a response."""
         if error.kind == "timeout":
-            # Another request may have come first: a queue that moves is a healthy head.
-            progress, sample = self._watch(timeout)
-            if progress and any(slot.get("is_processing") for slot in sample.slots or []):
+            # A queue that moves is a healthy head.
+            progress, seen, after = self._watch(timeout)
+            if progress and seen.working:
                 return {
                     "state": "busy",
                     "reason": f"no turn for a completion in {timeout:g} s, other requests make progress",
                     "progress": True,
                 }
-            since = "" if progress else ", no progress since" + _waits_for(sample)
+            since = "" if progress else ", no progress since" + _waits_for(after)
             reason = f"no answer to a completion in {timeout:g} s{since}"
             return {"state": "degraded", "reason": reason, "progress": progress}
         again, _hopeless = self._look()
@@ -346,10 +310,9 @@ class Head:
 
 
 def key_of(unit: str, folder: str = paths.KEYS) -> str | None:
-    """The key of a unit of ours, from the file of its service's name; None where there is no such file.
+    """The API key of a managed unit, from the file of its service; None without one.
 
-    What the unit's process says of its arguments is not believed: one that was taken over would have root read any file
-    to it.
+    The process's own --api-key-file is not used: it could name any file of root's.
     """
     service = service_of(unit)
     if service is None:
@@ -365,14 +328,12 @@ def key_of(unit: str, folder: str = paths.KEYS) -> str | None:
         ) from None
 
 
-def _moved(first: list[Connection] | None, now: list[Connection] | None) -> bool:
-    """Whether a worker answered between two samples; what is sent to a hanging worker is still acknowledged by its
-    kernel."""
-    return any(worker.bytes_received for worker in traffic(first or [], now or []))
+def _counted(seen: Sample) -> dict[Any, float]:
+    return {key: value for key, value in seen.counters.items() if key[1] in PROGRESS}
 
 
-def _waits_for(sample: Sample) -> str:
-    endpoints = awaited(sample.workers or [])
+def _waits_for(workers: Sequence[Connection]) -> str:
+    endpoints = awaited(workers)
     return ": it waits for " + " and ".join(endpoints) if endpoints else ""
 
 

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A prompt that fills nine tenths of a slot, part by part: each part is the one before and more, of which the slot has
-only the rest to read. Private to the collection."""
+"""Fills a slot with a long prompt, part by part: the slot keeps the parts before. Private to the collection."""
 
 import time
 from typing import Any
@@ -13,7 +12,7 @@ from .health import LOOK, Head
 
 SHARE = 0.9
 PARTS = 10
-# Of which the prompt consists, over and over.
+# The prompt repeats this.
 TEXT = "The quick brown fox jumps over the lazy dog and runs along the river until the evening comes. "
 NEXT = "lower slot_ctx_size or ubatch_size"
 
@@ -21,7 +20,7 @@ NEXT = "lower slot_ctx_size or ubatch_size"
 def read_part(head: Head, part: int, timeout: float) -> dict[str, Any]:
     """part: 1 to PARTS. -> {state, reason, tokens: of this part, whole: of the prompt, slot: tokens of one, seconds}
 
-    A head that serves others is left alone: its state is busy. Errors: Refusal where the part is not read as it should.
+    A busy head is not used: its state is busy. Errors: Refusal, if the part is not read as requested.
     """
     look = head.check()
     found = {"state": look["state"], "reason": look["reason"], "tokens": 0, "whole": 0, "slot": 0, "seconds": 0.0}

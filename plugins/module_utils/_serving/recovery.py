@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a head answers again after something broke, and what its clients noticed. Private to the collection."""
+"""Times the recovery of a head, and what its client notices. Private to the collection."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from typing import Any, Callable
 from .._llama.api import LlamaApi, NoAnswer, count, rows, table
 from .._text import Refusal
 
-# Seconds between two looks, and for an endpoint that answers from memory.
+# Seconds between two probes, and for a response from memory.
 POLL = 0.2
 LOOK = 2
-# The longest a first token may take before it is asked for again.
+# Seconds for the first token.
 TOKEN = 300
-# Short, so that the answer begins at once.
-PROMPT = "Once upon a time there was a cluster of three nodes that told each other stories, and this is one of them: "
+PROMPT = "Once upon a time there was a cluster of three nodes that wrote each other stories, and this is one of them: "
 
 
 def process_identity(pid: int, proc: str = "/proc") -> str | None:
-    """A process's start in clock ticks: with its number it is unique. None when there is no such process."""
+    """The start of a process in clock ticks, None if it has ended."""
     try:
         with open(os.path.join(proc, str(pid), "stat"), encoding="utf-8", errors="replace") as stream:
             return stream.read().rsplit(")", 1)[1].split()[19]
@@ -32,7 +31,7 @@ def process_identity(pid: int, proc: str = "/proc") -> str | None:
 
 
 class Client(threading.Thread):
-    """Keeps a head generating until stop() and notes when it was cut off."""
+    """Keeps a head generating until stop(), and records when it was cut off."""
 
     def __init__(self, api: LlamaApi, prompt: str) -> None:
         super().__init__(name="client", daemon=True)
@@ -67,7 +66,7 @@ class Client(threading.Thread):
 
 
 def _answers(api: LlamaApi, embeddings: bool) -> bool:
-    """Whether the head gives a token now, or an embedding."""
+    """Whether the head generates a token now, or an embedding."""
     try:
         status, _body = api.get("/health", LOOK)
         if status != 200:
@@ -92,11 +91,11 @@ def watch(
     embeddings: bool = False,
     there: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
-    """Waits until process pid, the head that runs now, has gone and another one answers.
+    """Waits until process pid, the present head, has gone and another one responds.
 
-    The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself.
-    generate: a prompt to keep it busy with. armed: called once when everything is in place. wanted: whether to go on.
-    embeddings: it serves them alone. there: called before another head is asked: whether there is one; it gets the key.
+    The present head is not probed: a request would show it the loss of its workers.
+    generate: a prompt to keep it busy with. armed: called once when all is ready. wanted: whether to continue.
+    embeddings: of a server of embeddings. there: whether there is another head; it gets the key.
     Returns {pid, answered_at, seconds_to_token, client}, answered_at None after timeout seconds.
     """
     identity = alive(pid)

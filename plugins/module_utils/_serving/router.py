@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a router says of its models, which no look loads or unloads. Private to the collection."""
+"""The models of a router. No probe loads or unloads one. Private to the collection."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .._llama.api import LlamaApi, NoAnswer, plain, rows, table
-from .._llama.args import Told, told
+from .._llama.args import Settings, parse_args
 from .._llama.server import AWAKE, LOADED
 from .._llama.server import models as listed
 
 
 class Model(NamedTuple):
-    """state: unloaded, loading, loaded, sleeping; told: by the command line of its own server; busy: its slots at work,
-    None where it does not tell."""
+    """state: unloaded, loading, loaded, sleeping; settings: of its server's command line; busy: slots at work, None if
+    unknown."""
 
     name: str
     state: str
-    told: Told
+    settings: Settings
     slots: int | None = None
     busy: int | None = None
 
 
 def models(api: LlamaApi, timeout: float) -> list[Model]:
-    """All of a router's, those at work first, then those that are loaded; none for another server. Errors: NoAnswer,
-    Refusal."""
+    """The models of a router, busy ones first, then loaded ones; none of another server. Errors: NoAnswer, Refusal."""
     found = []
     for one in listed(api, timeout)[1]:
         name, state = one.get("id"), table(one.get("status")).get("value")
         if isinstance(name, str) and isinstance(state, str):
             words = table(one.get("status")).get("args")
             args = [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
-            own = Model(plain(name), plain(state), told(args))
+            own = Model(plain(name), plain(state), parse_args(args))
             found.append(_at_work(api, own, timeout) if state == AWAKE else own)
     return sorted(found, key=lambda one: (not one.busy, one.state not in LOADED, one.name))
 
@@ -51,7 +50,7 @@ def _at_work(api: LlamaApi, one: Model, timeout: float) -> Model:
 
 
 def describe(api: LlamaApi, result: dict[str, Any], timeout: float) -> tuple[list[Model], bool]:
-    """Fills in models, slots and slots_busy -> (the models, whether it is too busy to tell them)."""
+    """Fills in models, slots and slots_busy -> (the models, whether it is too busy to respond)."""
     try:
         found = models(api, timeout)
     except NoAnswer as error:

@@ -1,16 +1,15 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether an answer is one: what a model says that was spoken to in another way than it was trained. Private to the
-collection."""
+"""Detects answers without sense: special tokens, repetition, an echo of the question. Private to the collection."""
 
 import re
 from typing import Any
 
 from .._llama.api import plain
 
-# Tokens that only templates and tokenizers write, whole or cut off, of any family; and speakers' names in front of
-# lines. The bars of DeepSeek's are wide ones.
+# Tokens of templates and tokenizers, complete or cut off, of all families; and names of speakers before lines. DeepSeek
+# has wide bars.
 SPECIAL = re.compile(
     "|".join(
         (
@@ -30,13 +29,13 @@ SPECIAL = re.compile(
     ),
     re.MULTILINE,
 )
-# What a list has in front of its lines.
+# The marker of a list item.
 MARKER = re.compile(r"^[\W\d_]+")
-# Characters of an answer's end that are looked at, and of the longest part that comes again in them.
+# Characters of an answer's end that are searched, and of the longest repeated part.
 MOST, PART = 4000, 240
-# So many lines that are the same.
+# Equal lines.
 LINES = 3
-# What llama-server speaks to a model whose file has no template, without spaces and line feeds.
+# The default template of llama-server, without whitespace.
 CHATML = (
     "{%-formessageinmessages-%}{{-'<|im_start|>'+message.role+''+message.content+'<|im_end|>'-}}{%-endfor-%}"
     "{%-ifadd_generation_prompt-%}{{-'<|im_start|>assistant'-}}{%-endif-%}"
@@ -48,7 +47,7 @@ def is_fallback(template: Any) -> bool:
 
 
 def repeated(text: str) -> str:
-    """What an answer repeats over and over; empty where it repeats nothing for half of it, or until it was cut off."""
+    """The part that makes up half of an answer, or its end until it was cut off; else empty."""
     text = text.strip()[-MOST:]
     lines = [MARKER.sub("", line).strip() for line in text.splitlines() if line.strip()]
     for line, more in zip(lines, zip(*(lines[at:] for at in range(1, LINES)))):
@@ -70,13 +69,13 @@ def repeated(text: str) -> str:
 
 
 def echoes(text: str, question: str) -> bool:
-    """Whether an answer begins with the question, or asks it again and again. A word or two may be an answer."""
+    """Whether an answer begins with the question or repeats it. Questions of two words are ignored."""
     said, asked = (" ".join(one.split()).lower() for one in (text, question))
     return len(asked.split()) > 2 and (MARKER.sub("", said).startswith(asked) or said.count(asked) > 1)
 
 
 def nonsense(text: str, question: str) -> str:
-    """What is wrong with an answer, empty for nothing."""
+    """The error of an answer, or empty."""
     found = SPECIAL.search(text)
     if found:
         return f"the answer holds special tokens ({plain(found.group().strip())}), text is needed"

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bytes between a head and its workers while it generates tokens. Never touches an RPC port. Private to the
+"""Counts the bytes between a head and its workers while it generates. Private to the
 collection."""
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Wire = dict[str, Any]
 def look(head: Head, seconds: float, timeout: float) -> Wire:
     """-> result of llama_wire, see there. seconds: how long answers are generated, one after the other, at least one.
 
-    Only an idle head is asked: the bytes of others would count too. Errors: Refusal.
+    Only of an idle head: other requests move bytes, too. Errors: Refusal.
     """
     found: Wire = head.check()
     found.update(decode=_decode(head, seconds, timeout) if found["state"] == "ready" else None)
-    # A connection that was lost meanwhile does not count.
+    # Lost connections do not count.
     found.update(connections=ends(head))
     return found
 
@@ -65,7 +65,7 @@ def _decode(head: Head, seconds: float, timeout: float) -> Wire:
 
 
 def _ask(head: Head, timeout: float) -> Wire:
-    """An answer that is computed in full: a cached prompt would not pass through the workers. Errors: Refusal."""
+    """An uncached answer: a cached prompt would not pass through the workers. Errors: Refusal."""
     request = {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": TOKENS, "seed": 0}
     try:
         status, body = head.api.converse(dict(request, ignore_eos=True, cache_prompt=False), timeout)

@@ -1,10 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""llama-doctor: what is wrong on this node, why, and what puts it right.
+"""llama-doctor: what is wrong on this node, why, and how to fix it.
 
-`llama-doctor [--json] [--since 6h] [--explain UNIT]`. Exit codes: 0 healthy, 1 findings, 2 it could not look. It
-reads: it changes nothing, loads no model and opens no connection to an RPC port.
+`llama-doctor [--json] [--since 6h] [--explain UNIT]`. Exit status: 0 healthy, 1 findings, 2 something could not be
+checked. It changes nothing, loads no model and opens no connection to an RPC port.
 """
 
 import argparse
@@ -26,7 +26,7 @@ FOUND, NOT_LOOKED = 1, 2
 
 
 def rules_of(path: str = paths.DOCTOR) -> list[dict[str, Any]]:
-    """The rules that the role has written, in JSON: nodes have no YAML. Errors: Refusal."""
+    """The rules as the role has written them. Errors: Refusal."""
     try:
         rules = json.loads(_files.read_trusted(path, RULES_MOST).decode("utf-8"))["rules"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="llama-doctor", description="What is wrong on this node, and the fix.")
     parser.add_argument("--json", action="store_true", help="for programs: evidence and findings")
     parser.add_argument("--since", default="6h", metavar="TIME", help="how far back: 10m, 6h, 2d (default: 6h)")
-    parser.add_argument("--explain", metavar="UNIT", help="tell the last failure of a unit or service instead")
+    parser.add_argument("--explain", metavar="UNIT", help="show the last failure of a unit or service instead")
     given = parser.parse_args(arguments)
     node = os.uname().nodename
     try:
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
             raise Refusal("user %d seen, root is needed: run sudo llama-doctor" % os.geteuid())
         since = explain.since_of(given.since, time.time())
         if given.explain:
-            say("\n".join(explain.story(given.explain, explain.events_of(given.explain, since, node), since)))
+            say("\n".join(explain.timeline_of(given.explain, explain.events_of(given.explain, since, node), since)))
             return 0
         rules = rules_of()
         seen = evidence.collect(rules, since, node)

@@ -81,7 +81,7 @@ def handshake(endpoint: str, sizes: Sizes, say: Say, quiet: float = QUIET, patie
             "it is another llama.cpp build, or has just ended: it reset the connection at the handshake"
         ) from None
     except ConnectionRefusedError:
-        raise Refusal("nobody listens there, see systemctl status 'llama-rpc*' on its node") from None
+        raise Refusal("the port is closed, see systemctl status 'llama-rpc*' on its node") from None
     except OSError as error:
         raise Refusal("no connection (%s), see whether its node is up" % (error.strerror or error)) from None
 

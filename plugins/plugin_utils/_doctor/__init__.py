@@ -1,5 +1,5 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor on the controller: rules as roles bring them, and what only all nodes together show. Private to the
+"""The doctor on the controller: the rules of the roles, and faults that take several nodes to see. Private to the
 collection."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._llama.api import DOCUMENTS
-from ...module_utils._llama.args import told
+from ...module_utils._llama.args import parse_args
 from ...module_utils._plan.full_prompt import record
 from .results import FORMAT, label_of
 from .table import context_cell, nodes_of, table
@@ -152,7 +152,7 @@ def _report(
 
 def _curl(head: Map, prompt: str, max_tokens: int) -> str:
     """The same request as a command."""
-    line = told(head.get("args") or [])
+    line = parse_args(head.get("args") or [])
     path = "chat/completions"
     asked: dict[str, Any] = {"max_tokens": max_tokens, "temperature": 0}
     asked["messages"] = [{"role": "user", "content": prompt}]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import told
+from ...module_utils._llama.args import parse_args
 from .failures import failure_reason
 from .results import FORMAT, files_of, label_of
 from .table import table
@@ -36,7 +36,7 @@ def bench_heads(heads: Sequence[Map], published: Map | None = None) -> dict[str,
             for one in head.get("models") or []
         ]
         for one in of_models or [dict(head, label=label)]:
-            if told(one.get("args") or []).embeddings:
+            if parse_args(one.get("args") or []).embeddings:
                 left_out.append(f"{one['label']}: not measured, it generates nothing")
             elif one["model"] not in one.get("published", [one["model"]]):
                 left_out.append(f"{one['label']}: not measured, {one['model']} at the gateway is another service")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import told
+from ...module_utils._llama.args import parse_args
 from ...module_utils._node import paths
 from ...module_utils._node.systemd_escape import systemd_escape
 from ...module_utils._node.units import ANSWERING, unit_name, units_of
@@ -205,10 +205,10 @@ def _watched(kind: str, item: Instance) -> Entry:
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
-    if told(item["args"]).embeddings:
+    if parse_args(item["args"]).embeddings:
         # An embedding model generates no token.
         entry["embeddings"] = True
-    if told(item["args"]).reranking:
+    if parse_args(item["args"]).reranking:
         entry["reranking"] = True
     return dict(
         entry,

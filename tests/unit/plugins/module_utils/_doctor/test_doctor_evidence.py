@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor's lines of the journal, probes, and the story of a failure."""
+"""The doctor's lines of the journal, its probes, and the timeline of a failure."""
 
 import json
 import re
@@ -67,15 +67,15 @@ def because(*entries):
         # Long before.
         ([of_systemd("Stopping llama-rpc-chat.service - llama.cpp RPC worker of chat...", WORKER, -60)], "unknown"),
         ([of_server("Failed to create server socket", WORKER, -0.1)], "port"),
-        # A server may say what it likes: only systemd tells what systemd does.
+        # Lines of servers are no lines of systemd.
         ([of_server("Stopping llama-rpc-chat.service", WORKER, -0.1)], "unknown"),
     ],
 )
-def test_why_a_process_ended_is_what_was_said_right_before(before, reason):
+def test_reason_of_end_is_line_before(before, reason):
     assert because(*before, of_systemd(ENDED % WORKER, WORKER)) == [reason]
 
 
-def test_the_kernel_names_whom_it_killed_for_memory():
+def test_kernel_kill_is_reason_memory():
     def killed(name):
         return entry("Memory cgroup out of memory: Killed process 818 (%s) total-vm:1kB" % name, 1, _TRANSPORT="kernel")
 
@@ -83,15 +83,15 @@ def test_the_kernel_names_whom_it_killed_for_memory():
     assert because(of_systemd(ENDED % WORKER, WORKER), killed("python3")) == ["unknown"]
 
 
-def test_what_a_server_says_while_it_is_stopped_is_told_from_the_rest():
+def test_lines_during_stop_are_marked():
     lost = "Remote RPC server crashed or returned malformed response"
     stop = of_systemd("Stopping llama-head-chat.service - llama.cpp head of chat...", HEAD, -1)
-    told = [of_server(lost, HEAD, -100), stop, of_server(lost, HEAD), of_server(lost, WORKER)]
-    lines = journal.explained(list(journal.parse(told, [HEAD, WORKER])))
+    entries = [of_server(lost, HEAD, -100), stop, of_server(lost, HEAD), of_server(lost, WORKER)]
+    lines = journal.explained(list(journal.parse(entries, [HEAD, WORKER])))
     assert [line["stopping"] for line in lines if line["by"] == "server"] == [False, True, False]
 
 
-def test_lines_of_others_and_what_is_no_line_are_passed_over():
+def test_other_and_invalid_lines_are_skipped():
     text = iter(
         [
             "cut off{",
@@ -99,7 +99,7 @@ def test_lines_of_others_and_what_is_no_line_are_passed_over():
             entry(["not", "text"], _SYSTEMD_UNIT=HEAD),
             entry("no time", __REALTIME_TIMESTAMP="x", _SYSTEMD_UNIT=HEAD),
             entry("of a job", _SYSTEMD_UNIT="job.service"),
-            # Who only says of itself that it is systemd, or the watchdog.
+            # A forged sender.
             entry(
                 ENDED % HEAD, UNIT=HEAD, _PID="4711", _SYSTEMD_UNIT="job.service", SYSLOG_IDENTIFIER="llama-watchdog"
             ),
@@ -108,7 +108,7 @@ def test_lines_of_others_and_what_is_no_line_are_passed_over():
     assert list(journal.parse(text, [HEAD])) == []
 
 
-def test_what_is_kept_is_what_rules_ask_for_and_all_of_systemd(monkeypatch):
+def test_matching_lines_are_kept(monkeypatch):
     said = {
         "events": [
             of_systemd("Started it", HEAD),
@@ -133,7 +133,7 @@ def test_what_is_kept_is_what_rules_ask_for_and_all_of_systemd(monkeypatch):
     assert all("--since=@%d" % (AT - 60) in command for command in asked)
 
 
-def test_a_line_of_the_watchdog_is_of_the_unit_that_it_names():
+def test_watchdog_line_belongs_to_named_unit():
     (line,) = journal.parse([of_watchdog("router fast: it says that it is well, but: restarting it")], [HEAD])
     assert (line["unit"], line["by"], line["text"]) == (
         "llama-router-fast.service",
@@ -142,7 +142,7 @@ def test_a_line_of_the_watchdog_is_of_the_unit_that_it_names():
     )
 
 
-def test_a_line_is_over_where_its_unit_is_well_again():
+def test_line_is_over_for_healthy_unit():
     known = [
         {
             "name": HEAD,
@@ -156,18 +156,18 @@ def test_a_line_is_over_where_its_unit_is_well_again():
     ]
     lines = [{"at": AT, "unit": unit, "by": "server", "text": ""} for unit in (HEAD, WORKER, None)]
     lines.append({"at": AT, "unit": None, "by": "watchdog", "text": "firewall: rules were gone: loaded again"})
-    seen = evidence.told(lines, {"units": known, "firewall": {"fences": [{"fenced": True}]}})
+    seen = evidence.annotated(lines, {"units": known, "firewall": {"fences": [{"fenced": True}]}})
     assert [line["over"] for line in seen] == [True, False, None, True]
     assert [line.get("service") for line in seen] == ["chat", "chat", None, None]
     known[0]["state"] = "loading"
-    assert evidence.told(lines, {"units": known, "firewall": {"fences": [{"fenced": False}]}})[0]["over"] is False
+    assert evidence.annotated(lines, {"units": known, "firewall": {"fences": [{"fenced": False}]}})[0]["over"] is False
     assert lines[3]["over"] is False
-    # It has served since, and what is the matter now is another story.
+    # It has served since.
     lines.append({"at": AT + 9, "unit": HEAD, "by": "watchdog", "text": "serves (loaded in 0.8 s)"})
-    assert evidence.told(lines, {"units": known})[0]["over"] is True
+    assert evidence.annotated(lines, {"units": known})[0]["over"] is True
 
 
-def test_the_same_again_is_one_finding_and_what_is_over_a_notice():
+def test_repeated_line_is_one_finding():
     rule = {
         "name": "r",
         "each": "lines",
@@ -187,7 +187,7 @@ def test_the_same_again_is_one_finding_and_what_is_over_a_notice():
         (WORKER, "problem", 1, 3),
         (HEAD, "notice", 2, 2),
     ]
-    # What others wrote is one word for the shell.
+    # Fields are quoted for the shell.
     assert found[0]["command"] == "run 'a b; rm -rf /'"
     assert [one["severity"] for one in judge.judge([dict(rule, stays=True)], {"node": "node1", "lines": lines})] == [
         "problem",
@@ -195,7 +195,7 @@ def test_the_same_again_is_one_finding_and_what_is_over_a_notice():
     ]
 
 
-def test_what_is_not_known_is_no_fault():
+def test_unknown_value_is_no_fault():
     for operator in judge.OPERATORS:
         rule = {
             "name": "r",
@@ -210,7 +210,7 @@ def test_what_is_not_known_is_no_fault():
         assert judge.judge([rule], {"units": [{}, {"slots": None}]}) == []
 
 
-def test_the_report_is_what_was_found_then_what_was_not_looked_at():
+def test_report_lists_findings_then_failures():
     assert judge.lines_of([], {"cards": "no answer in 15 s"}) == ["not looked at: cards: no answer in 15 s"]
     finding = {
         "severity": "problem",
@@ -230,7 +230,6 @@ def test_the_report_is_what_was_found_then_what_was_not_looked_at():
         "  fix:   f",
         "  run:   x",
     ]
-    # What has repaired itself asks for nothing.
     assert judge.lines_of([dict(finding, severity="notice", over=True)], {}) == [
         "notice: node1 chat: it is down (2026-11-24 19:25:39 UTC, 2 times)"
     ]
@@ -242,18 +241,17 @@ def test_the_report_is_what_was_found_then_what_was_not_looked_at():
         ([], 21600, "healthy"),
         (["over", "over"], 21600.4, "healthy; repaired in the last 6 h: 2"),
         (["over"], 600, "healthy; repaired in the last 10 min 00 s: 1"),
-        # Advice is neither.
         (["notice"], 21600, "healthy"),
         (["over", "problem"], 21600, "1 finding"),
         (["problem", "warning", "notice"], 21600, "2 findings"),
     ],
 )
-def test_the_end_of_a_look(severities, seconds, end):
+def test_end_of_report(severities, seconds, end):
     findings = [{"severity": "notice" if one == "over" else one, "over": one == "over"} for one in severities]
     assert judge.end_of(findings, seconds) == end
 
 
-def test_a_probe_that_hangs_or_breaks_holds_nothing_up():
+def test_hanging_probe_delays_nothing():
     began = time.monotonic()
 
     def breaks():
@@ -267,18 +265,18 @@ def test_a_probe_that_hangs_or_breaks_holds_nothing_up():
     assert failed == {"hangs": "no answer in 0.2 s", "breaks": "broken"}
 
 
-def test_a_program_that_hangs_is_ended_and_one_that_is_not_there_says_nothing():
+def test_hanging_program_is_killed():
     with pytest.raises(probes.Slow, match="sleep gave no answer in 0.2 s"):
         probes.output_of(["sleep", "30"], 0.2)
     assert probes.output_of(["no-such-program"], 1) == (127, "")
 
 
 @pytest.mark.parametrize("text, seconds", [("90s", 90), ("10m", 600), ("6h", 21600), ("2d", 172800)])
-def test_since(text, seconds):
+def test_since_accepts_units(text, seconds):
     assert explain.since_of(text, AT) == AT - seconds
 
 
-def test_since_is_a_moment_or_refused():
+def test_since_is_time_or_refused():
     assert explain.since_of("1795548339", AT) == 1795548339
     with pytest.raises(Refusal, match="^since: yesterday seen, a time such as 10m, 6h or 2d is needed: correct it$"):
         explain.since_of("yesterday", AT)
@@ -288,23 +286,25 @@ def event(kind, after, unit=HEAD, node="node1", text=""):
     return {"at": AT + after, "node": node, "unit": unit, "kind": kind, "text": text}
 
 
-def test_the_story_is_of_the_last_failure_over_all_nodes_in_order():
-    told = [
+def test_timeline_is_of_last_failure():
+    events = [
         event("exited", -900, text="code=killed, status=9/KILL"),
         event("repair", 0.5, text="lost its connection to RPC worker 10.1.0.2:50052"),
         event("exited", 0, WORKER, "node2", "code=killed, status=9/KILL"),
         event("serves", 1.4, text="serves (loaded in 0.8 s)"),
-        # A start by hand, later: no failure.
+        # A manual start later is no failure.
         event("started", 900),
     ]
-    assert explain.story("chat", told, AT - 3600) == [
+    assert explain.timeline_of("chat", events, AT - 3600) == [
         "chat: what happened from 2026-11-24 19:25:39 UTC on, 1.4 s:",
         "  19:25:39 +  0.000 s  node2 llama-rpc-chat.service: its process ended: code=killed, status=9/KILL",
         "  19:25:40 +  0.500 s  node1 llama-head-chat.service: the watchdog restarts it: lost its connection to RPC "
         "worker 10.1.0.2:50052",
         "  19:25:40 +  1.400 s  node1 llama-head-chat.service: it serves (loaded in 0.8 s)",
     ]
-    assert explain.story("chat", [event("started", 0)], AT - 60) == ["chat: no failure since 2026-11-24 19:24:39 UTC"]
+    assert explain.timeline_of("chat", [event("started", 0)], AT - 60) == [
+        "chat: no failure since 2026-11-24 19:24:39 UTC"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_the_story_is_of_the_last_failure_over_all_nodes_in_order():
         ("quick", ["llama-head-quick.service"]),
     ],
 )
-def test_a_service_is_known_by_any_of_its_units(asked, found, monkeypatch):
+def test_unit_names_select_their_service(asked, found, monkeypatch):
     there = [
         Unit("llama-head.service", "head", "chat"),
         Unit("llama-rpc.service", "rpc", "chat"),
@@ -328,7 +328,7 @@ def test_a_service_is_known_by_any_of_its_units(asked, found, monkeypatch):
     assert explain.events_of(asked, 0, "node1") == [{"kind": "x", "units": found, "node": "node1"}]
 
 
-def test_a_model_that_is_filled_with_zeros_is_told_from_a_whole_one(tmp_path):
+def test_zero_filled_model_is_detected(tmp_path):
     whole, zeros, none = (str(tmp_path / name) for name in ("whole.gguf", "zeros.gguf", "none.gguf"))
     body = bytes(range(1, 256)) * 4000
     (tmp_path / "whole.gguf").write_bytes(b"GGUF" + body)
@@ -337,17 +337,6 @@ def test_a_model_that_is_filled_with_zeros_is_told_from_a_whole_one(tmp_path):
     assert found[whole]["zero_blocks"] == 0 and found[whole]["magic"]
     assert found[zeros]["zero_blocks"] > 2
     assert found[none] == {"path": none, "service": "c", "exists": False}
-
-
-def test_firewalld_has_lost_a_rule_or_its_interface_has_another_zone():
-    rule = 'rule family="ipv4" source address="10.1.0.1" port port="50052" protocol="tcp" accept'
-    listed = "public (active)\n  rich rules:\n\t%s\n\ntrusted\n  rich rules:\n" % rule
-    recorded = "running public %s\npermanent public %s\n" % (rule, rule)
-    assert system.lost(recorded, listed, "public\n  interfaces: eth0\n") == []
-    (moved,) = system.lost(recorded, listed, "trusted\n  interfaces: eth0\n")
-    assert moved["why"] == "no interface is in that zone, but in trusted"
-    (gone,) = system.lost(recorded, "public (active)\n  rich rules:\n", "public\n  interfaces: eth0\n")
-    assert gone["why"] == "it is not there any more"
 
 
 def test_server_is_probed_with_its_key(monkeypatch):
@@ -364,7 +353,7 @@ def test_server_is_probed_with_its_key(monkeypatch):
 
 
 @pytest.mark.parametrize("pid", [1 << 30, None])
-def test_whoever_has_the_port_of_a_unit_without_its_process_gets_no_key(tmp_path, pid):
+def test_other_process_gets_no_key(tmp_path, pid):
     (tmp_path / "key").write_text("k3y\n")
     server = fake.FakeLlamaServer()
     record = {"kind": "head", "url": server.url, "main_pid": pid}
@@ -382,12 +371,12 @@ llama_gateway_requests_total{service="chat",code="200"} 7
 """
 
 
-def test_names_that_nobody_serves_are_those_that_the_engine_counts(tmp_path, monkeypatch):
+def test_unknown_names_come_from_engine(tmp_path, monkeypatch):
     at = str(tmp_path / "gateway.sock")
     (tmp_path / "gateway.json").write_text('{"services": {}}')
     monkeypatch.setattr(paths, "GATEWAY_CONFIG", str(tmp_path / "gateway.json"))
     monkeypatch.setattr(system.engine_says, "__defaults__", (at,))
-    # Nobody listens: the gateway's end is what other rules are for.
+    # Without an engine there are none.
     assert system.gateway() == {"there": True, "asked": []}
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(at)
@@ -419,7 +408,7 @@ WRONG, OVER = {"severity": "problem", "over": False}, {"severity": "notice", "ov
         ([OVER], {"cards": "hung"}, 2),
     ],
 )
-def test_the_programs_exit_code(monkeypatch, capsys, findings, failed, code):
+def test_exit_status_of_program(monkeypatch, capsys, findings, failed, code):
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
     monkeypatch.setattr(doctor, "rules_of", list)
     monkeypatch.setattr(doctor.evidence, "collect", lambda *_asked: {"failed": failed})
@@ -428,7 +417,7 @@ def test_the_programs_exit_code(monkeypatch, capsys, findings, failed, code):
     assert json.loads(capsys.readouterr().out) == {"evidence": {"failed": failed}, "findings": findings}
 
 
-def test_without_root_and_without_rules_the_program_could_not_look(monkeypatch, capsys, tmp_path):
+def test_program_needs_root_and_rules(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
     assert doctor.main([]) == 2
     assert capsys.readouterr().err == "llama-doctor: user 1000 seen, root is needed: run sudo llama-doctor\n"
@@ -437,10 +426,9 @@ def test_without_root_and_without_rules_the_program_could_not_look(monkeypatch, 
         doctor.rules_of(missing)
 
 
-def test_what_is_written_for_llama_doctor_goes_as_ours():
+def test_files_of_llama_doctor_are_managed():
     marks = dict(managed.NODE_FILES)
     assert re.search(marks[paths.DOCTOR], json.dumps({"rules": []}) + "\n", re.MULTILINE)
     template = Path(__file__).resolve().parents[5] / "roles/monitoring/templates/llama-doctor.j2"
     assert re.search(marks[paths.DOCTOR_PROGRAM], template.read_text(), re.MULTILINE)
-    # Somebody else's of the same name stays.
     assert not re.search(marks[paths.DOCTOR_PROGRAM], "#!/bin/sh\nexec my-own-doctor\n", re.MULTILINE)

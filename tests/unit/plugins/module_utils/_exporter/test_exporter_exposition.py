@@ -21,7 +21,7 @@ def family(*samples, name="llama_x", kind="gauge"):
     return found
 
 
-def test_what_is_written_is_read_again():
+def test_written_page_can_be_read():
     hostile = 'a"b\\c\nd,e="f"} 1'
     text = render([family((1, {"service": hostile, "unit": "u"}), (2.5, {}), (None, {"service": "gone"}))])
     assert text.split("\n")[:2] == ["# HELP llama_x What it is.\\nIn two lines.", "# TYPE llama_x gauge"]
@@ -31,7 +31,7 @@ def test_what_is_written_is_read_again():
     ]
 
 
-def test_a_family_without_samples_is_left_out():
+def test_empty_family_is_omitted():
     assert render([family(), family((None, {}))]) == ""
 
 
@@ -46,18 +46,18 @@ def test_a_family_without_samples_is_left_out():
         (-3.0, "-3"),
     ],
 )
-def test_numbers(value, text):
+def test_number_has_no_exponent(value, text):
     assert exposition.number(value) == text
     again = float(text.replace("Inf", "inf"))
     assert again == value or math.isnan(value)
 
 
-def test_lines_that_are_none_are_passed_over():
+def test_invalid_lines_are_skipped():
     text = '# HELP x y\n\nx\nx{a="1"\nx one\n{} 1\nx{a="1"} 3 1795547392\n1x 2\nx 4\n'
     assert [tuple(one) for one in parse(text)] == [("x", {"a": "1"}, 3.0), ("x", {}, 4.0)]
 
 
-def test_a_histogram():
+def test_histogram_is_written():
     found = Family("llama_s", "histogram", "Seconds.")
     found.add_part("_bucket", 2, service="a", le="+Inf")
     found.add_part("_sum", 1.5, service="a")
@@ -67,55 +67,47 @@ def test_a_histogram():
     ]
 
 
-def test_a_sample_is_written_once():
+def test_duplicate_series_is_written_once():
     text = render([family((1, {"service": "a"}), (2, {"service": "a"}), (3, {"service": "b"}))])
     assert [(one.labels["service"], one.value) for one in parse(text)] == [("a", 1), ("b", 3)]
 
 
-def told(board):
-    """({part: whether it was heard of}, the other samples' values)"""
+def shown(board):
+    """({part: whether it is up}, the other samples' values)"""
     found = list(parse(board.content().decode()))
-    heard = {one.labels["part"]: one.value for one in found if one.name == "llama_sampler_part_up"}
-    return heard, [one.value for one in found if one.name != "llama_sampler_part_up"]
+    alive = {one.labels["part"]: one.value for one in found if one.name == "llama_sampler_part_up"}
+    return alive, [one.value for one in found if one.name != "llama_sampler_part_up"]
 
 
-def test_a_board_merges_families_and_misses_parts_that_do_not_come():
+def test_board_merges_families_and_expires_parts():
     clock = [100.0]
     board = Board(lambda: clock[0])
     board.put(1, "a", [family((1, {"service": "a"}))], 10)
     board.put(2, "b", [family((2, {"service": "b"}))], 50)
     assert board.content().count(b"# TYPE llama_x") == 1
-    assert told(board) == ({"a": 1, "b": 1}, [1, 2])
+    assert shown(board) == ({"a": 1, "b": 1}, [1, 2])
     clock[0] = 110.1
-    assert told(board) == ({"a": 0, "b": 1}, [2])
+    assert shown(board) == ({"a": 0, "b": 1}, [2])
     board.drop(2)
-    assert told(board) == ({"a": 0}, [])
+    assert shown(board) == ({"a": 0}, [])
 
 
-def test_what_is_no_character_costs_no_page():
+def test_surrogates_are_replaced():
     board = Board()
     board.put(1, "a", [family((1, {"service": "\ud800"}))], 10)
-    assert told(board) == ({"a": 1}, [1])
+    assert shown(board) == ({"a": 1}, [1])
 
 
-def test_a_part_that_was_replaced_takes_nothing_of_its_successor_away():
+def test_replaced_part_keeps_successor():
     board = Board()
     old, new = (Part(board, "cards", 0.0, list) for _one in range(2))
     old.stop()
     board.put(new, "cards", [family((7, {}))], 10)
     old.run()
-    assert told(board) == ({"cards": 1}, [7])
+    assert shown(board) == ({"cards": 1}, [7])
 
 
-def test_a_part_that_has_never_looked_is_missed_from_its_making():
-    clock = [100.0]
-    board = Board(lambda: clock[0])
-    Part(board, "cards", 5.0, list)
-    clock[0] = 125.1
-    assert told(board) == ({"cards": 0}, [])
-
-
-def test_a_part_that_fails_is_told_of_once_and_tried_again(capsys):
+def test_failing_part_is_logged_once_and_retried(capsys):
     board = Board()
     tries = []
 
@@ -130,6 +122,5 @@ def test_a_part_that_fails_is_told_of_once_and_tried_again(capsys):
     shown = []
     board.put = lambda _part, _name, families, _lasts: shown.append(families)
     part.run()
-    # In ASCII and on one line: Python 3.6 without a locale prints nothing else.
     assert capsys.readouterr().out == "cards: cannot be sampled: OSError: no such c\\xe4rd [2J llama\n"
     assert len(tries) == 3 and len(shown) == 1

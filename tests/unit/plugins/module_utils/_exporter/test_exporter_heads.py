@@ -36,9 +36,9 @@ def fixture_clock(monkeypatch):
     return clock
 
 
-def asked(server, monkeypatch, kind="head", process=(77, 5), stopped=False, **told):
-    told = dict({"url": server.url, "rpc_endpoints": [], "api_key_file": ""}, **told)
-    one = heads.Asked(Watched("chat", kind, "llama-%s-chat.service" % kind, told), stopped)
+def watched(server, monkeypatch, kind="head", process=(77, 5), stopped=False, **settings):
+    settings = dict({"url": server.url, "rpc_endpoints": [], "api_key_file": ""}, **settings)
+    one = heads.Server(Watched("chat", kind, "llama-%s-chat.service" % kind, settings), stopped)
     monkeypatch.setattr(one._unit, "look", lambda _now: process)
     return one
 
@@ -52,8 +52,8 @@ def look(one):
     }
 
 
-def test_an_idle_head(server, monkeypatch):
-    seen = look(asked(server, monkeypatch))
+def test_idle_head_is_sampled(server, monkeypatch):
+    seen = look(watched(server, monkeypatch))
     assert seen["llama_endpoint_state", "ready"] == 1
     assert seen["llama_endpoint_ready", ""] == 1
     assert seen["llama_slots", ""] == 1 and seen["llama_slots_busy", ""] == 0
@@ -61,13 +61,13 @@ def test_an_idle_head(server, monkeypatch):
     assert seen["llama_requests_deferred", ""] == 1
     assert seen["llama_generated_tokens_total", ""] == 4
     assert seen["llama_busy_without_tokens_seconds", ""] == 0
-    # What costs nothing else is asked: two lines in its journal.
+    # Two lines in its journal.
     assert [path for _method, path, _body in server.requests] == ["/props", "/metrics"]
 
 
-def test_an_answer_is_as_old_as_its_question(server, monkeypatch):
-    """Whoever reads it holds the start of the process against it, which may have been another one meanwhile."""
-    one = asked(server, monkeypatch)
+def test_probe_time_is_its_start(server, monkeypatch):
+    """Readers compare it with the start of the process, which may have been replaced meanwhile."""
+    one = watched(server, monkeypatch)
     began = [50.0]
     monkeypatch.setattr(heads.time, "time", lambda: began[0])
     probe = heads.probe
@@ -75,12 +75,12 @@ def test_an_answer_is_as_old_as_its_question(server, monkeypatch):
     assert look(one)["llama_endpoint_asked_seconds", ""] == 50.0
 
 
-def test_a_busy_head_says_how_full_its_slot_is(server, monkeypatch):
+def test_busy_head_reports_used_context(server, monkeypatch):
     server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
     working = copy.deepcopy(fake.WORKING)
     working["next_token"][0]["n_decoded"] = 28
     server.responses["/slots"] = (200, [fake.IDLE, working])
-    seen = look(asked(server, monkeypatch))
+    seen = look(watched(server, monkeypatch))
     assert seen["llama_slots_busy", ""] == 1
     assert seen["llama_context_used_tokens", ""] == 2100
 
@@ -92,48 +92,48 @@ def test_a_busy_head_says_how_full_its_slot_is(server, monkeypatch):
         ({"/props": (200, dict(fake.PROPS, is_sleeping=True))}, "sleeping"),
     ],
 )
-def test_states(server, monkeypatch, responses, state):
+def test_state_of_props_is_reported(server, monkeypatch, responses, state):
     server.responses.update(responses)
-    seen = look(asked(server, monkeypatch))
+    seen = look(watched(server, monkeypatch))
     assert seen["llama_endpoint_state", state] == 1
-    # One that sleeps is asked nothing that could wake it.
+    # Another request could wake a sleeping server.
     assert [path for _method, path, _body in server.requests] == ["/props"]
 
 
-def test_a_key_that_is_refused_is_told_and_no_state(server, monkeypatch):
+def test_refused_key_is_an_error(server, monkeypatch):
     server.responses["/props"] = fake.NO_KEY
     with pytest.raises(Refusal, match="API key"):
-        asked(server, monkeypatch).look()
+        watched(server, monkeypatch).look()
 
 
-def test_the_key_is_for_the_process_of_the_unit(server, monkeypatch, tmp_path):
+def test_only_unit_process_gets_the_key(server, monkeypatch, tmp_path):
     (tmp_path / "key").write_text("k3y\n")
     key = str(tmp_path / "key")
-    own = asked(server, monkeypatch, process=(os.getpid(), 5), api_key_file=key)
+    own = watched(server, monkeypatch, process=(os.getpid(), 5), api_key_file=key)
     assert look(own)["llama_endpoint_state", "ready"] == 1
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer k3y"}
     del server.headers[:]
-    other = asked(server, monkeypatch, process=(1 << 30, 5), api_key_file=key)
+    other = watched(server, monkeypatch, process=(1 << 30, 5), api_key_file=key)
     assert look(other)["llama_endpoint_state", "down"] == 1
     assert server.headers == []
 
 
-def test_without_a_process_nobody_is_asked(server, monkeypatch):
-    assert look(asked(server, monkeypatch, process=None))["llama_endpoint_state", "down"] == 1
-    assert look(asked(server, monkeypatch, process=None, stopped=True))["llama_endpoint_state", "stopped"] == 1
+def test_dead_unit_is_not_probed(server, monkeypatch):
+    assert look(watched(server, monkeypatch, process=None))["llama_endpoint_state", "down"] == 1
+    assert look(watched(server, monkeypatch, process=None, stopped=True))["llama_endpoint_state", "stopped"] == 1
     assert server.requests == []
 
 
-def test_a_process_that_does_not_listen_yet_loads(server, monkeypatch):
+def test_process_without_listener_is_loading(server, monkeypatch):
     server.stop()
-    assert look(asked(server, monkeypatch))["llama_endpoint_state", "loading"] == 1
+    assert look(watched(server, monkeypatch))["llama_endpoint_state", "loading"] == 1
 
 
-def test_a_router_is_asked_of_what_it_has_loaded_alone(server, monkeypatch):
+def test_router_is_probed_for_loaded_models(server, monkeypatch):
     server.responses.update(fake.router(small="loaded", big="unloaded"))
     server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
     server.responses["/slots"] = (200, [fake.WORKING])
-    seen = look(asked(server, monkeypatch, kind="router"))
+    seen = look(watched(server, monkeypatch, kind="router"))
     assert seen["llama_endpoint_state", "ready"] == 1
     assert (seen["llama_slots", ""], seen["llama_slots_busy", ""]) == (1, 1)
     paths = [path for _method, path, _body in server.requests]
@@ -142,13 +142,13 @@ def test_a_router_is_asked_of_what_it_has_loaded_alone(server, monkeypatch):
 
 
 def test_requests_without_progress_are_timed(server, monkeypatch, clock):
-    one = asked(server, monkeypatch)
+    one = watched(server, monkeypatch)
     server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
     server.responses["/slots"] = (200, [fake.WORKING])
     assert look(one)["llama_busy_without_tokens_seconds", ""] == 0
     clock[0] += 45
     assert look(one)["llama_busy_without_tokens_seconds", ""] == 45
-    # A prompt that is read moves nothing but the batches and its slot.
+    # Reading a prompt only moves batches and slot.
     server.responses["/metrics"] = (200, METRICS % (4, "0.5", 10, 1))
     assert look(one)["llama_busy_without_tokens_seconds", ""] == 0
     clock[0] += 15
@@ -156,8 +156,8 @@ def test_requests_without_progress_are_timed(server, monkeypatch, clock):
     assert look(one)["llama_busy_without_tokens_seconds", ""] == 0
 
 
-def test_a_prompt_that_is_read_is_progress(server, monkeypatch, clock):
-    one = asked(server, monkeypatch)
+def test_prompt_reading_is_progress(server, monkeypatch, clock):
+    one = watched(server, monkeypatch)
     server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
     for taken in (2048, 4096, 6144):
         server.responses["/slots"] = (
@@ -172,8 +172,8 @@ def test_a_prompt_that_is_read_is_progress(server, monkeypatch, clock):
     assert look(one)["llama_busy_without_tokens_seconds", ""] == 60
 
 
-def test_bytes_of_the_workers_are_progress(server, monkeypatch, clock):
-    one = asked(server, monkeypatch)
+def test_worker_bytes_are_progress(server, monkeypatch, clock):
+    one = watched(server, monkeypatch)
     received = iter([100, 200, 200])
     monkeypatch.setattr(one._links, "look", lambda: ({}, next(received), 0))
     server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
@@ -185,49 +185,47 @@ def test_bytes_of_the_workers_are_progress(server, monkeypatch, clock):
     assert seconds == [0, 0, 60]
 
 
-def test_one_that_is_too_busy_to_tell_serves_and_is_timed(server, monkeypatch):
+def test_silent_metrics_count_as_work(server, monkeypatch):
     monkeypatch.setattr(llama_server, "ANSWER", 0.2)
-    one = asked(server, monkeypatch)
+    one = watched(server, monkeypatch)
     look(one)
     server.responses["/metrics"] = server.silent
     first, second = look(one), look(one)
     assert first["llama_endpoint_state", "ready"] == 1 and first["llama_requests_processing", ""] == 1
     assert first["llama_generated_tokens_total", ""] == 4
     assert second["llama_busy_without_tokens_seconds", ""] > first["llama_busy_without_tokens_seconds", ""]
-    # Who does not even say who it is does not serve.
+    # /props always responds.
     server.responses["/props"] = server.silent
     assert look(one)["llama_endpoint_state", "down"] == 1
 
 
-def test_without_metrics_its_slots_tell_that_it_works(server, monkeypatch):
+def test_slots_replace_missing_metrics(server, monkeypatch):
     server.responses["/metrics"] = (501, {"error": {"message": "off"}})
     server.responses["/slots"] = (200, [fake.IDLE, fake.WORKING])
-    seen = look(asked(server, monkeypatch))
+    seen = look(watched(server, monkeypatch))
     assert (seen["llama_requests_processing", ""], seen["llama_slots_busy", ""]) == (1, 1)
     assert ("llama_generated_tokens_total", "") not in seen
 
 
-def test_the_rate_of_the_last_answers(server, monkeypatch):
-    one = asked(server, monkeypatch)
-    # What it did before anybody looked is no last answer.
+def test_rate_is_of_last_answers(server, monkeypatch):
+    one = watched(server, monkeypatch)
     assert ("llama_generation_tokens_per_second", "") not in look(one)
     server.responses["/metrics"] = (200, METRICS % (104, "10.5", 109, 0))
     assert look(one)["llama_generation_tokens_per_second", ""] == 10
-    # It holds until there are others, and means nothing for a token of no time.
+    # It stays until the next answers; a token without time has no rate.
     server.responses["/metrics"] = (200, METRICS % (105, "10.5001", 110, 0))
     assert look(one)["llama_generation_tokens_per_second", ""] == 10
-    # Nor of another process.
     monkeypatch.setattr(one._unit, "look", lambda _now: (78, 6))
     assert ("llama_generation_tokens_per_second", "") not in look(one)
 
 
-def test_counters_go_on_over_processes_and_models(server, monkeypatch):
-    one = asked(server, monkeypatch)
+def test_counters_add_up_over_processes(server, monkeypatch):
+    one = watched(server, monkeypatch)
     assert look(one)["llama_generated_tokens_total", ""] == 4
     monkeypatch.setattr(one._unit, "look", lambda _now: (78, 6))
     server.responses["/metrics"] = (200, METRICS % (3, "0.1", 2, 0))
     assert look(one)["llama_generated_tokens_total", ""] == 7
-    router = asked(server, monkeypatch, kind="router")
+    router = watched(server, monkeypatch, kind="router")
     counts = []
     for models in ({"a": "loaded", "b": "loaded"}, {"a": "loaded", "b": "unloaded"}, {"a": "loaded", "b": "loaded"}):
         server.responses.update(fake.router(**models))
@@ -235,38 +233,17 @@ def test_counters_go_on_over_processes_and_models(server, monkeypatch):
     assert counts == [6, 6, 9]
 
 
-def test_a_number_that_none_counts_is_no_counter(server, monkeypatch):
-    server.responses["/metrics"] = (200, "llamacpp:tokens_predicted_total %s\n" % ("9" * 400))
-    assert ("llama_generated_tokens_total", "") not in look(asked(server, monkeypatch))
-
-
-def test_the_watchdogs_tokens_are_nobodys_work(server, monkeypatch, clock):
-    one = asked(server, monkeypatch)
-    look(one)
-    for tokens in (7, 10, 13):
-        clock[0] += 15
-        server.responses["/metrics"] = (200, METRICS % (tokens, "0.5", tokens, 0))
-        look(one)
-    assert one.idle() == 45
-    server.responses["/metrics"] = (200, METRICS % (33, "0.5", 33, 0))
-    look(one)
-    assert one.idle() == 0
-    server.responses["/props"] = fake.LOADING
-    look(one)
-    assert one.idle() is None
-
-
-def test_a_router_of_models_that_are_silent_is_asked_for_a_while_alone(server, monkeypatch):
+def test_router_of_silent_models_is_bounded(server, monkeypatch):
     monkeypatch.setattr(llama_server, "ANSWER", 0.1)
     monkeypatch.setattr(llama_server, "PATIENCE", 0.15)
     server.responses.update(fake.router(**{"m%d" % one: "loaded" for one in range(20)}))
     server.responses["/metrics"] = server.silent
-    assert look(asked(server, monkeypatch, kind="router"))["llama_endpoint_state", "ready"] == 1
+    assert look(watched(server, monkeypatch, kind="router"))["llama_endpoint_state", "ready"] == 1
     assert len(server.requests) < 8
 
 
-def test_what_is_no_answer_of_llama_server_breaks_nothing(server, monkeypatch):
+def test_malformed_answers_are_tolerated(server, monkeypatch):
     server.responses.update({"/props": (200, [1]), "/metrics": (200, "x"), "/slots": (200, {"a": 1})})
-    seen = look(asked(server, monkeypatch))
+    seen = look(watched(server, monkeypatch))
     assert seen["llama_endpoint_state", "ready"] == 1
     assert ("llama_slots", "") not in seen

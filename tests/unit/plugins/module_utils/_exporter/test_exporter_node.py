@@ -46,7 +46,7 @@ UnitFileState=enabled
 
 
 def samples(families):
-    """{(name, what tells samples apart): value}"""
+    """{(name, labels): value}"""
     return {
         (family.name, *(labels[key] for key in sorted(labels) if key not in ("unit", "service", "role"))): value
         if family.name.startswith(("llama_gpu", "llama_fabric", "llama_disk"))
@@ -80,7 +80,7 @@ def fixture_node(tmp_path, monkeypatch):
     return asked
 
 
-def test_a_head_that_waits_for_its_workers_is_on_its_way(node, monkeypatch):
+def test_waiting_head_is_starting(node, monkeypatch):
     waits = SHOWN.replace("active\nSubState=running", "activating\nSubState=start-pre", 1)
     monkeypatch.setattr(units, "systemctl_show", lambda names, _properties: waits)
     found = units.Units(config.Config()).look()
@@ -88,15 +88,15 @@ def test_a_head_that_waits_for_its_workers_is_on_its_way(node, monkeypatch):
     assert by_unit(found, "llama_unit_starting")[head] == 1 and by_unit(found, "llama_unit_active")[head] == 0
 
 
-def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
-    told = config.Config(planned={"llama-head-chat.service": 7}, models={"chat": {"model": "m", "quant": "q"}})
-    found = units.Units(told).look()
+def test_units_are_sampled_by_one_call(node):
+    settings = config.Config(planned={"llama-head-chat.service": 7}, models={"chat": {"model": "m", "quant": "q"}})
+    found = units.Units(settings).look()
     assert node == [["llama-head-chat.service", "llama-rpc-chat.service", "llama-watchdog.service"]]
     head, worker, dog = node[0]
     assert by_unit(found, "llama_unit_active") == {head: 1, worker: 0, dog: 1}
     assert by_unit(found, "llama_unit_wanted") == {head: 1, worker: 1, dog: 1}
     assert by_unit(found, "llama_unit_failed") == {head: 0, worker: 1, dog: 0}
-    assert by_unit(found, "llama_unit_starting") == {head: 0, worker: 0, dog: 0}, "one that ended is not on its way"
+    assert by_unit(found, "llama_unit_starting") == {head: 0, worker: 0, dog: 0}, "a unit that ended does not start"
     assert by_unit(found, "llama_unit_restarts_total")[worker] == 9
     assert by_unit(found, "llama_watchdog_repairs_total") == {head: 0, worker: 3, "llama-firewall.service": 1}
     assert by_unit(found, "llama_memory_planned_bytes") == {head: 7}
@@ -106,7 +106,7 @@ def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
     assert [one.samples for one in found if one.name == "llama_watchdog_alive"] == [[("", {}, 1.0)]]
 
 
-def test_a_process_began_when_it_began_however_the_clock_is_set(node, monkeypatch):
+def test_start_survives_clock_changes(node, monkeypatch):
     looker = units.Units(config.Config())
     head = "llama-head-chat.service"
     clock = [1000.0, 50.0]
@@ -119,7 +119,7 @@ def test_a_process_began_when_it_began_however_the_clock_is_set(node, monkeypatc
     assert by_unit(looker.look(), "llama_unit_started_seconds") == {head: 4559}
 
 
-def test_what_is_held_or_stopped_is_not_wanted(node, monkeypatch):
+def test_held_or_stopped_unit_is_not_wanted(node, monkeypatch):
     found = units.Units(config.Config(stopped=["llama-head-chat.service"])).look()
     assert by_unit(found, "llama_unit_wanted")["llama-head-chat.service"] == 0
     monkeypatch.setattr(units, "held_since", lambda: "today")
@@ -127,13 +127,13 @@ def test_what_is_held_or_stopped_is_not_wanted(node, monkeypatch):
     assert set(by_unit(found, "llama_unit_wanted").values()) == {0}
 
 
-def test_links_and_clients_by_their_sockets(monkeypatch, node):
+def test_links_and_clients_are_counted(monkeypatch, node):
     listener = socket.create_server(("127.0.0.1", 0))
     address, port = listener.getsockname()
-    ours = socket.create_connection((address, port))
-    theirs = listener.accept()[0]
-    theirs.sendall(b"x" * 1000)
-    assert len(ours.recv(1000)) == 1000
+    near = socket.create_connection((address, port))
+    far = listener.accept()[0]
+    far.sendall(b"x" * 1000)
+    assert len(near.recv(1000)) == 1000
     endpoint = "%s:%d" % (address, port)
     monkeypatch.setattr(
         config,
@@ -155,13 +155,13 @@ def test_links_and_clients_by_their_sockets(monkeypatch, node):
     assert found["llama_rpc_link_received_bytes_total", endpoint] == 1000
     assert found["llama_rpc_link_sent_bytes_total", endpoint] < 100
     assert found["llama_rpc_worker_clients", None] == 1
-    for end in (ours, theirs, listener):
+    for end in (near, far, listener):
         end.close()
     gone = [one for one in sampler.look() if one.name == "llama_rpc_link_up"][0].samples
     assert [value for _suffix, _labels, value in gone] == [0, 0]
 
 
-def test_cards_and_what_runs_on_them(monkeypatch):
+def test_cards_and_their_processes_are_sampled(monkeypatch):
     facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
     facts.update(xids=[{"xid": 79, "count": 2, "gpu": None, "pci_slot": "0000:3b:00"}], xids_reason=None)
     pids = [one["pid"] for one in facts["gpus"][0]["processes"]]
@@ -176,7 +176,7 @@ def test_cards_and_what_runs_on_them(monkeypatch):
     assert found["llama_gpu_xid_total", "0000:3b:00", "79"] == 2
 
 
-def test_a_node_without_a_card_says_nothing_and_a_hung_driver_says_so(monkeypatch):
+def test_hung_driver_differs_from_no_card(monkeypatch):
     none = {"available": False, "reason": "nvidia-smi cannot be run (No such file)", "gpus": []}
     assert cards.Cards(lambda: none).look() == []
     hung = dict(none, reason="nvidia-smi gave no answer in 10 s: the driver hangs, see dmesg for NVRM or Xid")
@@ -184,7 +184,7 @@ def test_a_node_without_a_card_says_nothing_and_a_hung_driver_says_so(monkeypatc
     assert [one.samples for one in found] == [[("", {}, 1.0)], []]
 
 
-def test_cards_that_fell_silent_keep_their_age_and_lose_their_values(monkeypatch):
+def test_silent_cards_keep_only_their_time(monkeypatch):
     facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
     facts.update(xids=[], xids_reason=None)
     answers = [facts, {"available": False, "reason": "x gave no answer: the driver hangs", "gpus": []}]
@@ -192,7 +192,6 @@ def test_cards_that_fell_silent_keep_their_age_and_lose_their_values(monkeypatch
     assert len(looker.look()) > 2
     answers.pop(0)
     clock = time.time()
-    monkeypatch.setattr(cards.time, "time", lambda: clock + cards.LASTS + 1)
     found = looker.look()
     assert [one.name for one in found] == ["llama_sampler_cards_hung", "llama_sampler_cards_timestamp_seconds"]
     assert found[1].samples[0][2] <= clock + 1
@@ -207,25 +206,18 @@ def test_cards_that_fell_silent_keep_their_age_and_lose_their_values(monkeypatch
         ("0::/user.slice/llama-rpc-chat\n", ""),
         ("0::/system.slice/x-llama-rpc-chat.service\n", ""),
         ("0::/system.slice/llama-watchdog.service\n", ""),
-        # Whoever has a session, or a container, names its groups.
+        # Users name the groups below their sessions and containers.
         ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/llama-head-chat.service\n", ""),
         ("0::/user.slice/user-1000.slice/session-3.scope/llama-head-chat.service\n", ""),
         ("0::/system.slice/docker-0af3.scope/system.slice/llama-head-chat.service\n", ""),
         ("", ""),
     ],
 )
-def test_whose_process_it_is(group, unit):
+def test_unit_of_control_group(group, unit):
     assert cards.unit_of(group) == unit
 
 
-def test_a_process_that_has_ended_is_no_stranger():
-    facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
-    facts.update(xids=[], xids_reason=None)
-    assert samples(cards.Cards(lambda: facts, lambda _pid: "").look())["llama_gpu_foreign_processes", "0"] == 0
-    assert cards.control_group(os.getpid()) and not cards.control_group(2**22 + 1)
-
-
-def test_fabric(tmp_path, monkeypatch):
+def test_fabric_counters_are_sampled(tmp_path, monkeypatch):
     statistics = tmp_path / "class/net/ib0/statistics"
     statistics.mkdir(parents=True)
     for name, value in (("rx_bytes", 11), ("tx_bytes", 22), ("rx_errors", 3), ("tx_errors", 0), ("rx_dropped", 1)):
@@ -246,7 +238,7 @@ def test_fabric(tmp_path, monkeypatch):
     assert machine.Machine(config.Config(), str(tmp_path)).fabric() == []
 
 
-def test_the_interface_of_the_fabric_is_looked_up_again(tmp_path, monkeypatch):
+def test_fabric_interface_is_looked_up_again(tmp_path, monkeypatch):
     clock, names = [100.0], ["ib0", "ib1", None]
     monkeypatch.setattr(machine.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(machine.fabric, "interface_of", lambda _address: names.pop(0))
@@ -284,7 +276,7 @@ table inet llama_cluster {
     ("text", "port", "fenced"),
     [
         (RULES, 50052, 1),
-        # What this node may not send elsewhere keeps nobody out.
+        # Rules for output admit every client.
         (RULES, 50053, 0),
         (RULES, 5005, 0),
         (RULES.replace("50052 reject", "50052 accept"), 50052, 0),
@@ -292,11 +284,11 @@ table inet llama_cluster {
         ("", 50052, 0),
     ],
 )
-def test_the_fence(text, port, fenced):
+def test_rules_close_worker_port(text, port, fenced):
     assert machine.fenced(text, port) == fenced
 
 
-def test_fence_of_a_worker(monkeypatch):
+def test_worker_fence_is_sampled(monkeypatch):
     worker = config.Watched("chat", "rpc", "llama-rpc-chat.service", {"address": "10.1.0.2", "port": 50052})
     monkeypatch.setattr(config, "watched", lambda: [worker])
     monkeypatch.setattr(machine, "run", lambda _command: (0, RULES))
@@ -306,49 +298,36 @@ def test_fence_of_a_worker(monkeypatch):
     assert found["llama_clock_synchronized"] == []
 
 
-def test_a_disk(tmp_path):
+def test_disk_space_is_sampled(tmp_path):
     free, size = machine.disk(str(tmp_path))
     assert size.samples[0][1] == {"path": str(tmp_path)} and 0 < free.samples[0][2] < size.samples[0][2]
     with pytest.raises(OSError):
         machine.disk("/no/such")
 
 
-def test_a_container_has_no_clock_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "CONTAINERS", (str(tmp_path),))
-    assert machine.clock_synchronized() is None
-    monkeypatch.setattr(machine, "CONTAINERS", (str(tmp_path / "none"),))
-    assert machine.clock_synchronized() in (0, 1, None)
-
-
-def test_a_certificate_that_cannot_be_read(tmp_path):
-    assert machine.certificate_ends(str(tmp_path / "none.pem")) is None
-    (tmp_path / "bad.pem").write_text("x")
-    assert machine.certificate_ends(str(tmp_path / "bad.pem")) is None
-
-
-def test_repairs_are_counted_by_the_watchdog(tmp_path, monkeypatch):
+def test_watchdog_repairs_are_counted(tmp_path, monkeypatch):
     files = str(tmp_path / "repairs" / "*.json")
     monkeypatch.setattr(config.paths, "REPAIRS_FILES", files)
     unit = "llama-rpc-chat.service"
     assert config.repairs(unit) == {"count": 0, "at": None, "reason": ""}
-    for reason in ("it hangs", "it waits for nobody"):
+    for reason in ("it hangs", "it is silent"):
         watchdog.note_repair(unit, reason, files)
     found = config.repairs(unit)
-    assert (found["count"], found["reason"]) == (2, "it waits for nobody") and abs(found["at"] - time.time()) < 60
+    assert (found["count"], found["reason"]) == (2, "it is silent") and abs(found["at"] - time.time()) < 60
     (tmp_path / "repairs/llama-rpc-chat.json").write_text('{"count": "x", "at": "y", "reason": 3}')
     assert config.repairs(unit) == {"count": 0, "at": None, "reason": "3"}
 
 
-def test_a_repair_that_cannot_be_counted_is_told(tmp_path, capsys):
+def test_uncounted_repair_is_logged(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     watchdog.note_repair("llama-rpc-chat.service", "it hangs", str(tmp_path / "file" / "*.json"))
     assert capsys.readouterr().out.startswith("llama-rpc-chat.service: its repair is not counted: ")
 
 
-def test_configuration(tmp_path):
+def test_configuration_is_checked(tmp_path):
     path = tmp_path / "sampler.json"
-    told = {"version": "1", "http": {"address": "a", "port": 9, "allowed": ["b"]}, "disks": ["/"], "planned": {}}
-    path.write_text(json.dumps(told))
+    content = {"version": "1", "http": {"address": "a", "port": 9, "allowed": ["b"]}, "disks": ["/"], "planned": {}}
+    path.write_text(json.dumps(content))
     assert config.load(str(path)) == config.Config(version="1", http=config.Http("a", 9, ["b"]), disks=["/"])
     for text in ("[", "[]", '{"unknown": 1}'):
         path.write_text(text)
@@ -360,7 +339,7 @@ def test_configuration(tmp_path):
         config.load(str(path))
 
 
-def test_what_the_watchdog_is_told(tmp_path):
+def test_watchdog_files_are_read(tmp_path):
     (tmp_path / "rpc-a-b.json").write_text('{"kind": "rpc", "unit": "u", "address": "x"}')
     (tmp_path / "head-c.json").write_text('{"kind": "head", "unit": "h"}')
     (tmp_path / "head-d.json").write_text("{")
@@ -377,7 +356,7 @@ def fixture_served():
     found.server_close()
 
 
-def test_the_page(served):
+def test_page_is_served(served):
     url, _page = served
     with urllib.request.urlopen(url + "/metrics") as answer:
         assert answer.read() == b"llama_x 1\n"
@@ -386,49 +365,28 @@ def test_the_page(served):
         urllib.request.urlopen(url + "/")
 
 
-def test_whoever_is_not_named_gets_no_answer(served):
+def test_other_clients_are_closed(served):
     url, found = served
     found._allowed = frozenset(["10.1.2.3"])
     with pytest.raises(OSError):
         urllib.request.urlopen(url + "/metrics", timeout=5)
 
 
-def asks(url):
-    with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
-        return answer.read()
-
-
-def asks_until_answered(url):
+def read_until_served(url):
     deadline = time.monotonic() + 10
     while True:
         try:
-            return asks(url)
+            with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
+                return answer.read()
         except OSError:
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
 
-def test_those_who_say_nothing_keep_nobody_out_for_long(served, monkeypatch):
+def test_silent_clients_block_briefly(served, monkeypatch):
     url, found = served
     monkeypatch.setattr(page, "PATIENCE", 0.3)
     silent = [socket.create_connection(found.server_address) for _one in range(page.MOST + 4)]
-    assert asks_until_answered(url) == b"llama_x 1\n"
+    assert read_until_served(url) == b"llama_x 1\n"
     for one in silent:
         one.close()
-
-
-def test_silent_request_is_closed(served, monkeypatch):
-    monkeypatch.setattr(page.Handler, "timeout", 0.3)
-    with socket.create_connection(served[1].server_address) as slow:
-        slow.settimeout(5)
-        assert slow.recv(1) == b""
-
-
-def test_a_request_without_end_is_not_read(served):
-    with socket.create_connection(served[1].server_address) as long:
-        long.settimeout(5)
-        try:
-            long.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100000)
-            assert long.recv(100)[:12] in (b"", b"HTTP/1.0 431", b"HTTP/1.1 431")
-        except ConnectionError:
-            pass

@@ -52,7 +52,7 @@ def test_a_key_goes_to_the_process_that_it_is_for_alone(server):
         for ask in (lambda: api.get("/props", 5), lambda: list(api.stream("x")), lambda: api.of("m").get("/props", 5)):
             with pytest.raises(llama_api.NoAnswer, match="user id %d listens at " % os.geteuid()) as caught:
                 ask()
-            assert caught.value.kind == "stranger"
+            assert caught.value.kind == "foreign"
     other.communicate(b"\n")
     assert len(server.headers) == 2
     # There is nothing to keep back.
@@ -63,7 +63,7 @@ def test_a_listener_that_was_another_one_before_gets_no_key(server, monkeypatch)
     seen = [llama_api.Listener(os.geteuid(), 1), llama_api.Listener(os.geteuid(), 2), None, None]
     monkeypatch.setattr(llama_api, "listener", lambda _end: seen.pop(0))
     api = llama_api.LlamaApi(server.url, "k3y", pid=os.getpid())
-    for who in ("user id %d" % os.geteuid(), "somebody who cannot be seen"):
+    for who in ("user id %d" % os.geteuid(), "an unknown user"):
         with pytest.raises(llama_api.NoAnswer, match=who + " listens at"):
             api.get("/props", 5)
     assert server.headers == [] and seen == []

@@ -88,10 +88,10 @@ def test_a_draft_model_has_the_flags_of_the_build(build, words):
     instance = dict(INSTANCE, draft_path="/opt/models/d.gguf")
     args = llama_args.head_args(instance, {"draft": {"model": "d", "quant": "Q", "max": 8, "min": 1}}, build)
     said = "--model-draft /opt/models/d.gguf --n-gpu-layers-draft 999 " + words
-    assert said in " ".join(args) and llama_args.told(args).draft
+    assert said in " ".join(args) and llama_args.parse_args(args).draft
     plain = llama_args.head_args(instance, {"draft": {"model": "d", "quant": "Q"}, "cards": []}, build)
     assert "max" not in " ".join(plain) and "--device-draft none" in " ".join(plain)
-    assert not llama_args.told(llama_args.head_args(instance, {}, build)).draft
+    assert not llama_args.parse_args(llama_args.head_args(instance, {}, build)).draft
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -280,17 +280,21 @@ def test_the_context_is_that_of_all_slots(service, tokens):
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):
-    assert llama_args.told(words.split()) == (*expected, False, False, False)
+    assert llama_args.parse_args(words.split()) == (*expected, False, False, False)
 
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_server_that_reranks_generates_nothing(build):
-    told = llama_args.told(llama_args.head_args(INSTANCE, {"reranking": True}, build))
-    assert told.embeddings and told.reranking and llama_args.told(["--rerank"]) == llama_args.told(["--reranking"])
-    assert not llama_args.told(["--embeddings"]).reranking
+    told = llama_args.parse_args(llama_args.head_args(INSTANCE, {"reranking": True}, build))
+    assert (
+        told.embeddings
+        and told.reranking
+        and llama_args.parse_args(["--rerank"]) == llama_args.parse_args(["--reranking"])
+    )
+    assert not llama_args.parse_args(["--embeddings"]).reranking
 
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_slot_is_told_as_it_is_rendered(build):
     service = {"slot_ctx_size": 4096, "parallel": 3}
-    assert llama_args.told(llama_args.head_args(INSTANCE, service, build)).slot_ctx == 4096
+    assert llama_args.parse_args(llama_args.head_args(INSTANCE, service, build)).slot_ctx == 4096

@@ -62,6 +62,6 @@ def test_sleeping_models_of_a_router_are_not_asked(server):
     assert all("coder" in path or path == "/models" for path in paths(server))
 
 
-@pytest.mark.parametrize("kind, state", [("refused", "loading"), ("timeout", "down"), ("stranger", "down")])
+@pytest.mark.parametrize("kind, state", [("refused", "loading"), ("timeout", "down"), ("foreign", "down")])
 def test_state_without_an_answer(kind, state):
     assert llama_server.unanswered(NoAnswer(kind, "")) == state

@@ -497,7 +497,7 @@ def test_of_a_unit_that_nobody_knows_nothing_is_said(tmp_path):
     [
         ("waits 30 s: 4 runs in a row ended before they served", "activating", 4),
         ("waits 30 s: 4 runs in a row ended before they served", "active", 0),
-        ("waits for RPC worker a:1: nobody listens there", "activating", 0),
+        ("waits for RPC worker a:1: the port is closed", "activating", 0),
         ("", "activating", 0),
         (None, "activating", 0),
     ],

@@ -38,7 +38,7 @@ def props(server, template="{{ messages }}", tools=False):
 
 
 def answers(server, *replies):
-    """What comes for one chat request after the other; the last one for all that follow."""
+    """Sets the replies to chat requests; the last one repeats."""
     left = iter(replies)
     last = []
 
@@ -50,19 +50,18 @@ def answers(server, *replies):
 
 
 def talk(server, full=True, line=LINE, **asked):
-    """-> (state, reason, what was said)"""
+    """-> (state, reason, conversation)"""
     asked = dict(ASKED, **asked)
-    told = llama_args.told(line)
-    head = serving_health.Head(llama_api.LlamaApi(server.url), told=told)
+    head = serving_health.Head(llama_api.LlamaApi(server.url), settings=llama_args.parse_args(line))
     result = head.check(0, asked)
     if result["state"] in serving_health.SERVING:
-        conversation.Conversation(head, told, result, **asked).hold(full)
+        conversation.Conversation(head, result, **asked).hold(full)
     said = {name: text for name, text in result.get("conversation", {}).items() if text is not None}
     return result["state"], result["reason"], said
 
 
 def refused(server, *words, **options):
-    """Requires that it is not accepted, for a reason with these words."""
+    """Expects a failed conversation whose reason has these words."""
     state, reason, _said = talk(server, **options)
     assert state == "degraded", reason
     for word in words:

@@ -102,7 +102,7 @@ def test_nobody_listens(worker):
     gone = worker(wait_for_workers.NEW)
     gone.listener.shutdown(socket.SHUT_RDWR)
     gone.close()
-    assert reason(gone.endpoint, 11434) == "nobody listens there, see systemctl status 'llama-rpc*' on its node"
+    assert reason(gone.endpoint, 11434) == "the port is closed, see systemctl status 'llama-rpc*' on its node"
 
 
 def test_a_handshake_that_waits_is_told_early_and_not_repeated(worker):

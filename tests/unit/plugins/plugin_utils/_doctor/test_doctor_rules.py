@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import evidence, judge
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
 
-# What llama-doctor --json saw on deployed nodes of a lab.
+# Output of llama-doctor --json on deployed nodes of a lab.
 RECORDED = Path(__file__).resolve().parents[3] / "fixtures/doctor"
 RULES = rules.load()
 NAMES = [rule["name"] for rule in RULES]
@@ -36,7 +36,7 @@ UNIT = {
     "stale": False,
     "failed_in_a_row": 0,
 }
-# What a fixture does not say of a line of the journal, and of a unit.
+# Defaults of lines and units in fixtures.
 DEFAULTS = {"lines": LINE, "units": UNIT}
 
 
@@ -53,12 +53,12 @@ def found_in(rule, fixture):
     return [one for one in judge.judge([rule], shown(fixture, rule)) if one["rule"] == rule["name"]]
 
 
-def test_names_are_their_own():
+def test_rule_names_are_unique():
     assert len(set(NAMES)) == len(NAMES) >= 50
 
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
-def test_a_rule_is_well_formed(rule):
+def test_rule_is_well_formed(rule):
     assert set(rule) <= KEYS
     assert rule["severity"] in judge.SEVERITIES
     for condition in rule["when"]:
@@ -70,7 +70,7 @@ def test_a_rule_is_well_formed(rule):
 
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
-def test_a_rule_finds_its_own_fault_and_says_all_of_it(rule):
+def test_rule_finds_its_fault(rule):
     (finding,) = found_in(rule, rule["fixture"])
     assert finding["severity"] == rule["severity"] or finding["severity"] == "notice"
     for key in ("sentence", "cause", "fix", "command"):
@@ -78,27 +78,25 @@ def test_a_rule_finds_its_own_fault_and_says_all_of_it(rule):
 
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
-def test_a_rule_finds_nothing_in_what_is_well(rule):
+def test_rule_ignores_healthy_evidence(rule):
     assert found_in(rule, rule["healthy"]) == []
-    # Nor where nothing is known.
     assert judge.judge([rule], {"scope": rule.get("scope")}) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
-def test_a_rule_finds_nothing_in_what_is_well_for_another(rule):
+def test_rule_ignores_healthy_evidence_of_others(rule):
     wrong = {other["name"]: found_in(rule, other["healthy"]) for other in RULES if other["name"] != rule["name"]}
     assert {name: [one["sentence"] for one in found] for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.parametrize("recorded", sorted(RECORDED.glob("*.json")), ids=lambda path: path.stem)
-def test_nodes_that_were_recorded_while_they_were_well_have_no_findings(recorded):
+def test_recorded_healthy_nodes_have_no_findings(recorded):
     seen = json.loads(recorded.read_text())
     assert seen["units"] and seen["lines"] and not seen["failed"]
     assert [one["sentence"] for one in judge.judge(RULES, seen)] == []
 
 
-def test_lines_of_every_rule_reach_the_judge():
-    """A server's line is kept where a rule's pattern finds it."""
+def test_lines_for_rules_are_kept():
     wanted = re.compile("|".join("(?:%s)" % one for one in evidence.patterns(RULES)))
     for rule in RULES:
         for line in rule["fixture"].get("lines", ()):
@@ -106,8 +104,8 @@ def test_lines_of_every_rule_reach_the_judge():
 
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
-def test_no_field_of_a_command_stands_in_quotes(rule):
-    """What servers and units write is quoted where it stands: quotes around that would end it."""
+def test_fields_of_commands_are_unquoted(rule):
+    """The judge quotes fields itself."""
     command = rule.get("command", "")
     outside = re.sub(r"'[^']*'|\"[^\"]*\"", "", command)
     assert re.findall(r"\{[^}]+\}", outside) == re.findall(r"\{[^}]+\}", command)
