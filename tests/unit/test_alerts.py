@@ -54,13 +54,13 @@ def test_rules_do_what_their_tests_say(path, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_alert_is_tested_to_fire_and_to_be_quiet(name):
+def test_alert_is_tested_both_ways(name):
     expected = expectations(name)
     assert [alerts for alerts in expected if alerts], "no test in which %s fires" % name
     assert [] in expected, "no test in which %s does not fire" % name
 
 
-def test_what_is_no_fault_is_tested_against_all_alerts():
+def test_healthy_series_check_all_alerts():
     """Healthy runs ask for whatever fires, so that a new alert is among it."""
     healthy = [test for test in rule_series.tests() if test["name"].startswith("no alert:")]
     assert len(healthy) >= 10
@@ -70,7 +70,7 @@ def test_what_is_no_fault_is_tested_against_all_alerts():
 
 
 @pytest.mark.parametrize("name,rule", ALERTS, ids=NAMES)
-def test_an_alert_says_how_bad_what_where_and_what_next(name, rule):
+def test_alert_has_all_texts(name, rule):
     assert re.fullmatch(r"Llama([A-Z][a-z]+)+", name)
     assert rule["labels"] == {"severity": "page" if name in PAGES else "notice"}
     texts = rule["annotations"]

@@ -110,7 +110,7 @@ def run(host, *arguments, drop_ins_changed=False):
     return output, [call for call in calls if call.split()[0] in ("start", "restart", "reload")]
 
 
-def test_what_an_earlier_run_has_written_is_read_where_that_died_before_it(host):
+def test_unread_configuration_is_reloaded(host):
     host.runs(*UNITS)
     host.write("prometheus.yml", "alertmanager.yml", "rules/services.yml")
     for written, told in (
@@ -128,14 +128,14 @@ def test_what_an_earlier_run_has_written_is_read_where_that_died_before_it(host)
     assert calls == [] and "changed=0" in output
 
 
-def test_without_a_mark_all_of_it_counts_as_unread(host):
+def test_missing_mark_reloads_all(host):
     host.runs(*UNITS)
     host.write("prometheus.yml", "alertmanager.yml")
     assert run(host)[1] == ["reload " + unit for unit in UNITS]
     assert host.read.exists()
 
 
-def test_what_has_just_started_has_read_it_and_the_other_one_is_told(host):
+def test_started_unit_is_not_reloaded(host):
     host.write("prometheus.yml", "alertmanager.yml")
     host.runs("prometheus.service")
     assert run(host)[1] == ["start prometheus-alertmanager.service", "reload prometheus.service"]
@@ -143,7 +143,7 @@ def test_what_has_just_started_has_read_it_and_the_other_one_is_told(host):
     assert run(host, drop_ins_changed=True)[1] == ["restart " + unit for unit in UNITS]
 
 
-def test_where_another_prometheus_is_to_be_used_ours_stops_and_what_is_somebody_elses_stays(host):
+def test_uninstall_stops_managed_units(host):
     """Of alertmanager a drop-in has our name and not our text."""
     marked, theirs = (host.folder / "units" / (unit + ".d") / "llama-cluster.conf" for unit in UNITS)
     for path, text in (
@@ -180,7 +180,7 @@ def test_a_question_that_failed_is_no_answer(host):
     assert "the database is locked" in output and "Install the packages" not in output
 
 
-def test_what_amtool_refuses_is_told_and_no_secret_with_it(host):
+def test_amtool_error_hides_secrets(host):
     host.command(
         "amtool", "#!/bin/sh\ncat $2\necho 'line 3: field source_matchers not found in type config.plain'\nexit 1\n"
     )
@@ -191,7 +191,7 @@ def test_what_amtool_refuses_is_told_and_no_secret_with_it(host):
     assert "chat.test" not in output
 
 
-def test_a_sampler_is_told_of_a_service_that_has_changed_and_how_samples_get_out_stays(host):
+def test_changed_service_updates_sampler(host):
     service = {"model": "m", "quant": "Q8_0", "head": "localhost", "port": 8000}
     inventory = {
         "all": {

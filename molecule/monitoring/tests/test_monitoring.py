@@ -84,7 +84,7 @@ def test_panels_of_dashboards_show_data(lab, prometheus):
     assert len(set(empty)) < asked / 2
 
 
-def test_samples_are_for_the_monitoring_host_alone(lab):
+def test_only_monitoring_host_reads_samples(lab):
     page = "curl -sS -o /dev/null -w '%%{http_code}' --max-time 5 http://%s:9754/metrics" % lab.ethernet("node1")
     assert lab.node3.check_output(page) == "200"
     assert lab.node2.run(page).rc != 0
@@ -109,7 +109,7 @@ def test_secrets_are_for_root_and_prometheus(lab):
     assert sorted(line.split()[3] for line in listeners.splitlines()) == ["127.0.0.1:9090", "127.0.0.1:9093"]
 
 
-def test_what_repaired_itself_is_told(lab, prometheus):
+def test_repair_is_notified(lab, prometheus):
     lab.node3.check_output("systemd-run --unit=receiver python3 -c '%s'" % RECEIVER)
     lab.node2.check_output("systemctl kill --signal=KILL llama-rpc-chat.service")
     began = time.monotonic()

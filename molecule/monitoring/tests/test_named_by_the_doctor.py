@@ -115,7 +115,7 @@ def begun(doctor):
     return doctor
 
 
-def test_what_is_killed_comes_back_and_is_told(lab, begun):
+def test_killed_unit_is_a_notice(lab, begun):
     """What has repaired itself needs nobody."""
     # Without an end, so that the worker is killed in the middle of it.
     asks = "curl -s --max-time 60 http://%s:8000/completion -d "

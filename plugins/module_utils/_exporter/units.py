@@ -87,8 +87,8 @@ class Units:
                 found.add("llama_build_info", 1 if build else None, build=build, **labels)
                 model = self._settings.models.get(service)
                 if model and role != "worker":
-                    names = {key: model.get(key) for key in ("model", "quant")}
-                    found.add("llama_model_info", 1, unit=unit, service=service, **names)
+                    served = {key: model.get(key) for key in ("model", "quant")}
+                    found.add("llama_model_info", 1, unit=unit, service=service, **served)
                 _repairs(found, labels)
         _repairs(found, {"unit": FIREWALL, "service": "", "role": "firewall"})
         self._sockets(found)

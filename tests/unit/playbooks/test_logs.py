@@ -80,7 +80,7 @@ def fixture_logs(tmp_path):
     return run
 
 
-def test_what_all_hosts_said_is_one_story_and_a_dead_one_is_named(logs):
+def test_lines_of_hosts_are_merged(logs):
     output = refused(logs())
     assert "node2: " in output
     places = [
@@ -96,13 +96,13 @@ def test_what_all_hosts_said_is_one_story_and_a_dead_one_is_named(logs):
     assert "10.9.9.9" not in output
 
 
-def test_all_and_fewer(logs):
+def test_all_lines_and_limit(logs):
     output = logs("-e", "all=true", "-e", "lines=1", "-e", "since=1h")[1]
     assert "slot print_timing: 2" in output and "slot print_timing: 1" not in output
     assert "node1: older lines are left out" in output and "front: older" not in output
 
 
-def test_what_lies_before_is_not_shown(logs):
+def test_older_lines_are_not_shown(logs):
     assert "no unit of ours said anything in this time" in logs("-e", "since=1s")[1]
 
 
@@ -119,13 +119,13 @@ def test_what_lies_before_is_not_shown(logs):
         ("service=none", "logs: service none seen, one of chat is needed: correct -e service=, or leave"),
     ],
 )
-def test_a_mistake_asks_nobody(logs, given, sentence):
+def test_wrong_option_contacts_no_host(logs, given, sentence):
     output = refused(logs("-e", given))
     assert sentence in output
     assert "could not be asked" not in output and "Connection timed out" not in output
 
 
-def test_a_mistake_is_found_whatever_hosts_are_asked(logs):
+def test_wrong_option_is_refused_on_gateway(logs):
     """A gateway alone, which is no node."""
     assert "logs: since 10 seen, a number of s, m, h or d is needed" in refused(
         logs("--limit", "front", "-e", "since=10")

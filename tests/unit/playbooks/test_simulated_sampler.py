@@ -40,7 +40,7 @@ def done(cluster, playbook, *arguments, fails=False):
     assert (status != 0) is fails, output
 
 
-def test_an_upgrade_tells_them_of_all_services_and_a_rollback_takes_it_back(cluster):
+def test_upgrade_and_rollback_configure_all_services(cluster):
     done(cluster, "upgrade", "-e", "tag=b2")
     assert told(cluster) == "[]"
     # What served before served until it was proved.
@@ -54,7 +54,7 @@ def test_of_one_service_it_tells_them_of_that(cluster):
     assert told(cluster) == '["chat"]'
 
 
-def test_what_was_taken_back_was_never_told(cluster):
+def test_undone_change_is_not_configured(cluster):
     done(cluster, "upgrade", "-e", "tag=b2-mute", fails=True)
     assert told(cluster) == "before"
 
@@ -66,13 +66,13 @@ def test_a_switch_tells_them_of_its_service(cluster):
     assert told(cluster) == "before"
 
 
-def test_of_a_trial_they_are_not_told(cluster):
+def test_trial_is_not_configured(cluster):
     """It ends by itself, and nobody would tell them then."""
     done(cluster, SWITCH[0], "-e", SWITCH[2] + " trial=12h")
     assert told(cluster) == "before"
 
 
-def test_where_nothing_is_monitored_nobody_is_told(cluster):
+def test_unmonitored_cluster_has_no_samplers(cluster):
     cluster.inventory = INVENTORY
     done(cluster, *SWITCH)
     assert told(cluster) == "before"

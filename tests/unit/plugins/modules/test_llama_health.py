@@ -33,7 +33,7 @@ def test_a_look_changes_nothing_and_asks_nothing(run, server):
     assert server.asked("/v1/chat/completions") == []
 
 
-def test_a_deep_look_asks_with_key_model_and_length(run, server, tmp_path):
+def test_deep_check_sends_key_and_model(run, server, tmp_path):
     (tmp_path / "keys").write_text("k3y\n")
     code, result = run(
         deep=True,
@@ -50,7 +50,7 @@ def test_a_deep_look_asks_with_key_model_and_length(run, server, tmp_path):
     assert {headers.get("Authorization") for headers in server.headers} == {"Bearer k3y"}
 
 
-def test_a_state_without_answers_fails_with_the_whole_result(run, server):
+def test_failure_has_complete_result(run, server):
     server.responses["/health"] = fake.LOADING
     code, result = run()
     assert (code, result["state"], result["workers"]) == (1, "loading", [])
@@ -67,14 +67,14 @@ def test_fail_on_decides(run, server):
     assert run(fail_on=["ready"])[0] == 1
 
 
-def test_health_alone_needs_no_key(run, server):
+def test_health_only_needs_no_key(run, server):
     server.responses.update(dict.fromkeys(("/props", "/slots", "/metrics"), (401, {})))
     code, result = run(health_only=True)
     assert (code, result["state"], result["reason"], result["model"]) == (0, "ready", "it answers /health", None)
     assert [path for _method, path, _body in server.requests] == ["/health"]
 
 
-def test_a_conversation_is_deep_and_says_what_it_saw(run, server):
+def test_conversation_is_returned(run, server):
     server.responses["/v1/models"] = fake.models()
     code, result = run(conversation="full", _ansible_check_mode=True)
     assert (code, result["state"], result["answer"]) == (0, "ready", "Blue, as the sky.")

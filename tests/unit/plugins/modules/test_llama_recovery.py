@@ -52,13 +52,13 @@ def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
     assert result["client"] == seen
 
 
-def test_a_head_that_does_not_run_is_an_error(capsys, monkeypatch, tmp_path):
+def test_stopped_head_is_an_error(capsys, monkeypatch, tmp_path):
     shown(monkeypatch, 0)
     code, result = run(capsys, tmp_path)
     assert (code, "llama-head-chat.service has no process, a running head is needed" in result["msg"]) == (1, True)
 
 
-def test_the_key_is_for_the_process_that_the_unit_has_then(capsys, monkeypatch, tmp_path):
+def test_key_is_for_new_process(capsys, monkeypatch, tmp_path):
     (tmp_path / "key").write_text("k3y\n")
     keys, pids = [], iter([948, 949, 0])
 

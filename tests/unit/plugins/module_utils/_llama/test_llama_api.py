@@ -40,7 +40,7 @@ def test_the_key_is_sent_in_a_header(server):
     assert server.headers[0]["Authorization"] == "Bearer k3y"
 
 
-def test_a_key_goes_to_the_process_that_it_is_for_alone(server):
+def test_only_named_process_gets_key(server):
     api = llama_api.LlamaApi(server.url, "k3y", pid=os.getpid())
     api.get("/props", 5)
     api.of("m").get("/props", 5)
@@ -59,7 +59,7 @@ def test_a_key_goes_to_the_process_that_it_is_for_alone(server):
     assert llama_api.LlamaApi(server.url, pid=os.getpid()).get("/props", 5)[0] == 200
 
 
-def test_a_listener_that_was_another_one_before_gets_no_key(server, monkeypatch):
+def test_replaced_listener_gets_no_key(server, monkeypatch):
     seen = [llama_api.Listener(os.geteuid(), 1), llama_api.Listener(os.geteuid(), 2), None, None]
     monkeypatch.setattr(llama_api, "listener", lambda _end: seen.pop(0))
     api = llama_api.LlamaApi(server.url, "k3y", pid=os.getpid())
@@ -69,7 +69,7 @@ def test_a_listener_that_was_another_one_before_gets_no_key(server, monkeypatch)
     assert server.headers == [] and seen == []
 
 
-def test_an_address_that_nobody_looked_at_gets_no_key(monkeypatch):
+def test_unchecked_address_gets_no_key(monkeypatch):
     """A name may have two: the look is at the IPv4 one, the connection goes to the other."""
     with socket.create_server(("127.0.0.1", 0)) as ours:
         port = ours.getsockname()[1]
@@ -80,7 +80,7 @@ def test_an_address_that_nobody_looked_at_gets_no_key(monkeypatch):
             assert other.accept()[0].recv(9999) == b""
 
 
-def test_a_stranger_at_the_port_of_a_unit_reads_nothing():
+def test_other_user_at_port_reads_nothing():
     give = "import os, socket, sys; os.setuid(int(sys.argv[1])); s = socket.create_server(('127.0.0.1', 0)); "
     take = "print(s.getsockname()[1], flush=True); print(s.accept()[0].recv(9999), flush=True)"
     if os.geteuid() != 0:
@@ -106,7 +106,7 @@ def test_an_embedding_is_asked_of_the_model(server, model):
     assert server.asked("/v1/embeddings") == [dict({"input": "Red"}, **({"model": "m"} if model else {}))]
 
 
-def test_a_prompt_of_tokens_is_read_without_being_repeated(server):
+def test_token_prompt_is_not_repeated(server):
     server.responses["/completion"] = (200, {"tokens_evaluated": 3})
     assert llama_api.LlamaApi(server.url).read([5, 6, 7], 5) == (200, {"tokens_evaluated": 3})
     (request,) = server.asked("/completion")
@@ -124,7 +124,7 @@ def test_a_path_of_the_url_is_kept(server):
     assert server.requests[0][1] == "/reasoning/health"
 
 
-def test_a_router_is_asked_for_a_model_without_loading_it(server):
+def test_router_get_loads_no_model(server):
     api = llama_api.LlamaApi(server.url, model="strand rust/14b")
     api.get("/health", 5)
     api.get("/slots", 5, of_model=True)
@@ -134,7 +134,7 @@ def test_a_router_is_asked_for_a_model_without_loading_it(server):
     ]
 
 
-def test_a_completion_is_computed_in_full_and_at_temperature_0(server):
+def test_completion_is_uncached_at_temperature_0(server):
     llama_api.LlamaApi(server.url, model="m").chat("Name one color.", 64, 5)
     assert server.asked("/v1/chat/completions") == [
         {
@@ -159,11 +159,11 @@ def no_answer(url, timeout=5):
     return problem.value.kind, str(problem.value)
 
 
-def test_nobody_listens():
+def test_closed_port_is_refused():
     assert no_answer("http://127.0.0.1:%d" % unused_port()) == ("refused", "Connection refused")
 
 
-def test_nobody_of_that_name():
+def test_unknown_name_is_unreachable():
     kind, text = no_answer("http://nobody.invalid:8000")
     assert kind == "unreachable"
     assert text
@@ -175,7 +175,7 @@ def test_no_answer_in_time(server):
 
 
 @pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"])
-def test_a_byte_now_and_then_is_no_answer_in_time(start):
+def test_slow_trickle_is_a_timeout(start):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def drip():
@@ -193,7 +193,7 @@ def test_a_byte_now_and_then_is_no_answer_in_time(start):
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_an_answer_without_end_is_refused_early(told):
+def test_endless_answer_is_refused(told):
     sent = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -295,7 +295,7 @@ def test_error_text(body, text):
         ("\n" * 1999 + "ab", "a"),
     ],
 )
-def test_what_others_wrote_is_short_and_on_one_line(value, text):
+def test_foreign_text_is_short_and_printable(value, text):
     assert llama_api.plain(value) == text
 
 

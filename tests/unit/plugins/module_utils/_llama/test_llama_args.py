@@ -84,7 +84,7 @@ def rendered(build):
         ("b11434", "--spec-type draft-simple --spec-draft-n-max 8 --spec-draft-n-min 1"),
     ],
 )
-def test_a_draft_model_has_the_flags_of_the_build(build, words):
+def test_draft_flags_depend_on_build(build, words):
     instance = dict(INSTANCE, draft_path="/opt/models/d.gguf")
     args = llama_args.head_args(instance, {"draft": {"model": "d", "quant": "Q", "max": 8, "min": 1}}, build)
     said = "--model-draft /opt/models/d.gguf --n-gpu-layers-draft 999 " + words
@@ -115,7 +115,7 @@ def test_every_value_that_may_be_chosen_exists(build):
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_flag_takes_a_value_where_one_is_given(build):
+def test_flags_have_their_values(build):
     known = options(build, "llama-server")
     for flag, value in rendered(build):
         names = known[flag].strip().split("\n")[0]
@@ -127,7 +127,7 @@ def test_a_flag_takes_a_value_where_one_is_given(build):
     ("build", "gone"),
     [("b7772", ["--load-mode"]), ("b11434", ["--mlock", "--mmap", "--no-mmap", "--direct-io", "--no-direct-io"])],
 )
-def test_the_other_builds_flags_do_not_exist_and_are_not_rendered(build, gone):
+def test_flags_of_other_builds_are_absent(build, gone):
     known = options(build, "llama-server")
     assert not set(gone) & (set(known) | {flag for flag, _value in rendered(build)})
 
@@ -175,7 +175,7 @@ def test_load_mode_by_build(mode, build, flags):
     assert len(args) == len(plain) + len(flags)
 
 
-def test_a_template_is_given_by_its_name_or_by_the_file_that_the_node_has():
+def test_template_is_name_or_file():
     plain = llama_args.head_args(INSTANCE, {})
     for template, words in (
         ("chatml", ["--chat-template", "chatml"]),
@@ -193,7 +193,7 @@ def test_words_of_the_inventory_stand_behind_its_settings():
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_the_built_in_templates_are_those_of_the_build(build):
+def test_built_in_templates_match_build(build):
     text = options(build, "llama-server")["--chat-template"].partition("list of built-in templates:")[2]
     listed = text.partition("(env")[0].replace(",", " ").split()
     assert sorted(_family.built_in(llama_args.build_number(build))) == sorted(listed) and len(listed) >= 50
@@ -208,7 +208,7 @@ def test_help_is_read_as_here(build):
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
+def test_all_spellings_of_flag_have_owner(build):
     """All names of an entry of --help stand for the same, and what is rendered is nobody's to give by hand."""
     owned = flags.owners()
     for flag, entry in options(build, "llama-server").items():
@@ -284,7 +284,7 @@ def test_what_a_command_line_says_of_answers(words, expected):
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_server_that_reranks_generates_nothing(build):
+def test_reranking_server_does_not_generate(build):
     told = llama_args.parse_args(llama_args.head_args(INSTANCE, {"reranking": True}, build))
     assert (
         told.embeddings
@@ -295,6 +295,6 @@ def test_a_server_that_reranks_generates_nothing(build):
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_slot_is_told_as_it_is_rendered(build):
+def test_rendered_slot_is_parsed(build):
     service = {"slot_ctx_size": 4096, "parallel": 3}
     assert llama_args.parse_args(llama_args.head_args(INSTANCE, service, build)).slot_ctx == 4096

@@ -82,7 +82,7 @@ def test_compute_buffers_replace_each_other():
     assert buffers(load_log.parse(lines), "compute") == {("CUDA0", None): 64.5}
 
 
-def test_caches_of_a_model_with_sliding_windows_add_up():
+def test_sliding_window_caches_add_up():
     lines = [
         PASS,
         "llama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB",
@@ -124,7 +124,7 @@ def test_layers_of_an_incomplete_log_are_not_guessed():
     assert [place["layers"] for place in load_log.parse(lines)["devices"]] == [None]
 
 
-def test_recurrent_states_count_as_cache_and_hide_the_layers():
+def test_recurrent_states_count_as_cache():
     lines = [
         PASS,
         "llama_kv_cache:      CUDA0 KV buffer size =    40.00 MiB",
@@ -139,7 +139,7 @@ def test_recurrent_states_count_as_cache_and_hide_the_layers():
     assert info["devices"][0]["layers"] is None
 
 
-def test_assigned_layers_are_keyed_by_endpoint_and_leave_out_the_output():
+def test_assigned_layers_exclude_output():
     lines = TWO_WORKERS + [
         "0.00.084.179 D load_tensors: layer %3d assigned to device RPC%d, is_swa = 0" % pair
         for pair in ((0, 0), (1, 0), (2, 1), (3, 2), (4, 2))
@@ -174,7 +174,7 @@ def test_requests_after_the_load_are_not_read():
     assert (len(lines), loaded) == (2, True)
 
 
-def test_a_load_that_has_not_ended_is_told():
+def test_unfinished_load_is_reported():
     assert load_log.until_loaded(["load_tensors: offloaded 31/31 layers to GPU\n"])[1] is False
 
 
@@ -218,19 +218,19 @@ def journalctl(tmp_path, monkeypatch):
     return make
 
 
-def test_the_journal_is_asked_for_one_run_and_left_when_the_load_has_ended(journalctl):
+def test_journal_is_read_until_load_ends(journalctl):
     journalctl('echo "$@"; echo "srv  llama_server: model loaded"; exec sleep 60')
     lines = load_log.read_journal("4a1d")
     assert lines[0].split()[-1] == "_SYSTEMD_INVOCATION_ID=4a1d" and len(lines) == 2
 
 
 @pytest.mark.parametrize("script", ["echo one", "echo one; echo 'no such file' >&2", "printf 'one\n'; exit 0"])
-def test_a_journal_without_the_end_of_a_load_is_read_whole(journalctl, script):
+def test_unfinished_load_is_read_completely(journalctl, script):
     journalctl(script)
     assert load_log.read_journal("4a1d") == ["one\n"]
 
 
-def test_a_journal_that_cannot_be_read_is_one_sentence(journalctl):
+def test_unreadable_journal_is_refused(journalctl):
     journalctl("echo 'No permission.\nAsk somebody.' >&2; exit 1")
     with pytest.raises(
         Refusal, match=r"^journalctl answered 'No permission\.': is systemd-journald running on this node\?"
@@ -245,12 +245,12 @@ def test_a_node_without_journalctl_is_one_sentence(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("missing", ["buffer size", "layers to GPU"])
-def test_either_half_of_a_load_that_is_missing_has_the_reason(monkeypatch, missing):
+def test_missing_half_of_load_is_refused(monkeypatch, missing):
     lines = [line for line in (FIXTURES / "load_b11434.log").read_text().splitlines() if missing not in line]
     assert "the journal has no buffer sizes" in load_info(monkeypatch, SHOWN, lines)[0]["reason"]
 
 
-def test_the_first_build_that_is_named_is_the_one_that_loads():
+def test_first_named_build_loads():
     lines = ["build: 11434 (abc) with cc", "a prompt: build: 1 (x) with y"]
     assert [load_log.parse(lines)[key] for key in ("build", "commit")] == [11434, "abc"]
 
@@ -314,7 +314,7 @@ def test_the_last_load_of_a_routers_model():
     assert load_log.of_model(log, "other") == ([], False)
 
 
-def test_a_draft_model_is_added_to_what_lies_there():
+def test_draft_model_adds_to_devices():
     """Lines of b11434 with SmolLM2 and itself as its draft, two slots and a cache of q8_0."""
     lines = [
         PASS,

@@ -106,7 +106,7 @@ def test_a_tool_is_called_and_its_result_taken(server):
     )
 
 
-def test_a_model_that_does_not_call_is_reported_and_its_template_still_proved(server):
+def test_missing_call_is_reported(server):
     props(server, tools=True)
     answers(server, fake.answer())
     state, _reason, said = talk(server)
@@ -159,7 +159,7 @@ def test_an_answer_without_content_names_the_setting(server, full, message, seen
     refused(server, "a plain question is answered without visible content " + seen, step, full=full)
 
 
-def test_a_model_that_thinks_gets_the_tokens_to_finish(server):
+def test_thinking_model_gets_more_tokens(server):
     props(server)
     thinks = fake.answer(tokens=48, finish="length", content="", reasoning_content="The user")
     answers(server, thinks, fake.answer(tokens=400, finish="stop", content="Red.", reasoning_content="The user asks"))
@@ -178,7 +178,7 @@ def test_one_that_never_finishes_is_refused(server):
     refused(server, 'it thinks for all of 2048 tokens: set reasoning: "off" or a reasoning_budget')
 
 
-def test_one_that_is_too_slow_to_finish_is_reported(server):
+def test_too_slow_model_is_reported(server):
     props(server)
     slow = {"predicted_n": 48, "predicted_per_second": 2.0}
     answers(
@@ -190,7 +190,7 @@ def test_one_that_is_too_slow_to_finish_is_reported(server):
     assert (state, said["question"]) == ("ready", "still thinks after 600 tokens")
 
 
-def test_a_small_slot_gives_no_more_than_it_has(server):
+def test_small_slot_limits_tokens(server):
     props(server)
     server.responses["/props"][1]["default_generation_settings"] = {"n_ctx": 512}
     answers(server, fake.answer(tokens=48, finish="length", content="", reasoning_content="Wait"))
@@ -198,13 +198,13 @@ def test_a_small_slot_gives_no_more_than_it_has(server):
     assert server.asked(CHAT)[-1]["max_tokens"] == 512 - 34 - 128
 
 
-def test_in_a_plain_conversation_nobody_waits_for_thoughts(server):
+def test_plain_conversation_does_not_await_thoughts(server):
     props(server)
     answers(server, fake.answer(tokens=48, finish="length", content="", reasoning_content="Wait"))
     assert talk(server, full=False)[2]["question"] == "still thinks after 48 tokens"
 
 
-def test_a_limit_of_the_server_that_ends_thinking_is_named(server):
+def test_server_limit_is_named(server):
     props(server)
     thinks = [fake.answer(tokens=n, finish="length", content="", reasoning_content="Wait") for n in (48, 200)]
     answers(server, *thinks)
@@ -229,7 +229,7 @@ BASE = (
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_a_base_model_without_a_template_is_told_as_one(server, full):
+def test_base_model_without_template_is_named(server, full):
     props(server, template=CHATML)
     answers(server, fake.answer(content=BASE, finish="length"))
     refused(
@@ -288,7 +288,7 @@ def test_a_base_model_without_a_template_is_told_as_one(server, full):
         ("A long text first. " + "x y z, and others. " * 40, "the answer repeats itself over and over ("),
     ],
 )
-def test_an_answer_that_is_none_names_what_it_is(server, content, words):
+def test_senseless_answer_is_refused(server, content, words):
     props(server)
     answers(server, fake.answer(content=content, finish="length"))
     cause = "the chat template of its file does not fit, or it is a base model: set another"
@@ -315,7 +315,7 @@ def test_an_answer_with_sense_holds(server, content):
     assert talk(server)[2]["question"] == "answers"
 
 
-def test_a_question_of_a_word_may_be_its_answer(server):
+def test_short_question_may_be_answer(server):
     props(server)
     answers(server, fake.answer(content="Red.", finish="stop"))
     assert talk(server, prompt="Red")[2]["question"] == "answers"
@@ -332,7 +332,7 @@ def test_raw_thoughts_name_the_reasoning_format(server, full, content):
     refused(server, "content holds raw thoughts (", "set reasoning_format: auto", full=full)
 
 
-def test_raw_thoughts_that_are_configured_are_none_of_our_business(server):
+def test_configured_raw_thoughts_are_accepted(server):
     props(server)
     answers(server, fake.answer(content="<think>\nThe user</think>Red.", finish="stop"))
     line = (*LINE, "--reasoning-format", "none")
@@ -341,7 +341,7 @@ def test_raw_thoughts_that_are_configured_are_none_of_our_business(server):
     refused(server, "content holds raw thoughts (", line=(*line, "--reasoning", "off"))
 
 
-def test_thoughts_that_the_template_has_opened_are_waited_for(server):
+def test_thoughts_opened_by_template_are_finished(server):
     """With reasoning_format none their first tag is in the prompt, and only the last one in content."""
     props(server, template="{% if add_generation_prompt %}<think>{% endif %}")
     answers(
@@ -397,7 +397,7 @@ def test_a_server_that_dies_of_tools_is_named(server):
         (400, "Unable to generate parser for this template. Automatic parser generation failed"),
     ],
 )
-def test_a_request_with_tools_that_is_an_error_names_the_template(server, status, message):
+def test_failed_tool_request_names_template(server, status, message):
     props(server, tools=True)
     answers(server, fake.answer(), (status, {"error": {"code": status, "message": message, "type": "server_error"}}))
     refused(
@@ -410,7 +410,7 @@ FAILS = "{% if tools %}{{- raise_exception('no tools here') }}{% endif %}" + BAR
 
 
 @pytest.mark.parametrize("where", ["chat_template", "chat_template_tool_use"])
-def test_a_template_that_fails_with_every_tool_is_no_template_without_tools(server, where):
+def test_template_failing_with_tools_is_refused(server, where):
     """llama-server has tried it with one at its start, and tells that it has none."""
     props(server, template=BARE)
     server.responses["/props"][1][where] = FAILS
@@ -419,14 +419,14 @@ def test_a_template_that_fails_with_every_tool_is_no_template_without_tools(serv
     assert len(server.asked(CHAT)) == 2
 
 
-def test_a_template_that_leaves_tools_out_is_none_with_tools(server):
+def test_template_without_tools_is_skipped(server):
     props(server, template="{# tools are not for this model #}" + BARE)
     answers(server, fake.answer(), fake.answer(content="<tool_call>"))
     assert talk(server)[::2] == ("ready", {"question": "answers", "tools": "skipped: no tools", "reasoning": "none"})
     assert len(server.asked(CHAT)) == 2
 
 
-def test_a_second_turn_that_is_refused_names_the_template(server):
+def test_refused_second_turn_names_template(server):
     props(server, tools=True)
     error = (500, {"error": {"code": 500, "message": "Object expected", "type": "server_error"}})
     answers(server, fake.answer(), tool_answer(), error)
@@ -460,7 +460,7 @@ def test_each_of_several_calls_is_judged(server, arguments):
     assert len(server.asked(CHAT)) == 2
 
 
-def test_of_several_calls_the_last_alone_may_be_cut_off(server):
+def test_only_last_call_may_be_cut(server):
     props(server, tools=True)
     cut = dict(CALL, function={"name": "get_temperature", "arguments": '{"ci'})
     for calls, sound in (([CALL, cut], True), ([cut, CALL], False)):
@@ -470,13 +470,13 @@ def test_of_several_calls_the_last_alone_may_be_cut_off(server):
         assert said.get("tools") == ("called, and was cut off" if sound else None)
 
 
-def test_a_call_that_comes_as_text_names_the_template(server):
+def test_call_as_text_names_template(server):
     props(server, tools=True)
     answers(server, fake.answer(), fake.answer(finish="stop", content='<tool_call>{"name": "get_temperature"}'))
     refused(server, "a tool call came as text (<tool_call> in content)")
 
 
-def test_a_call_that_was_cut_off_is_no_failure(server):
+def test_cut_call_is_accepted(server):
     props(server, tools=True)
     cut = dict(CALL, function={"name": "get_temperature", "arguments": '{"ci'})
     cut_off = fake.answer(finish="length", content="", tool_calls=[cut])
@@ -485,7 +485,7 @@ def test_a_call_that_was_cut_off_is_no_failure(server):
     assert server.asked(CHAT)[-1]["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Paris"}'
 
 
-def test_a_prompt_that_no_slot_can_take_is_no_failure(server):
+def test_too_long_prompt_is_not_held(server):
     props(server, tools=True)
     error = {"code": 400, "message": "request exceeds", "type": "exceed_context_size_error", "n_ctx": 256}
     answers(server, fake.answer(), (400, {"error": error}))
@@ -520,7 +520,7 @@ def test_a_turn_that_others_have_is_no_failure(server, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("full", [True, False])
-def test_a_slot_with_less_than_was_asked_for_names_the_cause(server, full, trained, words):
+def test_too_small_slot_names_cause(server, full, trained, words):
     props(server)
     server.responses["/v1/models"] = fake.models(n_ctx_train=trained)
     line = ("--ctx-size", "16384", "--parallel", "2")
@@ -599,11 +599,11 @@ def test_a_server_that_does_not_embed_is_degraded(server):
         {"choices": "none"},
     ],
 )
-def test_an_answer_of_odd_types_is_an_empty_one(body):
+def test_malformed_answer_is_empty(body):
     assert conversation.reply_of(body)[:4] == ("", "", [], "")
 
 
-def test_what_was_not_told_is_not_judged(server):
+def test_unknown_values_are_not_judged(server):
     server.responses.update({"/props": (200, {}), "/v1/models": (404, {})})
     assert talk(server)[::2] == ("ready", {"question": "answers", "tools": "skipped: no tools", "reasoning": "none"})
 
@@ -612,7 +612,7 @@ DRAFTED = {"prompt_n": 34, "predicted_n": 8, "predicted_per_second": 58.25, "dra
 
 
 @pytest.mark.parametrize("flag", ["--model-draft", "-md", "--spec-draft-model"])
-def test_a_draft_model_has_what_was_accepted_of_it(server, flag):
+def test_accepted_draft_tokens_are_reported(server, flag):
     props(server)
     answers(server, fake.answer(timings=DRAFTED, finish="stop"))
     state, _reason, said = talk(server, line=(*LINE, flag, "/opt/models/d.gguf"))
@@ -620,7 +620,7 @@ def test_a_draft_model_has_what_was_accepted_of_it(server, flag):
     assert "draft" not in talk(server)[2]
 
 
-def test_a_draft_model_that_is_not_used_is_refused(server):
+def test_unused_draft_is_refused(server):
     """llama-server serves without one whose vocabulary is another, and says so in its log alone."""
     props(server)
     line = (*LINE, "--model-draft", "/opt/models/d.gguf")

@@ -76,7 +76,7 @@ def test_ready(server, workers):
 
 
 @pytest.mark.parametrize("odd", ["x", -1, 0, 2**24 + 1, 10**400, 1.5, None, [4096]])
-def test_what_is_no_number_of_slots_or_tokens_is_not_told(server, workers, odd):
+def test_odd_slot_numbers_are_ignored(server, workers, odd):
     server.responses["/slots"] = (501, {})
     server.responses["/props"] = (200, {"total_slots": odd, "default_generation_settings": {"n_ctx": odd}})
     result = check(server, workers)
@@ -160,7 +160,7 @@ def test_a_router_without_its_model_is_ready(server):
     )
 
 
-def test_a_router_tells_which_models_are_loaded_and_loads_none(server):
+def test_router_reports_loaded_models(server):
     server.responses.update(fake.router(coder="loaded", chat="unloaded"))
     result = check(server)
     assert state(result) == ("ready", "1 of its 2 models loaded (coder)")
@@ -183,7 +183,7 @@ def test_a_router_costs_a_bounded_number_of_requests(server):
     assert len([path for _method, path, _body in server.requests if path.startswith("/slots")]) == 64
 
 
-def test_a_router_is_asked_for_a_model_that_is_loaded(server):
+def test_router_answers_with_loaded_model(server):
     server.responses.update(fake.router(chat="unloaded", **{"or1-behemoth": "loaded"}))
     assert check(server, timeout=5)["tokens"] == 8
     assert server.asked("/v1/chat/completions")[0]["model"] == "or1-behemoth"
@@ -265,13 +265,13 @@ def authorizations(server, monkeypatch, pid):
     return {headers.get("Authorization") for headers in server.headers}
 
 
-def test_the_key_comes_from_the_file_of_the_service(monkeypatch, server, keys):
+def test_key_comes_from_service_file(monkeypatch, server, keys):
     assert authorizations(server, monkeypatch, os.getpid()) == {None}
     (keys / "chat").write_text("# of chat\ns3cret\nother\n")
     assert authorizations(server, monkeypatch, os.getpid()) == {"Bearer s3cret"}
 
 
-def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monkeypatch, server, keys, tmp_path):
+def test_key_file_of_process_is_ignored(monkeypatch, server, keys, tmp_path):
     (tmp_path / "shadow").write_text("root:$6$hash\n")
     process = subprocess.Popen(
         [sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")],
@@ -286,7 +286,7 @@ def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monke
     process.communicate(b"\n")
 
 
-def test_a_stranger_at_the_port_gets_no_key(monkeypatch, server, keys):
+def test_other_process_at_port_gets_no_key(monkeypatch, server, keys):
     (keys / "chat").write_text("s3cret\n")
     # Whose process is another one.
     show(monkeypatch, 1 << 30)
@@ -295,7 +295,7 @@ def test_a_stranger_at_the_port_gets_no_key(monkeypatch, server, keys):
     assert server.headers == []
 
 
-def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monkeypatch, server, keys, tmp_path):
+def test_unsafe_key_file_is_refused(monkeypatch, server, keys, tmp_path):
     (tmp_path / "shadow").write_text("root:$6$hash\n")
     (keys / "chat").symlink_to(tmp_path / "shadow")
     with pytest.raises(
@@ -311,7 +311,7 @@ def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monk
     assert server.headers == []
 
 
-def test_a_head_that_waits_for_a_worker_says_for_whom(monkeypatch):
+def test_waiting_head_reports_its_status(monkeypatch):
     text = (
         "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=0\n"
         "Result=success\nStatusText=%s\n"
@@ -328,7 +328,7 @@ def test_a_head_that_waits_for_a_worker_says_for_whom(monkeypatch):
             assert state["state"] == "down"
 
 
-def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
+def test_repeatedly_ending_unit_is_down(monkeypatch):
     counts = iter([5, 6, 7, 8])
     text = (
         "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=%d\n"
@@ -340,7 +340,7 @@ def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
     assert (result["state"], result["reason"]) == ("down", "llama-head-chat has ended 3 times and never served")
 
 
-def test_a_unit_that_ended_again_and_again_before_anybody_looked_is_given_up(monkeypatch):
+def test_earlier_ends_count(monkeypatch):
     text = (
         "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=%d\n"
         "StatusText=%s\n"
@@ -373,7 +373,7 @@ def test_a_unit_that_restarts_is_waited_for(monkeypatch):
     assert "is activating/auto-restart, result signal, 3 restarts" in result["reason"]
 
 
-def test_a_unit_that_does_not_listen_yet_is_loading(monkeypatch):
+def test_unit_without_listener_is_loading(monkeypatch):
     show(monkeypatch, os.getpid())
     result = check(closed(), unit="llama-head-chat")
     assert result["state"] == "loading"
@@ -390,13 +390,13 @@ def test_an_answer_from_another_process_degrades(monkeypatch, server, workers):
     assert [worker["connected"] for worker in result["workers"]] == [False, False]
 
 
-def test_a_unit_nobody_knows_is_refused(monkeypatch, server):
+def test_unknown_unit_is_refused(monkeypatch, server):
     show(monkeypatch, active="inactive/dead", load="not-found")
     with pytest.raises(Refusal, match="^unit llama-head-chat does not exist on this node: "):
         check(server, unit="llama-head-chat")
 
 
-def test_a_unit_that_runs_without_its_file_is_asked(monkeypatch, server):
+def test_unit_without_file_is_probed(monkeypatch, server):
     show(monkeypatch, os.getpid(), load="not-found")
     assert check(server, unit="llama-head-chat")["state"] == "ready"
 
@@ -469,7 +469,7 @@ def test_an_answer_that_is_none(server, response, expected):
     assert (state(result), result["seconds_to_answer"]) == (expected, None)
 
 
-def test_a_head_that_dies_of_the_completion_is_down(server):
+def test_head_dying_of_completion_is_down(server):
     def die():
         server.responses["/health"] = fake.CUT
         return fake.CUT
@@ -482,7 +482,7 @@ def test_a_head_that_dies_of_the_completion_is_down(server):
     )
 
 
-def test_a_head_that_breaks_off_and_lives_is_degraded(server):
+def test_head_breaking_off_is_degraded(server):
     server.responses[CHAT] = fake.CUT
     result = check(server, timeout=5)
     assert result["state"] == "degraded"
@@ -591,7 +591,7 @@ def test_what_a_queue_does_is_no_progress(server):
     assert progress(server) == ("degraded", False)
 
 
-def test_bytes_that_a_worker_only_takes_are_no_progress(server, workers):
+def test_bytes_to_worker_are_no_progress(server, workers):
     working(server)
 
     def slots():
@@ -663,7 +663,7 @@ class Api:
         (99, 0, "loading", 0.0),
     ],
 )
-def test_a_head_is_looked_at_every_half_second_for_five_seconds_at_most(monkeypatch, looks, wait, state, waited):
+def test_head_is_probed_every_half_second(monkeypatch, looks, wait, state, waited):
     api = Api(monkeypatch, looks)
     result = serving_health.Head(api).check(wait)
     assert (result["state"], result["waited"]) == (state, waited)
@@ -703,7 +703,7 @@ def test_three_ends_since_the_first_look_are_hopeless(monkeypatch, started, now,
         ({"choices": []}, ("", 0, None)),
     ],
 )
-def test_what_an_answer_says(body, told):
+def test_answer_is_parsed(body, told):
     result = {}
     serving_health._read_answer(result, body)
     assert (result["answer"], result["tokens"], result["prompt_tokens"]) == told

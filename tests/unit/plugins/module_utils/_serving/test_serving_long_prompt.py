@@ -26,7 +26,7 @@ def read(server, part=10, timeout=5):
     return long_prompt.read_part(serving_health.Head(llama_api.LlamaApi(server.url)), part, timeout)
 
 
-def test_the_last_part_is_nine_tenths_of_a_slot(server):
+def test_last_part_fills_nine_tenths(server):
     found = read(server)
     assert (found["tokens"], found["whole"], found["slot"]) == (3686, 3686, 4096)
     (request,) = server.asked("/completion")
@@ -48,12 +48,12 @@ def test_what_is_no_token_is_left_out(server, tokens):
     assert set(server.asked("/completion")[-1]["prompt"]) == {504}
 
 
-def test_a_slot_without_a_sound_size_is_not_filled(server):
+def test_slot_of_odd_size_is_skipped(server):
     server.responses["/props"] = (200, {"default_generation_settings": {"n_ctx": 10**10}})
     assert (read(server)["tokens"], server.asked("/completion")) == (0, [])
 
 
-def test_who_serves_others_is_left_alone(server):
+def test_busy_head_is_not_filled(server):
     server.responses["/slots"] = (200, [fake.WORKING])
     found = read(server)
     assert (found["state"], found["reason"], found["tokens"]) == ("busy", "1 of 1 slots work", 0)

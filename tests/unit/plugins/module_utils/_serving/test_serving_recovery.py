@@ -88,7 +88,7 @@ def test_the_first_embedding_of_the_next_one(server):
     assert server.asked("/v1/chat/completions") == []
 
 
-def test_a_watch_that_nobody_wants_any_more_ends(server):
+def test_unwanted_watch_ends(server):
     assert watch(server, looks=1000, timeout=60, wanted=lambda: False)[0]["answered_at"] is None
 
 
@@ -104,14 +104,14 @@ def test_a_client_is_cut_off(server):
     ]
 
 
-def test_an_answer_that_ends_is_followed_by_the_next(server):
+def test_client_repeats_ended_answers(server):
     texts = iter([PIECE * 2 + LAST])
     server.responses["/completion"] = lambda: (200, next(texts, PIECE))
     assert watch(server, generate="Once")[0]["client"]["tokens"] == 4
     assert len(server.asked("/completion")) == 2
 
 
-def test_a_head_that_does_not_generate_is_an_error(server):
+def test_silent_head_is_an_error(server):
     server.responses["/completion"] = (503, {"error": {"message": "Loading model", "code": 503}})
     with pytest.raises(Refusal, match=r"gave 0 tokens .*answered 503 \(.*Loading model"):
         watch(server, generate="Once")

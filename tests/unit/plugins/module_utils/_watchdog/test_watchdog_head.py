@@ -121,7 +121,7 @@ def fixture_head():
     return head
 
 
-def test_the_first_answer_is_told_once_with_its_time():
+def test_first_answer_is_logged_once():
     head = Head(serving=False)
     assert head.run(60) == []
     head.look = dict(IDLE)
@@ -130,7 +130,7 @@ def test_the_first_answer_is_told_once_with_its_time():
     assert decisions[0][1].seconds == 7.0
 
 
-def test_one_that_served_before_the_watchdog_started_is_not_told():
+def test_head_older_than_watchdog_is_silent():
     head = Head(serving=False)
     head.look = dict(IDLE)
     head.judge.already_serves(head.process, 7.0)
@@ -146,7 +146,7 @@ def test_a_lost_worker_is_a_fact(head, state, within):
     assert not rest, "once is enough"
 
 
-def test_a_worker_that_was_lost_before_the_watchdog_started():
+def test_worker_lost_before_watchdog_started():
     head = Head(serving=False)
     head.look = dict(IDLE)
     head.links["w2:50052"] = "closed"
@@ -161,7 +161,7 @@ def test_a_connection_that_never_was_is_not_lost():
     assert repairs(head.run(60, head.answer)) == []
 
 
-def test_a_sleeping_head_closes_its_connections_and_is_not_asked(head):
+def test_sleeping_head_is_not_probed(head):
     head.links = dict.fromkeys(WORKERS, "gone")
     head.look["sleeping"] = True
     assert head.run(1000) == []
@@ -173,7 +173,7 @@ def test_a_loading_head_is_left_alone():
     assert head.run(4000) == []
 
 
-def test_a_unit_that_is_not_to_be_touched_is_left_alone(head):
+def test_held_unit_is_not_judged(head):
     head.process = None
     head.links = dict.fromkeys(WORKERS, "gone")
     assert head.run(100) == []
@@ -207,14 +207,14 @@ def test_a_token_that_does_not_come(head):
     assert reason == "it says that it is well, but nothing has moved for 10 s (its slowest step so far took 0.0 s)"
 
 
-def test_the_first_token_of_a_process_may_take_two_minutes():
+def test_first_token_has_two_minutes():
     head = Head()
     asked(head)
     assert repairs(head.run(110, lambda: unanswered(head))) == []
     assert len(repairs(head.run(20))) == 1
 
 
-def test_a_token_that_a_request_came_before_is_no_hang(head):
+def test_token_behind_request_is_no_hang(head):
     head.run(25, head.answer)
     asked(head)
     # The probe waits behind somebody's prompt, gives up, and the prompt goes on and ends.
@@ -235,7 +235,7 @@ def test_a_refused_token_is_no_hang(head):
     assert set(kinds(head.run(100, lambda: head.refuse(400)))) == {Probe}
 
 
-def test_a_head_that_answers_every_token_with_an_error_is_broken(head):
+def test_repeated_token_errors_are_broken(head):
     head.run(20, head.answer)
     found = repairs(head.run(3600, head.refuse))
     assert [reason for _moment, reason in found] == [
@@ -247,7 +247,7 @@ def test_a_head_that_answers_every_token_with_an_error_is_broken(head):
     )
 
 
-def test_a_head_that_fails_its_clients_is_asked_all_the_same(head):
+def test_failing_head_is_probed(head):
     head.run(25, head.answer)
     head.use()
     head.run(5)
@@ -264,7 +264,7 @@ def test_a_head_that_fails_its_clients_is_asked_all_the_same(head):
     assert found[0][0] <= watchdog_head.PROBE_USED + 60
 
 
-def test_a_prompt_that_is_given_up_stays_in_the_cache(head):
+def test_abandoned_prompt_stays_in_cache(head):
     head.run(25, head.answer)
     for taken in (2048, 4096):
         head.work(processed=taken, prompt=9000)
@@ -285,7 +285,7 @@ def test_errors_count_in_a_row_alone(head):
     assert set(kinds(head.run(600, step))) == {Probe}
 
 
-def test_a_used_cache_is_left_alone_for_a_quarter_of_an_hour(head):
+def test_used_cache_is_kept_fifteen_minutes(head):
     head.run(25, head.answer)
     head.use()
     decisions = head.run(1000, head.answer)
@@ -324,7 +324,7 @@ def test_without_counters_nobody_is_asked():
     assert kinds(head.run(2000)) == [Serves]
 
 
-def test_an_unknown_head_may_take_two_minutes_for_a_step(head):
+def test_unknown_head_has_two_minutes(head):
     head.work()
     ((moment, reason),) = repairs(head.run(200))
     assert watchdog_head.UNKNOWN <= moment <= watchdog_head.UNKNOWN + 1.5
@@ -355,7 +355,7 @@ def every(seconds, what):
 
 
 @pytest.mark.parametrize("pace", [15, 60, 110])
-def test_a_very_long_prompt_that_moves_is_left_alone_for_hours(head, pace):
+def test_moving_long_prompt_is_no_hang(head, pace):
     head.work()
 
     def step():
@@ -398,14 +398,14 @@ def test_the_deadline_is_learned_from_a_full_batch(head):
     assert repairs(head.run(100)) == []
 
 
-def test_a_slow_head_is_known_by_its_slowest_step(head):
+def test_slowest_step_sets_patience(head):
     assert head.run(400, Prompt(head, 40)) == []
     assert 40 <= head.judge.slowest <= 42
     assert repairs(head.run(100)) == []
     assert repairs(head.run(80))
 
 
-def test_a_prompt_that_began_before_the_watchdog_teaches_nothing_yet():
+def test_older_prompt_sets_no_patience():
     head = Head(serving=False)
     head.judge.already_serves(head.process, 7.0)
     head.look = dict(IDLE, total=100)
@@ -416,7 +416,7 @@ def test_a_prompt_that_began_before_the_watchdog_teaches_nothing_yet():
     assert repairs(head.run(300, prompt)) == []
 
 
-def test_a_head_that_was_used_keeps_its_cache_for_a_quarter_of_an_hour(head):
+def test_used_head_keeps_cache(head):
     head.use()
     probes = [moment for moment, action in head.run(1000, head.answer) if isinstance(action, Probe)]
     assert probes[0] == 900.5
@@ -442,7 +442,7 @@ def test_the_watchdogs_own_request_alone_has_ten_seconds(head):
     assert moment <= watchdog_head.LEAST - 5 + 1.5
 
 
-def test_the_embedding_that_it_has_asked_for_has_ten_seconds_too():
+def test_own_embedding_has_ten_seconds():
     """It has no seed in /slots: another one is as long, but for the probe's answer."""
     head = Head(embeddings=True)
     head.run(25, head.answer)
@@ -457,7 +457,7 @@ def test_the_embedding_that_it_has_asked_for_has_ten_seconds_too():
 @pytest.mark.parametrize(
     ("text", "ours"), [({"prompt": 2}, True), ({"prompt": 9}, False), ({"prompt": 2, "decoded": 1}, False)]
 )
-def test_what_is_no_embedding_of_a_word_is_somebodys_use(text, ours):
+def test_other_embeddings_are_use(text, ours):
     head = Head(embeddings=True)
     head.run(25, head.answer)
     asked(head)
@@ -468,7 +468,7 @@ def test_what_is_no_embedding_of_a_word_is_somebodys_use(text, ours):
     assert (kinds(head.run(60, head.answer)) != []) is ours
 
 
-def test_embeddings_that_a_build_does_not_count_are_nobodys_use():
+def test_uncounted_embeddings_are_no_use():
     """What a probe has cost explains tokens of the server alone that it has counted."""
     head = Head(embeddings=True)
     probes = head.run(60, lambda: head.answer(counted=False))
@@ -478,7 +478,7 @@ def test_embeddings_that_a_build_does_not_count_are_nobodys_use():
 
 
 @pytest.mark.parametrize("moment", ["after the probe", "beside the probe"])
-def test_a_request_with_the_seed_of_a_probe_has_its_own_time(head, moment):
+def test_request_with_probe_seed_is_timed(head, moment):
     head.run(25, head.answer)
     asked(head)
     if moment == "after the probe":
@@ -493,7 +493,7 @@ def test_a_request_with_the_seed_of_a_probe_has_its_own_time(head, moment):
 
 
 @pytest.mark.parametrize(("load", "least"), [(7, 10), (100, 10), (600, 60), (36000, 120)])
-def test_a_head_that_takes_long_to_load_is_waited_for_longer(load, least):
+def test_slow_load_extends_patience(load, least):
     head = Head(load=load)
     head.run(3, head.answer)
     head.work(decoded=1)
@@ -516,7 +516,7 @@ def test_the_load_is_known_to_the_next_watchdog(head):
     assert judge.deadline() == 60
 
 
-def test_a_server_that_does_not_answer_at_all_is_judged_like_a_busy_one(head):
+def test_silent_server_is_judged_as_busy(head):
     head.look = dict(IDLE, health=None, counters=None, total=None, silent=True)
     ((moment, _reason),) = repairs(head.run(200))
     assert moment >= watchdog_head.UNKNOWN
@@ -567,7 +567,7 @@ def test_before_the_first_look_connections_alone_are_judged():
     assert watchdog_head.HeadJudge(512).decide(blind(1.0)) == [], "it may still load"
 
 
-def test_a_look_tells_of_a_lost_worker_when_it_is_later_than_the_loss():
+def test_lost_worker_needs_later_sample():
     judge = watchdog_head.HeadJudge(512)
     judge.already_serves((42, 1), 7.0)
     judge.decide(blind(1.0, look=dict(IDLE, at=1.0)))
@@ -579,7 +579,7 @@ def test_a_look_tells_of_a_lost_worker_when_it_is_later_than_the_loss():
 
 
 @pytest.mark.parametrize(("pause", "repaired"), [(5.0, True), (5.5, False)])
-def test_samples_up_to_five_seconds_apart_are_of_one_stretch(pause, repaired):
+def test_samples_five_seconds_apart_are_joined(pause, repaired):
     """After a longer pause nobody knows whether something moved meanwhile."""
     judge = watchdog_head.HeadJudge(512)
     judge.already_serves((42, 1), 7.0)
@@ -592,7 +592,7 @@ def test_samples_up_to_five_seconds_apart_are_of_one_stretch(pause, repaired):
 
 
 @pytest.mark.parametrize(("errors", "repaired"), [(2, False), (3, True)])
-def test_errors_of_a_probe_that_make_a_head_broken(errors, repaired):
+def test_probe_errors_break_head(errors, repaired):
     judge = watchdog_head.HeadJudge(512)
     judge.already_serves((42, 1), 7.0)
     probe = {"at": 1.0, "ended": 1.5, "silent": False, "status": 500, "errors": errors, "seed": 7, "explained": 0}

@@ -31,7 +31,7 @@ def fixture_worker():
     return one
 
 
-def test_a_quiet_worker_and_one_that_serves_are_left_alone(worker):
+def test_healthy_workers_are_kept(worker):
     assert worker.run(3600) == []
     assert worker.run(3600, state="R", serving=1) == []
 
@@ -80,7 +80,7 @@ def test_the_connection_of_a_head_that_is_gone(worker):
         (5, {"waiting": 1, "serving": 1, "head": False}),
     ],
 )
-def test_a_round_that_comes_late_decides_all_the_same(worker, seconds, sample):
+def test_late_round_decides(worker, seconds, sample):
     """No round falls on the second itself."""
     start = worker.now
     while not worker.judge.decide(dict(QUIET, now=worker.now, **sample)):
@@ -93,7 +93,7 @@ def test_a_unit_that_is_not_to_be_touched(worker):
     assert worker.run(100, process=None, state="T", waiting=1) == []
 
 
-def test_another_process_and_time_that_stood_still_count_anew(worker):
+def test_new_process_counts_anew(worker):
     assert worker.run(3, state="T") == []
     assert worker.run(3, state="T", process=(8, 2)) == []
     worker.now += 100
@@ -101,7 +101,7 @@ def test_another_process_and_time_that_stood_still_count_anew(worker):
 
 
 @pytest.mark.parametrize(("pause", "facts"), [(5, [True]), (5.5, [])])
-def test_samples_up_to_five_seconds_apart_are_of_one_state_and_one_repair_is_enough(worker, pause, facts):
+def test_one_repair_per_state(worker, pause, facts):
     sample = dict(QUIET, state="T", waiting=1)
     assert worker.judge.decide(dict(sample, now=worker.now)) == []
     assert [repair.fact for repair in worker.judge.decide(dict(sample, now=worker.now + pause))] == facts

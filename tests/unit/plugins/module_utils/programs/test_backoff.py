@@ -66,7 +66,7 @@ def test_a_run_that_served_starts_at_once(unit):
     assert unit.fail(2) == [0, 10], "the mark of the run before counts for that run alone"
 
 
-def test_a_start_by_hand_starts_at_once_and_counts_anew(unit):
+def test_manual_start_is_immediate(unit):
     assert unit.fail(5)[-1] == 120
     unit.end()
     unit.restarts = 0
@@ -74,7 +74,7 @@ def test_a_start_by_hand_starts_at_once_and_counts_anew(unit):
     assert unit.fail(2) == [0, 10]
 
 
-def test_a_wait_that_is_cut_short_is_no_run(unit):
+def test_interrupted_wait_is_no_run(unit):
     unit.fail(3)
     unit.end()
 
@@ -105,7 +105,7 @@ def test_a_worker_that_lasted_starts_at_once(unit):
     assert waits == [0, 10, 30, 0, 0, 10]
 
 
-def test_the_unit_says_how_long_a_good_run_is(monkeypatch):
+def test_unit_sets_good_run(monkeypatch):
     started = []
     monkeypatch.setattr(backoff, "restarts_of", lambda unit: 3)
     monkeypatch.setattr(backoff, "start", lambda *arguments: started.append(arguments))

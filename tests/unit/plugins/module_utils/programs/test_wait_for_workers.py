@@ -98,14 +98,14 @@ def test_another_build_is_named(worker):
     )
 
 
-def test_nobody_listens(worker):
+def test_closed_port_is_refused(worker):
     gone = worker(wait_for_workers.NEW)
     gone.listener.shutdown(socket.SHUT_RDWR)
     gone.close()
     assert reason(gone.endpoint, 11434) == "the port is closed, see systemctl status 'llama-rpc*' on its node"
 
 
-def test_a_handshake_that_waits_is_told_early_and_not_repeated(worker):
+def test_waiting_handshake_is_logged_once(worker):
     busy, said = worker(None), []
     with pytest.raises(wait_for_workers.Refusal):
         wait_for_workers.handshake(busy.endpoint, wait_for_workers.NEW, said.append, quiet=0.1, patience=0.3)
@@ -163,7 +163,7 @@ def test_it_gives_up_what_it_does_not_need(worker, monkeypatch):
     )
 
 
-def test_a_head_waits_for_the_rules_that_keep_others_out(tmp_path):
+def test_head_waits_for_firewall_rules(tmp_path):
     loaded, said = tmp_path / "loaded", []
     wait_for_workers.wait_for_rules(
         said.append, lambda _seconds: loaded.touch() if said else None, ["test", "-e", str(loaded)]
@@ -208,7 +208,7 @@ class Stream:
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0, False), (2, False), (2.1, True), (50, True)])
-def test_a_worker_has_a_minute_and_is_said_to_be_busy_after_two_seconds(monkeypatch, seconds, told):
+def test_busy_worker_is_logged_after_two_seconds(monkeypatch, seconds, told):
     said, stream = [], Stream(monkeypatch, seconds)
     assert wait_for_workers.ask("10.0.0.2:50052", 11434, said.append) == "4.5.6"
     assert stream.limits == [("10.0.0.2", 50052), 5, 60]
@@ -216,7 +216,7 @@ def test_a_worker_has_a_minute_and_is_said_to_be_busy_after_two_seconds(monkeypa
     assert bool(said) is told
 
 
-def test_a_worker_that_does_not_answer_is_asked_again_after_a_fifth_of_a_second():
+def test_silent_worker_is_retried_soon():
     answers, pauses = [wait_for_workers.Refusal("no"), wait_for_workers.Refusal("no"), "4.0.0"], []
 
     def asking(_endpoint, _build, _say):

@@ -104,7 +104,7 @@ def test_a_head_without_metrics_and_one_that_loads(server):
     assert head_api(server).look(5.0, may_sleep=False)["health"] == 503
 
 
-def test_a_head_that_does_not_answer_and_a_key_that_is_refused(server, monkeypatch):
+def test_silent_head_and_refused_key(server, monkeypatch):
     monkeypatch.setattr(samples, "ANSWER", 0.1)
     server.responses["/metrics"] = server.silent
     assert head_api(server).look(5.0, may_sleep=False)["silent"]
@@ -135,7 +135,7 @@ def test_a_token_is_asked_in_the_background(server):
     assert prober.of("another") is None
 
 
-def test_a_token_that_does_not_come_is_told_from_one_that_is_refused(server, monkeypatch):
+def test_missing_and_refused_tokens_differ(server, monkeypatch):
     monkeypatch.setattr(samples, "TOKEN", 0.1)
     for response, status in (
         (server.silent, None),
@@ -182,7 +182,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD, ids=str)
-def test_answers_of_any_shape_are_looked_at_and_judged(server, odd):
+def test_malformed_answers_are_judged(server, odd):
     server.responses["/metrics"] = (
         200,
         "llamacpp:prompt_tokens_total 1e999\nllamacpp:requests_processing 1\nllamacpp:requests_deferred +-e\n",
@@ -212,7 +212,7 @@ def test_answers_of_any_shape_are_looked_at_and_judged(server, odd):
     assert said == []
 
 
-def test_a_look_that_dies_is_told_and_the_next_one_is_made(server):
+def test_failed_sample_is_logged_and_repeated(server):
     said = []
     api = head_api(server, said)
     looker = samples.Looker(api, interval=0.01)
@@ -298,7 +298,7 @@ def test_a_quiet_time_gives_three_again():
 
 
 @pytest.mark.parametrize(("again", "wait"), [(1201, 599), (1202, 0)])
-def test_ten_minutes_without_a_repair_that_was_due_are_a_quiet_time(again, wait):
+def test_ten_quiet_minutes_reset_repairs(again, wait):
     limit = actions.Limit()
     for moment in (0, 1, 2):
         limit.acted(moment)
@@ -322,7 +322,7 @@ def test_a_connection_in_the_kernels_table(state, inode, word):
 
 
 @LITTLE
-def test_the_table_is_read_once_while_a_connection_stays_up():
+def test_socket_table_is_read_once():
     reads = []
 
     def table():
@@ -342,7 +342,7 @@ def test_the_table_is_read_once_while_a_connection_stays_up():
 
 
 @LITTLE
-def test_bytes_count_over_all_connections_where_all_are_known():
+def test_bytes_add_up_over_connections():
     first = TABLE % ("01", 5, 0, 0)
     table = first + first.splitlines(True)[2].replace(":97C8", ":97C9")
     seen = {38856: sock_diag.Socket(1, 0, 70, 3), 38857: sock_diag.Socket(1, 0, 50, 4)}
@@ -367,7 +367,7 @@ def test_bytes_count_over_all_connections_where_all_are_known():
 
 
 @LITTLE
-def test_who_waits_for_a_worker_and_who_is_served():
+def test_waiting_and_served_clients_are_counted():
     def clients(waiting, inode, listener=None):
         return samples.clients(
             "10.214.80.13", 50052, query=lambda local: listener, table=lambda: TABLE % ("01", 5, waiting, inode)
@@ -456,7 +456,7 @@ def fixture_systemd(monkeypatch, tmp_path):
     return Systemd(monkeypatch)
 
 
-def test_systemd_is_not_asked_about_a_process_that_lives(systemd):
+def test_living_process_needs_no_systemctl(systemd):
     unit = samples.Unit("llama-head-chat.service")
     assert {unit.look(moment) for moment in range(100)} == {(os.getpid(), samples.process_state(os.getpid())[1])}
     assert systemd.asked == 1
@@ -466,7 +466,7 @@ def test_systemd_is_not_asked_about_a_process_that_lives(systemd):
 @pytest.mark.parametrize(
     "change", [{"state": "deactivating"}, {"state": "activating", "pid": 0}, {"job": "71"}, {"pid": 1}]
 )
-def test_a_unit_that_something_is_done_with_is_left_alone(systemd, change):
+def test_unit_with_job_is_skipped(systemd, change):
     unit = samples.Unit("llama-head-chat.service")
     unit.look(0)
     for name, value in change.items():
@@ -475,7 +475,7 @@ def test_a_unit_that_something_is_done_with_is_left_alone(systemd, change):
     assert systemd.killed == []
 
 
-def test_a_unit_that_is_not_running_is_not_watched(systemd):
+def test_stopped_unit_is_not_watched(systemd):
     systemd.state, systemd.pid = "inactive", 0
     unit = samples.Unit("llama-head-chat.service")
     assert [unit.look(moment / 2) for moment in range(20)] == [None] * 20
@@ -501,7 +501,7 @@ def test_a_repair_is_done_once_told_and_counted(systemd, capsys, tmp_path):
     assert (noted["count"], noted["reason"]) == (4, "it hangs")
 
 
-def test_a_unit_that_had_a_job_is_not_asked_about_again_for_two_seconds(systemd):
+def test_unit_with_job_is_skipped_two_seconds(systemd):
     watch = watchdog.WorkerWatch(
         "chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
     )
@@ -515,7 +515,7 @@ def test_a_unit_that_had_a_job_is_not_asked_about_again_for_two_seconds(systemd)
     assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]]
 
 
-def test_a_unit_that_cannot_be_ended_is_left_for_two_seconds(systemd, monkeypatch, capsys):
+def test_failed_kill_is_retried_after_two_seconds(systemd, monkeypatch, capsys):
     watch = watchdog.WorkerWatch(
         "chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
     )
@@ -538,7 +538,7 @@ def test_a_unit_that_cannot_be_ended_is_left_for_two_seconds(systemd, monkeypatc
         (None, []),
     ],
 )
-def test_a_workers_head_is_asked_for_while_somebody_waits_and_is_served(systemd, monkeypatch, url, asked):
+def test_head_of_worker_is_looked_up(systemd, monkeypatch, url, asked):
     config = {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": url}
     watch, knocks, clients = watchdog.WorkerWatch("chat", config), [], []
     monkeypatch.setattr(watchdog, "_listens", knocks.append)
@@ -552,7 +552,7 @@ def test_a_workers_head_is_asked_for_while_somebody_waits_and_is_served(systemd,
     assert knocks == asked
 
 
-def test_nobody_is_counted_at_a_worker_that_does_not_run(systemd, monkeypatch):
+def test_stopped_worker_has_no_clients(systemd, monkeypatch):
     systemd.state, systemd.pid = "inactive", 0
     config = {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
     counted = []
@@ -612,14 +612,14 @@ def head_watch():
 @pytest.mark.parametrize(
     ("text", "load"), [("7 612.3\n", 612.3), ("7\n", None), ("7 612.3 9\n", None), ("8 612.3\n", None), ("", None)]
 )
-def test_the_mark_of_a_run_is_of_one_process(tmp_path, monkeypatch, text, load):
+def test_mark_belongs_to_one_process(tmp_path, monkeypatch, text, load):
     monkeypatch.setattr(watchdog.paths, "SERVED", str(tmp_path))
     (tmp_path / "llama-head-chat.service").write_text(text)
     assert head_watch()._marked((7, 70)) == load
 
 
 @pytest.mark.parametrize(("now", "words"), [(107.5, " (loaded in 7.0 s)"), (107.0, "")])
-def test_a_head_that_serves_is_told_with_its_load_where_all_of_it_was_seen(tmp_path, monkeypatch, capsys, now, words):
+def test_load_time_is_logged(tmp_path, monkeypatch, capsys, now, words):
     monkeypatch.setattr(watchdog.paths, "SERVED", str(tmp_path / "served"))
     watch = head_watch()
     watch._began, watch._looker = 100.0, Asked(None)
@@ -649,7 +649,7 @@ def test_a_head_that_serves_is_told_with_its_load_where_all_of_it_was_seen(tmp_p
         (30.0, {"process": (8, 80)}, [False]),
     ],
 )
-def test_an_idle_head_is_asked_when_something_moved_or_after_thirty_seconds(systemd, monkeypatch, now, change, asked):
+def test_idle_head_is_probed_every_thirty_seconds(systemd, monkeypatch, now, change, asked):
     watch = head_watch()
     seen = dict({"state": "up", "received": 7, "sent": 3, "process": (7, 70), "working": False}, **change)
     monkeypatch.setattr(watch._links, "look", lambda: ({WORKER: seen["state"]}, seen["received"], seen["sent"]))
@@ -709,14 +709,14 @@ def test_new_rules_of_a_role_are_no_damage(kernel):
     assert kernel.rules.check() and (kernel.said, kernel.noted) == ([], [])
 
 
-def test_rules_of_a_unit_that_is_stopped_or_gone_are_left_alone(kernel):
+def test_rules_of_stopped_unit_are_skipped(kernel):
     kernel.active, kernel.table = False, None
     assert kernel.rules.check() and kernel.loads == 1
     kernel.file.unlink()
     assert kernel.rules.check() and kernel.loads == 1
 
 
-def test_rules_that_do_not_load_are_not_tried_without_end(kernel):
+def test_failing_rules_are_given_up(kernel):
     kernel.table = None
     kernel.rules._run = lambda command: (0, "") if command[:2] == ["systemctl", "reload"] else kernel.run(command)
     assert not kernel.rules.check()
@@ -778,7 +778,7 @@ class Netlink:
         (False, [5], list(range(0, 121, 10))),
     ],
 )
-def test_rules_are_looked_at_every_minute_and_half_a_second_after_a_change(monkeypatch, well, changes, checks):
+def test_rules_are_checked_after_changes(monkeypatch, well, changes, checks):
     netlink = Netlink(monkeypatch, changes, well)
     firewall.Firewall(None, None, lambda: netlink.now).round(121)
     assert (netlink.checks, netlink.now, netlink.news) == (checks, 121, [])
@@ -787,7 +787,7 @@ def test_rules_are_looked_at_every_minute_and_half_a_second_after_a_change(monke
 
 
 @needs_sock_diag
-def test_without_news_of_the_kernel_rules_are_looked_at_every_minute(monkeypatch):
+def test_rules_are_checked_every_minute(monkeypatch):
     netlink = Netlink(monkeypatch, [], True)
     netlink.changes = None
     firewall.Firewall(None, None, lambda: netlink.now).round(121)
@@ -855,7 +855,7 @@ def test_a_watch_that_makes_no_rounds_is_stuck(tmp_path, systemd):
     dog.apply({})
 
 
-def test_a_watch_without_a_round_for_half_a_minute_is_stuck():
+def test_watch_without_rounds_is_stuck():
     dog = watchdog.Watchdog()
     dog.watches = {"a": ("", types.SimpleNamespace(words="worker chat", beat=100.0)), "b": ("", None)}
     assert [dog.stuck(now) for now in (130.0, 130.1)] == [[], ["worker chat"]]
@@ -876,7 +876,7 @@ class Answers:
         return 200, {"timings": {"prompt_n": 3, "predicted_n": 1}}
 
 
-def test_the_key_of_a_head_is_for_its_process(server, tmp_path):
+def test_key_is_for_process(server, tmp_path):
     (tmp_path / "key").write_text("k3y\n")
     api = samples.HeadApi(server.url, str(tmp_path / "key"), pytest.fail)
     assert api.look(1.0, False)["silent"] and api.token(7) == (0, 0) and server.headers == []
@@ -897,7 +897,7 @@ def test_a_head_of_embeddings_is_asked_for_one(server):
     assert head.token(None) == (500, 0)
 
 
-def test_a_router_is_watched_by_what_its_loaded_models_do(server):
+def test_router_is_watched_by_loaded_models(server):
     server.responses.update(fake.router(coder="loaded", chat="unloaded"))
     server.responses.update({"/metrics": fake.metrics(96, 1), "/slots": (200, [fake.WORKING])})
     look = samples.RouterApi(server.url, None, print).look(7.0, may_sleep=True)
@@ -930,7 +930,7 @@ def test_what_a_watch_is_told_of_embeddings(monkeypatch):
     assert told == [(False, False), (True, False), (True, True)]
 
 
-def test_a_head_has_five_seconds_to_say_how_it_is(monkeypatch):
+def test_head_has_five_seconds(monkeypatch):
     answers, head = Answers(), samples.HeadApi("http://h:1", None, pytest.fail)
     monkeypatch.setattr(head, "_api", lambda: answers)
     assert head.look(1.0, True)["requests"] == 1
@@ -993,7 +993,7 @@ def test_a_sum_of_what_is_known_of_all(before, counts, found):
     assert samples._sum(before, counts) == found
 
 
-def test_systemd_is_asked_once_a_second_for_a_unit_that_does_not_run(monkeypatch):
+def test_stopped_unit_is_shown_once_a_second(monkeypatch):
     asked, unit = [], samples.Unit("u")
     monkeypatch.setattr(unit, "_pid", lambda: asked.append(1) or 0)
     for now, times in ((10.0, 1), (10.5, 1), (10.9, 1), (11.0, 2), (11.5, 2), (12.5, 3)):
@@ -1014,7 +1014,7 @@ def test_a_process_of_another_start_is_another_process(monkeypatch):
     assert unit.look(1.3) is None and unit.age() is None
 
 
-def test_a_head_is_looked_at_once_a_second_at_most(monkeypatch):
+def test_head_is_sampled_once_a_second(monkeypatch):
     pauses, looks = [], []
     looker = samples.Looker(types.SimpleNamespace(look=lambda at, may_sleep: looks.append(may_sleep) or {"at": at}))
 

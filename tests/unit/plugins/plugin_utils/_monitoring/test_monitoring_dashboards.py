@@ -18,7 +18,7 @@ IDS = ["%s: %s" % (name, panel["title"]) for name, panel in PANELS]
 UNITS = {"short", "s", "bytes", "Bps", "bps", "percentunit", "watt", "celsius", "reqps"}
 
 
-def test_there_is_one_for_the_cluster_and_one_for_the_gateway():
+def test_cluster_and_gateway_have_dashboards():
     assert sorted(ALL) == ["cluster", "gateway"]
     assert len({one["uid"] for one in ALL.values()}) == len(ALL)
 
@@ -38,7 +38,7 @@ def test_a_dashboard_is_what_grafana_9_imports(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_panels_lie_side_by_side_and_do_not_overlap(name):
+def test_panels_do_not_overlap(name):
     places = [panel["gridPos"] for panel in ALL[name]["panels"]]
     cells = [
         {(x, y) for x in range(one["x"], one["x"] + one["w"]) for y in range(one["y"], one["y"] + one["h"])}
@@ -96,7 +96,7 @@ def roles(tmp_path):
     return tmp_path
 
 
-def test_rows_of_all_roles_make_one_dashboard_and_a_new_role_needs_no_change_elsewhere(roles):
+def test_rows_of_roles_are_merged(roles):
     made = dashboards.dashboards(roles)
     assert [panel["title"] for panel in made["cluster"]["panels"]] == ["monitoring", "T", "T", "alarm", "T", "T"]
     # 16 of 24 columns: the second one comes below, and the next row below that.

@@ -25,16 +25,16 @@ def roles(tmp_path):
     return tmp_path
 
 
-def test_a_role_is_found_because_it_brings_a_file_and_the_general_ones_come_first(roles):
+def test_general_files_come_first(roles):
     assert [one.role for one in dropped.rules(roles)] == ["monitoring", "alarm"]
     assert [one.role for one in dropped.dashboards(roles)] == ["monitoring"]
     assert [one.path.name for one in dropped.doctor_rules(roles)] == ["a_first.yml", "b_second.yml"]
 
 
-def test_names_do_not_collide_where_the_files_of_all_roles_share_a_directory(roles):
+def test_names_do_not_collide(roles):
     assert [one.name for one in dropped.rules(roles)] == ["monitoring.yml", "alarm.yml"]
     assert [one.name for one in dropped.doctor_rules(roles)] == ["alarm-a_first.yml", "alarm-b_second.yml"]
 
 
-def test_the_collections_own_roles_are_found_without_being_told_where():
+def test_collection_roles_are_the_default():
     assert (dropped.ROLES / "head_server/tasks/main.yml").is_file()

@@ -83,7 +83,7 @@ def test_a_sampler_serves_the_monitoring_hosts():
     assert "llama-head-old.service" in said["stopped"] and "llama-head-chat.service" not in said["stopped"]
 
 
-def test_a_sampler_that_writes_for_node_exporter_opens_no_port():
+def test_textfile_sampler_opens_no_port():
     said = sampler("node1", export="textfile")
     assert (said["http"], said["textfile"]) == (None, "/exported")
 
@@ -97,7 +97,7 @@ def test_a_host_of_the_gateway_has_no_models():
 
 @pytest.mark.parametrize("host", ["node1", "ctl"])
 @pytest.mark.parametrize("export", ["http", "textfile"])
-def test_a_sampler_reads_all_that_it_is_told(tmp_path, host, export):
+def test_sampler_reads_its_configuration(tmp_path, host, export):
     said = sampler(host, export=export)
     path = tmp_path / "sampler.json"
     path.write_text(json.dumps(said))
@@ -105,7 +105,7 @@ def test_a_sampler_reads_all_that_it_is_told(tmp_path, host, export):
     assert {**read._asdict(), "http": read.http and read.http._asdict()} == said
 
 
-def test_planned_memory_is_that_of_the_units_of_the_host():
+def test_planned_memory_is_of_host():
     row = {"weights_mib": 100, "kv_mib": 20, "compute_mib": 3}
     one = {
         "node": "node1",
@@ -122,7 +122,7 @@ def test_planned_memory_is_that_of_the_units_of_the_host():
     assert sampler("node3", plan=plan)["planned"] == sampler("ctl", plan=plan)["planned"] == {}
 
 
-def test_after_a_service_has_changed_a_sampler_is_told_of_that_alone():
+def test_only_changed_service_is_renewed():
     before = dict(sampler("node2"), planned={"llama-rpc-chat.service": 5, "llama-router-fast.service": 6})
     before.update(models={"chat": {"model": "big", "quant": "Q4"}, "fast": {}}, stopped=["llama-head-gone.service"])
     wanted = dict(sampler("node2", export="textfile"), planned={"llama-rpc-chat.service": 7})
@@ -141,7 +141,7 @@ def test_after_a_service_has_changed_a_sampler_is_told_of_that_alone():
     assert scrape.sampler_renewed(slurp(before)[:200], wanted, ["chat"]) == wanted
 
 
-def test_a_sampler_is_told_the_same_whatever_part_of_the_cluster_a_run_has():
+def test_unplanned_memory_is_kept():
     row = {"weights_mib": 100, "kv_mib": 0, "compute_mib": 0, "node": "node2", "kind": "main"}
     one = {"node": "node1", "devices": [row], "host": dict(row, weights_mib=7, node="node1")}
     full = {host: sampler(host, plan={"services": {"chat": [one]}, "unplanned": {}}) for host in ("node1", "node2")}
@@ -161,7 +161,7 @@ def test_a_sampler_is_told_the_same_whatever_part_of_the_cluster_a_run_has():
         assert sampler(host, before=slurp(said)[:100])["planned"] == {}
 
 
-def test_of_hosts_that_a_run_leaves_out_targets_stay():
+def test_targets_of_left_out_hosts_stay():
     written = slurp(told()["targets"]["samplers.json"])
     asked = {"textfile": {}, "before": written}
     assert told(**asked, left_out=["node2", "node3"])["targets"] == told()["targets"]
@@ -174,7 +174,7 @@ def slurp(told):
     return base64.b64encode(json.dumps(told).encode()).decode()
 
 
-def test_each_host_is_scraped_once_where_its_samples_are():
+def test_each_host_is_scraped_once():
     assert told()["targets"]["samplers.json"] == [
         {"targets": ["10.0.0.31:9754"], "labels": {"node": "node1"}},
         {"targets": ["10.0.0.32:9100"], "labels": {"node": "node2"}},
@@ -199,7 +199,7 @@ def test_a_gateway_is_asked_by_its_own_scheme():
     assert told(groups=dict(GROUPS, llama_gateway=[]))["targets"]["gateways.json"] == []
 
 
-def test_a_head_is_asked_with_its_key_from_a_file():
+def test_head_is_scraped_with_key():
     found = jobs()["llama_server/chat"]
     assert found["authorization"] == {"type": "Bearer", "credentials_file": scrape.HERE + "/keys/chat"}
     assert told()["targets"]["service-chat.json"] == [
@@ -209,7 +209,7 @@ def test_a_head_is_asked_with_its_key_from_a_file():
     assert "key-of-chat" not in json.dumps([told(), list(files().values())])
 
 
-def test_a_router_is_asked_for_each_model_and_loads_none():
+def test_router_is_scraped_per_model():
     targets = told()["targets"]["service-fast.json"]
     assert [(one["targets"], one["labels"]["__param_model"]) for one in targets] == [
         (["10.0.0.32:8080"], "small"),
@@ -242,7 +242,7 @@ def test_what_the_terminal_view_reads():
     assert json.loads(files(alertmanager="", install=False)["monitor.json"]["content"])["alerts"] is None
 
 
-def test_rules_of_all_roles_are_read_by_promtool_before_they_are_there():
+def test_promtool_validates_rules():
     found = files()
     rules = [name for name in found if name.startswith("rules/")]
     assert rules == ["rules/" + one.name for one in dropped.rules()]
@@ -270,7 +270,7 @@ def test_prometheus_takes_the_configuration(tmp_path, monkeypatch):
     assert subprocess.run(command, check=False, capture_output=True).returncode != 0
 
 
-def test_an_existing_prometheus_gets_the_same_in_a_file_of_its_own():
+def test_existing_prometheus_gets_scrape_file():
     found = files(install=False, alertmanager="")
     assert "prometheus.yml" not in found
     assert json.loads(found["scrape.yml"]["content"]) == {"scrape_configs": told()["scrape"]}
@@ -290,12 +290,12 @@ def test_only_root_and_prometheus_read_secrets():
     assert found["alertmanager.yml"]["validate"] == ["amtool", "check-config", "%s"]
 
 
-def test_alertmanager_answers_prometheus_alone():
+def test_alertmanager_requires_password():
     (asked,) = json.loads(files()["prometheus.yml"]["content"])["alerting"]["alertmanagers"]
     assert asked["basic_auth"] == {"username": "llama", "password_file": scrape.HERE + "/alertmanager-password"}
 
 
-def test_who_is_told():
+def test_alerts_go_to_webhooks():
     told_by = json.loads(secrets()["alertmanager.yml"]["content"])
     assert told_by["receivers"] == [
         {"name": "all", "webhook_configs": [{"url": "https://hooks.example/secret", "send_resolved": True}]}
@@ -309,7 +309,7 @@ def test_who_is_told():
     assert quiet["equal"] == ["service", "node"]
 
 
-def test_a_page_has_a_bound_and_speaks_for_nobody_else():
+def test_scraped_pages_are_bounded():
     names = {
         "llama_sampler": ("llama_unit_up", "node_load1"),
         "llama_gateway": ("llama_gateway_requests_total", "llama_endpoint_ready"),
