@@ -13,7 +13,7 @@ pack() (
     pygal=$(sed -En 's/^(pygal==[^ #]+).*/\1/p' "$repository/requirements.txt")
     wheels=(-m pip install --quiet --no-compile --target "$scratch/site" --only-binary=:all: --python-version 3.11
         --platform manylinux2014_x86_64 --implementation cp)
-    # Without cryptography, which is large: ansible-playbook needs it for vaults alone.
+    # Without cryptography, which is large: ansible-playbook needs it only for vaults.
     "$python" "${wheels[@]}" jinja2 PyYAML packaging "resolvelib>=0.8,<2" "$pygal"
     "$python" "${wheels[@]}" --no-deps "ansible-core==$core"
     cd "$scratch/site"

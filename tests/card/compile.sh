@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# compile.sh FOLDER [--cpu]: has role llama_cpp compile what the card test deploys, in one container of the lab, and
-# writes what site.yml is told of it to FOLDER: build.yml and builds/ with its one archive, or cpu.yml, which leaves the
-# archive in the lab's own cache. The role compiles nothing where the cache has it already.
+# compile.sh FOLDER [--cpu]: role llama_cpp compiles what the card test deploys, in one container of the lab, and this
+# writes the variables that site.yml needs for it to FOLDER: build.yml, and builds/ with its one archive; or cpu.yml,
+# whose archive stays in the lab's own cache. The role does not compile what the cache already has.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 mkdir -p "$1" "$lab_cache/card"
@@ -15,8 +15,8 @@ if [ "${2:-}" = --cpu ]; then
     cache=$lab_cache/builds
     words=()
     # As inventories/lab/containers.yml has it, with this machine's paths: where it is read the cache is the same.
-    told=$folder/cpu.yml
-    cat >"$told" <<END
+    variables=$folder/cpu.yml
+    cat >"$variables" <<END
 ---
 llama_builds:
   default: {version: b11434, source: "$lab_cache/files/llama.cpp-b11434.tar.gz"}
@@ -28,9 +28,9 @@ else
     reduced=$lab_cache/card/$(cat tests/card/reduce.py "$source" | sha256sum | cut -c1-12)-source.tar.gz
     [ -f "$reduced" ] || .venv/bin/python tests/card/reduce.py "$source" "$reduced"
     cache=$lab_cache/card/builds
-    # Where it is deployed nothing reads the source: its sha256 is part of the build's name, and the build is there.
-    told=$folder/build.yml
-    cat >"$told" <<END
+    # Its deployment does not read the source: its sha256 is part of the build's name, and the build exists.
+    variables=$folder/build.yml
+    cat >"$variables" <<END
 ---
 llama_builds:
   default:
@@ -38,25 +38,25 @@ llama_builds:
     source: /nonexistent/llama.cpp-b11434-card.tar.gz
     source_sha256: $(sha256sum "$reduced" | cut -c1-64)
     cmake_options:
-      # What the reduced source lacks is address 0, and only in a program that is not moved.
+      # Symbols that the reduced source lacks become address 0, which needs a program at a fixed address.
       CMAKE_EXE_LINKER_FLAGS: "-no-pie -Wl,--unresolved-symbols=ignore-all"
       CMAKE_CUDA_ARCHITECTURES: 90-real
       GGML_CUDA_COMPRESSION_MODE: size
 llama_cpp_targets: [llama-server, ggml-rpc-server]
 END
-    # What a card's own answer decides where there is one; and the container has neither driver nor toolkit.
+    # A real card would decide these values; the container has neither driver nor toolkit.
     compiling=$lab_cache/card/compiling.json
-    .venv/bin/python - "$told" "$toolkit" "$reduced" >"$compiling" <<'END'
+    .venv/bin/python - "$variables" "$toolkit" "$reduced" >"$compiling" <<'END'
 import json, sys
 import yaml
 
 path, toolkit, source = sys.argv[1:]
 with open(path) as stream:
-    told = yaml.safe_load(stream)
+    variables = yaml.safe_load(stream)
 inside = "/srv/llama-lab/" + toolkit.rpartition("/")[2]
-told["llama_builds"]["default"].update(source=source, accelerator="cuda", cuda_architectures=["90"], cuda_home=inside)
-told["rpc_worker_environment"] = {"LD_LIBRARY_PATH": "%s/lib:%s/lib/stubs" % (inside, inside)}
-json.dump(told, sys.stdout)
+variables["llama_builds"]["default"].update(source=source, accelerator="cuda", cuda_architectures=["90"], cuda_home=inside)
+variables["rpc_worker_environment"] = {"LD_LIBRARY_PATH": "%s/lib:%s/lib/stubs" % (inside, inside)}
+json.dump(variables, sys.stdout)
 END
     words=(-e "@$compiling")
 fi
@@ -70,7 +70,7 @@ compile() (
 )
 
 # The role's name for it, made of everything that goes into it.
-name=llama.cpp-$(.venv/bin/python tests/card/release.py "$told")-x86_64-debian12.tar.gz
+name=llama.cpp-$(.venv/bin/python tests/card/release.py "$variables")-x86_64-debian12.tar.gz
 exec 9>"$lab_cache/card.lock"
 flock 9
 [ -f "$cache/$name" ] || run "compiling ${name%-x86_64*} by the role" compile >&2

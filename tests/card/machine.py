@@ -29,7 +29,7 @@ NODES = {"card1": 11, "card2": 12, "card3": 13}
 NETWORKS = {"eth0": "10.215.0", "fab0": "10.216.0"}
 ENTER = ("--mount", "--uts", "--ipc", "--net", "--root")
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Of the driver's user space, what a process that computes loads, and what CUDA's own toolkit brings.
+# Libraries that a computing process loads: of the driver's user space, and of CUDA's toolkit.
 DRIVER = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so", "libnvidia-nvvm.so", "libnvidia-gpucomp.so")
 TOOLKIT = ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13")
 PLACES = (
@@ -44,12 +44,12 @@ PLACES = (
 )
 # A file in a directory that the test has made.
 MARK = ".card-test"
-# Of the root, into which libraries are bound.
+# Libraries are bound here, below the root.
 LIBRARIES = "usr/local/lib"
 
 
 class Failed(Exception):
-    """One sentence for whoever runs it."""
+    """Stops the test; its text is one sentence for the operator."""
 
 
 def run(words, **more):
@@ -61,7 +61,7 @@ def run(words, **more):
 
 
 def card_binds():
-    """What the nodes see of the card -> [(source, target below the root)]. Failed where something is missing."""
+    """-> [(source, target below the root)] of the card's files for the nodes; raises Failed if one is missing"""
     devices = sorted(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/nvidia-uvm*") + glob.glob("/dev/nvidiactl"))
     if not [one for one in devices if one[len("/dev/nvidia") :].isdigit()]:
         raise Failed("/dev/nvidia0: missing, a card and its driver are needed: try --cpu on a machine without one")
@@ -102,7 +102,7 @@ class Machine:
 
     def __init__(self, prepared, state, cpu):
         self.prepared, self.state, self.cpu = Path(prepared), Path(state), cpu
-        # Of control groups, where several runs on one machine must not meet.
+        # The name of its control groups: several runs on one machine keep apart.
         self.name = "llama-card-" + hashlib.sha256(str(self.state).encode()).hexdigest()[:8]
 
     def own(self):
@@ -128,8 +128,8 @@ class Machine:
 
     def _marked(self, number, variable):
         """Whether a process is of this test: a number may be another one's by now."""
-        told = Path("/proc/%d/environ" % number).read_bytes().split(b"\0")
-        return ("%s=%s" % (variable, self.name)).encode() in told
+        entries = Path("/proc/%d/environ" % number).read_bytes().split(b"\0")
+        return ("%s=%s" % (variable, self.name)).encode() in entries
 
     def up(self):
         return all(self.pid(name) for name in ("controller", *NODES))
@@ -223,7 +223,7 @@ exec env -i "LLAMA_CARD=$6" "PATH=$PATH" chroot . sleep infinity
         self._until(lambda: self.pid("controller"), 10, "the controller's namespaces")
 
     def builds(self):
-        """Where built trees are."""
+        """-> the directory of built trees"""
         cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.expanduser("~/.cache/llama-cluster")
         return Path(cache) / "builds" if self.cpu else self.prepared / "builds"
 
@@ -342,7 +342,7 @@ exec unshare --pid --uts --ipc --net --cgroup --fork --kill-child sh "$3" "$4"
         return found
 
     def _remove_groups(self):
-        """Where they were made: this machine may not show them, or not let them be changed."""
+        """Removes the control groups that exist: this machine may hide them or refuse changes."""
         script = """set -eu
 mount --make-rprivate /
 mount -t cgroup2 cgroup2 "$1"

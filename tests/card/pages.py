@@ -54,7 +54,7 @@ MOST_IN_README = 6
 CPU_NODES = "CPU nodes are tested end to end, in containers with real systemd and real llama.cpp"
 NOT_YET = (
     "**It has not been deployed on a GPU yet.** %s. For CUDA, the command lines, memory plans, benchmark and "
-    "`nvidia_smi_facts` were tried by hand on a single card; the unit files and their sandbox are generated and tested "
+    "`nvidia_smi_facts` were tried manually on one card; the unit files and their sandbox are generated and tested "
     "but have never run on a GPU ([what is proven](#what-is-proven))." % CPU_NODES
 )
 DEPLOYED = (
@@ -68,7 +68,7 @@ class Refused(Exception):
 
 
 def result_of(text):
-    """What run.py wrote: its JSON, with `passed`, the names of parts of which every check passed."""
+    """-> the JSON of run.py, with `passed`: the names of the parts whose checks all passed"""
     data = json.loads(text)
     if data.get("schema") != 1 or not set(data["parts"]) <= set(PARTS):
         raise Refused("a result of schema 1 with parts of %s is needed: use run.py of this checkout" % ", ".join(PARTS))
@@ -127,7 +127,7 @@ def status(results):
 
 
 def readme_results(results):
-    """What README.md states in "What is proven"."""
+    """-> the section "What is proven" of README.md"""
     if not results:
         return "No result of a [card test](docs/benchmarks.md#card-tests) yet."
     listed = ["%s (%s, parts passed: %s)" % (title(one), one["date"], count(one)) for one in results[:MOST_IN_README]]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from machine import CHECKOUT, NODES, Failed
 
-# Of the model, Q8_0 and Q4_0 of one shape. With a card Llama 3.1 8B's layers, of which the build has the kernels.
+# Q8_0 and Q4_0 of one shape. With a card: the layers of Llama 3.1 8B, whose kernels the build has.
 SHAPE = {False: ("8b", 8), True: ("small", 4)}
 CONTEXT = {False: 8192, True: 2048}
 FIXTURES = CHECKOUT / "tests/unit"
@@ -29,7 +29,7 @@ message = urllib.request.Request(sys.argv[1] + "/completion", json.dumps(asked).
 with urllib.request.urlopen(message, timeout=120) as reply:
     print(json.dumps(json.load(reply)["tokens"]))
 """
-# What an attacker inside a unit would try, and that must end with an error.
+# An attacker inside a unit would try these; each must end with an error.
 REFUSED = (
     "kernel_log",
     "write_etc",
@@ -102,8 +102,8 @@ class State:
         folder = self.machine.state / "stage"
         (folder / "group_vars").mkdir(parents=True, exist_ok=True)
         (folder / "hosts.yml").write_text("all: {}\n")
-        told = {"llama_models": models, "llama_services": services or {"chat": split}}
-        (folder / "group_vars/all.yml").write_text(json.dumps(told, indent=1))
+        variables = {"llama_models": models, "llama_services": services or {"chat": split}}
+        (folder / "group_vars/all.yml").write_text(json.dumps(variables, indent=1))
         build = "/srv/prepared/%s.yml" % ("cpu" if self.cpu else "build")
         return ["-i", "/srv/state/stage", "-e", "@" + build, "-e", "llama_cpp_cache=/srv/builds"]
 
@@ -289,7 +289,7 @@ def sandbox(state):
             seen = json.loads(lines[-1][len("probe ") :])
             refused = [one for one in REFUSED if other or one != "connect_elsewhere"]
             wrong = {one: seen[one] for one in refused if seen[one] == "allowed"}
-            # Nothing listens there: to be told so is to have got through.
+            # Nothing listens there: a refused connection has passed the firewall.
             if other and seen["connect_elsewhere"] == "ECONNREFUSED":
                 wrong["connect_elsewhere"] = "ECONNREFUSED"
             wrong.update({one: seen[one] for one in ("keys_of_others", "processes_of_others") if seen[one]})
@@ -310,10 +310,10 @@ def sandbox(state):
     log = state.journal("card2", "llama-rpc-chat.service")
     if state.needs_card("a worker computes on the card"):
         state.check("a worker computes on the card", "CUDA0" in log, (re.findall(r".*CUDA.*", log) or [""])[-1])
-    # From outside: who is not the head gets no connection.
-    knock = "python3 -c \"import socket; socket.create_connection(('10.216.0.12', 50052), 2)\""
+    # From outside: only the head gets a connection.
+    connect = "python3 -c \"import socket; socket.create_connection(('10.216.0.12', 50052), 2)\""
     for who in ("card3", "controller"):
-        done = machine.inside(who, "sh", "-c", knock)
+        done = machine.inside(who, "sh", "-c", connect)
         state.check(
             "%s gets no connection to a worker" % who, done.returncode != 0, done.stderr.strip().rpartition("\n")[2]
         )
@@ -349,7 +349,7 @@ def facts(state):
         for name in ("memory_total_mib", "memory_used_mib", "compute_cap", "uuid", "pci_bus_id")
         if card.get(name) in (None, "")
     ]
-    # What the stub's file does not hold, the real tool is asked for with another option.
+    # The stub's file lacks values that the real tool prints with another option.
     lacking = [name for name in lacking if not state.cpu or name != "compute_cap"]
     state.check("nothing that the plan needs is missing", not lacking, lacking or "all there")
 
@@ -368,7 +368,7 @@ def verify(state):
     verdicts = {one["name"]: one for one in kept["criteria"]}
     counted = " of 10 criteria met" in output
     state.check("verify ends with its report", counted, re.findall(r".*criteria met.*", output)[-1:] or output[-300:])
-    # Of random weights no speed is expected, and a fresh deployment has not run for a day.
+    # Random weights have no expected speed, and a fresh deployment has not run for a day.
     judged = (
         "binaries of one version",
         "model complete and verified",
@@ -393,7 +393,7 @@ def verify(state):
 
 
 def plan(state):
-    """What was planned beside what is there, at rest and after a prompt that fills a slot."""
+    """Compares planned with used memory, at rest and after a prompt that fills a slot."""
     report = state.report("chat.json")
     for row in report["plan"]:
         planned, loaded = sum(row["planned_mib"].values()), sum((row["loaded_mib"] or {}).values())
@@ -410,7 +410,7 @@ def plan(state):
         per = of_processes(state)
         for node, mib in per.items():
             row = next((one for one in report["plan"] if one["node"] == node), None)
-            state.figures["%s in nvidia-smi %s, MiB" % (node, name)] = mib if mib is not None else "not told"
+            state.figures["%s in nvidia-smi %s, MiB" % (node, name)] = mib if mib is not None else "not reported"
             if row:
                 planned = sum(row["planned_mib"].values())
                 state.check(
@@ -421,18 +421,18 @@ def plan(state):
 
 
 def of_processes(state):
-    """-> {node: MiB of its server, None where nvidia-smi does not tell}"""
+    """-> {node: MiB of its server, None if nvidia-smi does not report it}"""
     query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
-    told = {}
+    reported = {}
     for line in subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines():
         pid, _comma, mib = line.partition(",")
-        told[int(pid)] = int(mib) if mib.strip().isdigit() else None
+        reported[int(pid)] = int(mib) if mib.strip().isdigit() else None
     found = {}
     for node, unit in (("card1", "llama-head-chat"), ("card2", "llama-rpc-chat"), ("card3", "llama-rpc-chat")):
-        # Each node counts its own processes: the same number is another one's there.
+        # Each node numbers its own processes.
         wanted = (namespace(state.machine.pid(node)), state.main_pid(node, unit))
         pids = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if inside(path) == wanted]
-        found[node] = next((told[pid] for pid in pids if pid in told), None)
+        found[node] = next((reported[pid] for pid in pids if pid in reported), None)
     return found
 
 
@@ -476,7 +476,7 @@ def watchdog(state):
     pid = state.main_pid("card3", "llama-rpc-chat.service")
     state.machine.sh("card3", "kill -STOP %d" % pid)
     began = time.monotonic()
-    # One that waits for the stopped worker, so that there is something that does not go on.
+    # This request waits for the stopped worker, so that a request hangs.
     state.answer(tokens=8)
     found, _seconds = state.recovered(180)
     state.figures["stopped worker, s until an answer"] = round(time.monotonic() - began, 1)
@@ -501,7 +501,7 @@ def doctor(state):
     unit = "llama-rpc-chat.service"
     faults = {
         "devices hidden": (["DeviceAllow=", "DeviceAllow=/dev/null rw"], "card_not_opened"),
-        # The driver is told to ignore the build's machine code: it then lacks what that of another architecture lacks.
+        # The driver ignores the build's machine code, as if it were compiled for another architecture.
         "a build without kernels for the card": (["Environment=CUDA_FORCE_PTX_JIT=1"], "no_kernel_image"),
     }
     for name, (lines, rule) in faults.items():
@@ -547,7 +547,7 @@ def look_for(state, name, rule, began, within=60):
 FILL = """import ctypes, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")
 context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
-spare, least, no_memory, told = 256 << 20, 64 << 20, 2, False
+spare, least, no_memory, reported = 256 << 20, 64 << 20, 2, False
 def sure(name, *words):
     done = getattr(cuda, name)(*words)
     if done not in (0, no_memory):
@@ -563,9 +563,9 @@ while time.monotonic() - began < 300:
         if sure("cuMemAlloc_v2", ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(size)):
             break
         size //= 2
-    if size <= least and not told:
+    if size <= least and not reported:
         print("full", flush=True)
-        told = True
+        reported = True
     time.sleep(0.02)
 """
 

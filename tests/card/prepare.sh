@@ -10,11 +10,11 @@ cpu=${1:-}
 [ -z "$cpu" ] || [ "$cpu" = --cpu ] || die "$cpu: no option of prepare.sh, --cpu or nothing is needed"
 card=$repository/.card
 kept=$lab_cache/card
-# What goes to the other machine, with the checkout.
+# Size of what goes to the other machine with the checkout.
 limit=$((60 << 20))
 mkdir -p "$card" "$kept"
 
-# step NAME COMMAND...: notes its seconds; those of a step that made nothing are few.
+# step NAME COMMAND...: records its seconds, few for a step that had nothing to make.
 steps=()
 step() {
     local name=$1 start=$SECONDS; shift

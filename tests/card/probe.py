@@ -1,4 +1,4 @@
-"""What a process may do under a unit's sandbox, tried by it: prints one line of JSON. Started by a drop-in as
+"""Tries what a process may do under a unit's sandbox and prints one line of JSON. A drop-in starts it as
 ExecStartPre of the unit itself, so that user, namespaces, devices and system calls are the unit's own."""
 
 import ctypes

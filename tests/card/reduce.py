@@ -20,11 +20,11 @@ from pathlib import Path
 CUDA = "ggml/src/ggml-cuda/"
 INSTANCES = CUDA + "template-instances/"
 QUANTS = ("Q4_0", "Q8_0")
-# Of attention's instances: no grouped queries, as is taken for an odd context, and four queries to a key.
+# Instances of attention: without grouped queries, used for an odd context, and with four queries to a key.
 MMA = {"%d-ncols2_%d" % (columns // group, group) for group in (1, 4) for columns in (8, 16, 32, 64)}
 HEAD = re.compile(r"DECL_FATTN_(MMA_F16|VEC)_CASE\(\s*(\d+)")
 # Operations of other kinds of models, of images, of sound, of training and of experts, and attention for cards that are
-# older. Each is called where it is computed alone: whether the card can compute it is asked elsewhere.
+# older. Each is called only where it is computed; the code that asks for the card's abilities is elsewhere.
 OPERATIONS = (
     *(
         "acc",
@@ -43,7 +43,7 @@ OPERATIONS = (
     *("upscale", "wkv"),
 )
 LISTED = (INSTANCES + "fattn-vec-", "tools/mtmd/models/")
-# Of programs and accelerators that are not compiled.
+# Programs and accelerators that are not compiled.
 NOT_COMPILED = ("tests/", "examples/", "gguf-py/", "ggml/src/ggml-vulkan/", "ggml/src/ggml-sycl/")
 # In the switch over the types of a matrix that is multiplied with one vector, the slowest file of all.
 VECTOR_CASE = re.compile(

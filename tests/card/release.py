@@ -15,11 +15,11 @@ sys.path.insert(0, str(CHECKOUT / ".collections"))
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.builds import build_on  # noqa: E402
 
 
-def release(told, cards):
-    """told: the variables of site.yml; cards: what nvidia-smi says of the node -> the name of its build"""
-    facts = {"ansible_facts": {"nvidia_smi": {"gpus": cards}}, **told}
+def release(variables, cards):
+    """-> the name of the build, from the variables of site.yml and nvidia-smi's list of the node's cards"""
+    facts = {"ansible_facts": {"nvidia_smi": {"gpus": cards}}, **variables}
     groups = {"llama_nodes": ["node"]}
-    return build_on("default", "node", told["llama_builds"], {"node": facts}, groups).release
+    return build_on("default", "node", variables["llama_builds"], {"node": facts}, groups).release
 
 
 if __name__ == "__main__":

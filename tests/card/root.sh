@@ -26,7 +26,7 @@ slim() {
         usr/bin/perl* usr/lib/x86_64-linux-gnu/perl* usr/share/perl* usr/lib/apt usr/bin/apt* usr/share/debconf \
         var/lib/apt/lists var/cache/apt var/cache/debconf var/log/apt var/log/*.log var/lib/dpkg/*-old \
         var/cache/ldconfig
-    # What dpkg-query reads is its status; files and scripts of packages that are neither removed nor upgraded are not.
+    # dpkg-query reads the status only, not the file lists and scripts of installed packages.
     find var/lib/dpkg/info -type f ! -name '*.list' -delete
     find var/lib/dpkg/info -name '*.list' -size +0 -exec truncate -s 0 {} +
     find usr -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -42,7 +42,7 @@ make_root() (
     chmod 0755 "$scratch"
     as_root debootstrap --variant=minbase --include="$packages" bookworm "$scratch/root"
     as_root bash -euc "$(declare -f slim); slim '$scratch/root'"
-    # What the controller and the nodes need still runs.
+    # The programs that controller and nodes need still run.
     # shellcheck disable=SC2016  # its own shell expands it
     as_root chroot "$scratch/root" sh -ec 'python3 -c "import ctypes, json, lzma, sqlite3, ssl, venv, xml.dom"
         for one in nft ip xz sudo curl systemctl; do "$one" -V || "$one" --version; done; ldconfig

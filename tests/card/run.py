@@ -41,15 +41,17 @@ STATE = "/var/lib/llama-card-test"
 def card():
     """-> {card, driver, cuda} of this machine"""
     query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
-    told = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
-    if told[2] != CAPABILITY:
+    name, driver, capability = (
+        subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
+    )
+    if capability != CAPABILITY:
         raise Failed(
             "%s: compute capability %s seen, %s is needed: tests/card/compile.sh compiles for no other, see"
-            " docs/benchmarks.md" % (told[0], told[2], CAPABILITY)
+            " docs/benchmarks.md" % (name, capability, CAPABILITY)
         )
     whole = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True).stdout
     cuda = re.search(r"CUDA Version: *([0-9.]+)", whole)
-    return {"card": told[0], "driver": told[1], "cuda": cuda.group(1) if cuda else ""}
+    return {"card": name, "driver": driver, "cuda": cuda.group(1) if cuda else ""}
 
 
 def word(text):

@@ -14,7 +14,7 @@ driver() {
     mkdir -p "$1/lib/stubs"
     {
         grep -oE '\bcu[A-Z][A-Za-z0-9_]*\s*\(' "$1/include/cuda.h" | tr -d '( '
-        # What the header gives a newer name by a macro is exported under that one.
+        # A macro of the header gives a newer name: the library exports that one.
         grep -oE '^#define\s+cu[A-Z]\w*\s+(cu[A-Z]\w*|__CUDA_API_PT[DS]+Z\(cu\w+\))' "$1/include/cuda.h" \
             | grep -oE 'cu[A-Z][A-Za-z0-9_]*\)?$' | tr -d ')'
     } | sort -u | sed 's/.*/int &(void) { return 100; }/' >"$1/lib/stubs/libcuda.c"
@@ -32,7 +32,7 @@ fetch() (
     ln -s lib "$made/lib64"
     driver "$made"
     touch "$made/${stamp##*/}"
-    # The user that compiles in a container is none that this machine knows.
+    # The user that compiles in a container does not exist on this machine.
     chmod -R a+rX "$made"
     rm -rf "$toolkit"
     mv "$made" "$toolkit"

@@ -16,7 +16,7 @@ STRING, ARRAY = 8, 9
 
 
 def after(data: bytes, at: int, kind: int) -> int:
-    """Where a value of this type that begins at `at` ends."""
+    """-> the end of a value of this type that begins at `at`"""
     if kind == STRING:
         return at + 8 + struct.unpack_from("<Q", data, at)[0]
     if kind == ARRAY:
@@ -40,7 +40,7 @@ def vocabulary(data: bytes) -> bytes:
         end = after(data, end, STRING)
         end = after(data, end + 4, struct.unpack_from("<I", data, end)[0])
     header = struct.pack("<4sIQQ", magic, version, 0, keys) + data[start:end]
-    # Data begins at a multiple of this, also where there is none.
+    # Data begin at a multiple of 32, also if there are no data.
     return header + bytes(-len(header) % 32)
 
 

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clients that nobody here wrote, at the gateway: the openai SDK, litellm, TensorZero and curl, and the requests of the
-clients that beefcake2 has.
+"""Foreign clients at the gateway: the openai SDK, litellm, TensorZero and curl, and the requests of beefcake2's own
+clients.
 
 `make e2e WHAT=clients` starts llama-servers, engine and nginx for it (gateway_stack.py). At a deployed gateway it
 asks for less and breaks nothing:
@@ -214,7 +214,7 @@ class TestOpenai:
         assert (error.value.status_code, error.value.code) == (503, "no_endpoint")
 
     def test_a_full_queue(self, client, own):
-        """One slot and a queue of one: the third is told to come again."""
+        """One slot and a queue of one: the third gets Retry-After."""
         streams = []
 
         def hold():
@@ -284,7 +284,7 @@ class TestLitellm:
     def test_embedding(self, gateway):
         if not gateway.embeddings:
             pytest.skip("no service of embeddings is deployed")
-        # Where nothing is said it sends null, which llama-server refuses.
+        # Without the key it sends null, which llama-server refuses.
         sent = dict(self.settings(gateway, gateway.embeddings), encoding_format="float")
         assert len(litellm.embedding(input=["red"], **sent).data) == 1
 
@@ -296,7 +296,7 @@ class TestLitellm:
 
 
 class TestConfigurations:
-    """What the gateway hands out at /clients, in the programs that it is for."""
+    """Configurations from the gateway's /clients, in the programs that read them."""
 
     def got(self, gateway, name):
         status, _headers, text = http(gateway.url + "/clients/" + name)
@@ -389,7 +389,7 @@ class TestCurl:
         shown = curl("--path-as-is", *body, "-o", "/dev/null", "-w", "%{http_code}", "-H", key, gateway.url + path)
         assert shown in ((0, "403"), (0, "404"))
 
-    def test_a_stream_that_breaks_is_told_to_curl(self, own):
+    def test_broken_stream_fails_in_curl(self, own):
         body = json.dumps({"model": own.brittle, "messages": LONG, "max_tokens": 400, "stream": True})
         asking = subprocess.Popen(
             ["curl", "-sSN", "-H", "Authorization: Bearer " + own.key, "-H", "Content-Type: application/json",
@@ -406,7 +406,7 @@ class TestCurl:
 
 
 class TestTodaysClients:
-    """What the tools around beefcake2 send, as they send it: plain HTTP on the ports of the tiers, any name, dummy
+    """Requests as beefcake2's tools send them: plain HTTP on the ports of the tiers, any name, dummy
     keys in both headers."""
 
     def dummies(self, gateway):

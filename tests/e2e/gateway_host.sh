@@ -64,7 +64,7 @@ node node1 install -d -o 661 -g 661 -m 755 $share
 
 play site
 file=$(files)
-case $file in [0-9]*-135m.json\ ) ;; *) die "$share: '$file' seen, the file of chat alone is needed" ;; esac
+case $file in [0-9]*-135m.json\ ) ;; *) die "$share: '$file' seen, only the file of chat is needed" ;; esac
 eventually "200 node1" ask smollm2
 play site
 ! grep -E 'changed=[1-9]' "$logs/gateway-host-test-site.log" >&2 \
@@ -77,7 +77,7 @@ grep -E '^ *(gateway on node4|chat):? ' "$logs/gateway-host-test-status.log" \
 
 start_job
 eventually "200 node2" ask of-a-job
-# Nobody writes it any more.
+# Its writer has ended.
 eventually "404 " ask of-a-job
 node node1 systemctl stop llama-head-chat
 eventually "4711-job.json " files

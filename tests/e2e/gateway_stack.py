@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gateway_clients.py asks: a deployed gateway, or one of its own on the loopback, of llama-servers with a small
+"""The gateway for gateway_clients.py: a deployed one, or its own on the loopback, of llama-servers with a small
 model on this machine, and in a container the engine and nginx with the template of role gateway, at their real paths.
 
 Run by clients.sh, which says where llama-server, the model and the image are: LLAMA_BIN, LLAMA_MODEL, LLAMA_LAB_IMAGE.
@@ -96,7 +96,7 @@ class Own:
     own = True
     key, auth = KEY, "required"
     chat, alias, embeddings = "or1-behemoth", "OR1-Behemoth", "embedder"
-    # One slot and a queue of one; what a test kills; what nobody serves.
+    # One slot and a queue of one; a service that a test kills; a model without a service.
     narrow, brittle, lost = "strand", "brittle", "lost"
     narrow_service, brittle_service, reasoning_service = "fast", "breaks", "chat"
     default, task = "or1-behemoth", "fix"

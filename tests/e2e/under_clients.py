@@ -77,7 +77,7 @@ class Clients:
 
 
 def seen(answers):
-    """What the clients saw, of the requests' times and failures."""
+    """-> figures of the requests: count, failures, longest request, longest silence"""
     whole = sorted(ended for _sent, ended, why in answers if not why)
     moments = [min(sent for sent, _ended, _why in answers), *whole, max(ended for _sent, ended, _why in answers)]
     return {
@@ -92,8 +92,8 @@ def table(rows):
     head = ("under %d clients" % CLIENTS, "took s", "requests", "failed", "longest s", "silence s", "load")
     lines = ["| %s |" % " | ".join(head), "|---|" + "--:|" * (len(head) - 1)]
     for row in rows:
-        told = "".join("; %d x %s" % (count, why) for why, count in row["failed"].items())
-        numbers = ("%.0f" % row["seconds"], str(row["requests"]), "%d%s" % (sum(row["failed"].values()), told))
+        failures = "".join("; %d x %s" % (count, why) for why, count in row["failed"].items())
+        numbers = ("%.0f" % row["seconds"], str(row["requests"]), "%d%s" % (sum(row["failed"].values()), failures))
         times = tuple("%.1f" % row[name] for name in ("longest_s", "silence_s", "load"))
         lines.append("| %s |" % " | ".join((row["words"], *numbers, *times)))
     return "\n".join(lines)

@@ -25,7 +25,7 @@ play() {
     say "$name took $((SECONDS - started)) s"
 }
 
-# What really runs, on all nodes.
+# The builds of the running processes, on all nodes.
 expect() {
     local node unit program
     for node in node1:head node2:rpc node3:rpc; do

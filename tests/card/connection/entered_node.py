@@ -18,7 +18,7 @@ short_description: Enter a node of the card test
 version_added: 0.1.0
 author: The Fermi Sea (@thefermisea)
 description:
-  - For tests alone.
+  - For tests only.
 options:
   process:
     description: The node's systemd, as this machine counts processes.
