@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until the gateway has endpoints as they are wanted and prints what is not yet; documented in
+"""Waits until the gateway has endpoints as wanted and prints progress; documented in
 plugins/modules/gateway_endpoints.py."""
 
 import math
@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ..module_utils._text import duration
 from ..plugin_utils._progress import Progress
 
-# The node waits so long before a line is due.
+# Seconds that the module waits between two lines.
 SLICE = 10
 
 
@@ -31,10 +31,10 @@ class ActionModule(ActionBase):
             try:
                 now = self._execute_module(module_args=asked, task_vars=task_vars)
             except AnsibleConnectionFailure as error:
-                # Nodes and other gateways do not wait for it.
+                # An unreachable gateway holds nothing up.
                 progress.show(f"not reached ({error}): go on without it")
                 return dict(result, changed=False, waiting=[], reason=str(error), endpoints=[], seconds=0.0)
-            # What the first call has written the next ones find.
+            # Only the first call writes the file.
             first = first or now
             if now.get("failed") or now.get("reason") or not now["waiting"]:
                 break

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until a head works on no request and prints what it still does; documented in
-plugins/modules/llama_drain.py."""
+"""Waits until a head has no running request and prints progress; documented in plugins/modules/llama_drain.py."""
 
 import time
 
@@ -12,7 +11,7 @@ from ..module_utils._text import duration
 from ..plugin_utils._progress import Progress
 
 POLL = 2
-# A line at least so often, however long a request takes.
+# Seconds between two lines.
 EVERY = 10
 
 

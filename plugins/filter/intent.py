@@ -37,7 +37,7 @@ from ..plugin_utils._access.trials import services_on_trial
 from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._gateway.client_files import client_file
 from ..plugin_utils._gateway.config import gateway_config
-from ..plugin_utils._gateway.front_door import front_door
+from ..plugin_utils._gateway.plan_lines import gateway_plan_lines
 from ..plugin_utils._gateway.tailnet import tailnet
 from ..plugin_utils._intent.builds import node_builds
 from ..plugin_utils._intent.check import intent_errors
@@ -88,7 +88,7 @@ class FilterModule:
             gateway_config=gateway_config,
             gateway_host=gateway_host,
             client_configuration=client_file,
-            front_door=front_door,
+            gateway_plan_lines=gateway_plan_lines,
             gateway_tailnet=tailnet,
             monitoring_addresses=allowed,
             prometheus_config=whole,

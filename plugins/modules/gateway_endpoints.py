@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
   Writes C(/var/lib/llama-cluster/draining.json) of a gateway's host, which the gateway's engine reads twice a
-  second, and waits until the engine has the endpoints as they are wanted.
+  second, and waits until the engine has the endpoints as wanted.
 options:
   state:
     description: "V(draining) keeps new requests from O(endpoints), and waits until none runs there."
@@ -52,9 +52,9 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 endpoints: {description: All endpoints that drain now., type: list, returned: success, elements: dict}
-waiting: {description: What the engine does not have as it is wanted., type: list, returned: success, elements: str}
+waiting: {description: Endpoints that are not yet as wanted., type: list, returned: success, elements: str}
 reason:
-  description: "Why the engine said nothing; empty where it answers, or was not asked."
+  description: "Why the engine did not respond; empty if it responded, or was not contacted."
   type: str
   returned: success
 seconds: {description: How long the wait was., type: float, returned: success}

@@ -95,10 +95,10 @@ def test_a_body_without_a_key_is_refused_before_it_is_read():
     assert len(found) == 4
     for name, lines in found.items():
         known = lines.index("include /etc/llama-cluster/gateway/nginx-clients.conf;")
-        decides = "if ($llama_gateway_known = 0) {" if name.startswith("@") else "if ($llama_gateway_stranger) {"
+        decides = "if ($llama_gateway_known = 0) {" if name.startswith("@") else "if ($llama_gateway_unknown) {"
         assert known < lines.index(decides), name
         assert lines[lines.index(decides) + 1].startswith("return 401 '{"), name
-    (pattern,) = re.findall(r'stranger {\n    default 0;\n    "~(.*)" 1;', site([]))
+    (pattern,) = re.findall(r'unknown {\n    default 0;\n    "~(.*)" 1;', site([]))
     strangers = {words for words in ("0  ", "0 0 ", "0 7 ", "0  chunked", "0 0 chunked", "1 7 ", "1  chunked")
                  if re.search(pattern, words)}  # fmt: skip
     assert strangers == {"0 7 ", "0  chunked", "0 0 chunked"}

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which replica has read the beginning of a conversation before: its slots hold the computed part. Private to the
-collection."""
+"""Conversations that a replica has read before: its slots hold the computed part. Private to the collection."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ VALUES, LETTERS = 64, 4096
 
 
 class Conversation(NamedTuple):
-    """parts: a hash of everything up to the end of each message; shared: how many of them are no user's, as a system
-    prompt that all conversations of a program have."""
+    """parts: a hash of everything up to the end of each message; shared: how many leading parts are a system prompt,
+    which all conversations of a program have."""
 
     parts: tuple[int, ...] = ()
     shared: int = 0
 
     def of(self, model: str) -> Conversation:
-        """As that model has read it."""
+        """The conversation as that model reads it."""
         return self._replace(parts=tuple(hash((model, part)) for part in self.parts))
 
 
@@ -34,7 +33,7 @@ NONE = Conversation()
 
 
 def conversation(path: str, body: dict[str, Any]) -> Conversation:
-    """Of a request's body."""
+    """The conversation in the body of a request."""
     messages = body.get("messages")
     if path.endswith("/responses"):
         messages = body.get("input")
@@ -66,7 +65,7 @@ def _of_messages(body: dict[str, Any], messages: list[Any]) -> Conversation:
 
 
 def _outline(value: Any) -> tuple[Any, ...]:
-    """The first values of a value, in their order; a text is the same with and without a block around it."""
+    """The first values in a value, in order. A text in a block equals the text itself."""
     found: list[Any] = []
     todo = [value]
     for _step in range(VALUES):
@@ -84,7 +83,7 @@ def _outline(value: Any) -> tuple[Any, ...]:
 
 
 class Memory:
-    """What one replica has read, the oldest of it forgotten first."""
+    """The parts that one replica has read. The oldest are forgotten first."""
 
     def __init__(self) -> None:
         self._parts: collections.OrderedDict[int, None] = collections.OrderedDict()
@@ -97,7 +96,7 @@ class Memory:
             self._parts.popitem(last=False)
 
     def known(self, one: Conversation) -> int:
-        """How many parts of a conversation."""
+        """The number of leading parts that were read."""
         for count in range(len(one.parts), 0, -1):
             if one.parts[count - 1] in self._parts:
                 return count

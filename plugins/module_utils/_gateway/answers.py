@@ -30,14 +30,14 @@ REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-# Of every answer: a page of any origin may read it, since keys decide who may ask, not origins.
+# Pages of any origin may read every answer: keys decide, not origins.
 CORS = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", "*"))
 HTML = "text/html; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
 
 class Unanswered(Exception):
-    """Why a request is not simply answered by the server that was chosen. The engine acts on it; it is not shown."""
+    """A request was not answered by the chosen server. The engine handles it; clients do not see it."""
 
 
 class Answer(NamedTuple):
@@ -78,8 +78,8 @@ def error(status: int, code: str, message: str, param: str | None = None, retry_
 
 
 def unknown_model(name: str, config: Config) -> Answer:
-    """No such name: the nearest ones help. 404 only if gateway_unknown_model says so: clients of old servers take it
-    for a dead one."""
+    """An unknown name, with the nearest ones. 404 only if gateway_unknown_model says so: some clients take 404 for a
+    dead server."""
     status = 404 if config.unknown_model == "404" else 400
     reason = config.unserved.get(name)
     if reason:
@@ -94,12 +94,12 @@ def unknown_model(name: str, config: Config) -> Answer:
 
 
 def shown(name: str) -> str:
-    """A text that a client sent, in a sentence and in a header: printable ASCII, and short."""
+    """A text of a client, made short and printable ASCII for sentences and headers."""
     return "".join(one if " " <= one <= "~" else "?" for one in name[:80])
 
 
 def nearest(name: str, known: list[str]) -> list[str]:
-    """Up to three names, whatever the case of their letters."""
+    """Up to three similar names, in any case."""
     lower = {one.lower(): one for one in known}
     return [lower[one] for one in difflib.get_close_matches(name[:200].lower(), list(lower), 3, 0.5)]
 

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading a request's body: the model that it names, and which conversation it continues. The body itself
-stays as it came, and of its values nothing is kept. Private to the collection."""
+"""Reads the model and the conversation of a request's body. The body is not changed, and its values are not kept.
+Private to the collection."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from . import affinity, answers, paths
 from .affinity import Conversation
 from .answers import Answer
 
-# Marks around the values of a JSON body. A value takes many times its bytes, and all requests wait while values are
-# made. A prompt with more marks in its text is longer than any context.
+# Marks around the values of a JSON body. A value takes many times its bytes, and all requests wait during parsing. A
+# prompt with more marks is longer than any context.
 VALUES = 512 << 10
-# Letters of a name that are looked at.
+# Letters of a name that are read.
 NAME = 1024
 # Fields of a form, and bytes of the lines above each.
 FIELDS, LINES = 64, 4096
@@ -27,8 +27,8 @@ FILE = re.compile(rb"^content-disposition:[^\r\n]*;[ \t]*filename", re.IGNORECAS
 
 
 class Read(NamedTuple):
-    """asked: the model's name, False where it is no text; place: the bytes that another name takes the place of, with
-    what stands before and after it there."""
+    """asked: the model's name, False if it is not a text; place: the bytes that another name replaces; before, after:
+    bytes around that name."""
 
     asked: Any = None
     talk: Conversation = affinity.NONE
@@ -38,7 +38,7 @@ class Read(NamedTuple):
     json: bool = True
 
     def named(self, body: bytes, name: str) -> bytes:
-        """The body, naming another model; all else stays byte for byte."""
+        """The body with another model. All other bytes stay."""
         if self.place is None:
             return body
         start, end = self.place
@@ -53,7 +53,7 @@ def read(path: str, kind: str, body: bytes) -> Answer | Read:
             words = "content-type: multipart/form-data seen, application/json is needed here: send a JSON object"
             return answers.error(400, "invalid_form", words)
         return _form(kind, body)
-    # As the server: by no content type.
+    # The server ignores the content type too.
     values = sum(body.count(mark) for mark in (b",", b":", b"[", b"{"))
     if values > VALUES:
         words = "body: %d commas, colons and brackets seen, at most %d are read: send a shorter request"
@@ -61,8 +61,8 @@ def read(path: str, kind: str, body: bytes) -> Answer | Read:
         return answers.error(413, "request_too_large", words)
     parsed, seen = None, "no JSON"
     try:
-        # Only UTF-8: json.loads would take UTF-16 too, which the server reads in another way. A mark of UTF-8 in front
-        # is skipped there too. An integer of many digits takes Python hours.
+        # Only UTF-8: json.loads takes UTF-16 too, which the server reads differently. Servers skip a byte order mark of
+        # UTF-8 too. An integer of many digits takes Python hours.
         parsed = json.loads(body.decode("utf-8-sig"), parse_int=float)
         seen = type(parsed).__name__
     except UnicodeDecodeError:
@@ -78,13 +78,13 @@ def read(path: str, kind: str, body: bytes) -> Answer | Read:
         asked = asked[:NAME]
     elif asked is not None:
         asked = False
-    # The last of two keys of one name counts, at the servers too.
+    # The last of two keys with one name counts, at the servers too.
     end = body.rindex(b"}")
     return Read(asked, affinity.conversation(path, parsed), (end, end), b',"model":' if parsed else b'"model":')
 
 
 def _form(kind: str, body: bytes) -> Answer | Read:
-    """Of an upload: its field `model`."""
+    """Reads the field `model` of an upload."""
     boundary = BOUNDARY.search(kind)
     if not boundary:
         return _malformed("no boundary in content-type")

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A client's connection: one request, one answer, and the end of it when the client leaves. Private to the
-collection."""
+"""A client's connection: one request and one answer. It ends when the client leaves. Private to the collection."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from .answers import Answer
 from .http_body import LAST, chunk
 from .log import Entry
 
-# Seconds that a client may take for its request, and to read an answer that came before the request was read.
+# Seconds for a client to send its request, and to read an answer that came before the request was complete.
 READ, LINGER = 60.0, 2.0
 
 
 class Connection(asyncio.StreamReaderProtocol):
-    """serve: a coroutine function, whose task ends when the client leaves."""
+    """serve: a coroutine function. Its task is cancelled when the client leaves."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, serve: Callable[[Connection], Any]) -> None:
         self.reader = asyncio.StreamReader(limit=request.HEAD, loop=loop)
@@ -74,12 +73,12 @@ class Connection(asyncio.StreamReaderProtocol):
         await self.writer.drain()
 
     async def ping(self, data: bytes, entry: Entry) -> None:
-        """Comments of a stream, the first of them with its head: no answer has begun with them."""
+        """Passes on comments of a stream, the first with its head. They do not begin an answer."""
         self.pinged = True
         await self.write(data, entry)
 
     async def answer(self, head: bytes, body: bytes, entry: Entry, status: int) -> None:
-        """A whole one; of a stream that has pinged it is the event that ends it."""
+        """Writes a complete answer. After comments of a stream it is the stream's last event."""
         event = chunk(b"data: " + b" ".join(body.split()) + b"\n\n") + LAST
         await self.write(event if self.pinged else head + body, entry, status)
 
@@ -88,7 +87,7 @@ class Connection(asyncio.StreamReaderProtocol):
         await self.answer(answer.head(), body, entry, answer.status)
 
     async def linger(self) -> None:
-        """What is still on its way is read, or the client would not see its answer."""
+        """Reads the rest of the request; otherwise the client does not see its answer."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
         end = self._running.time() + LINGER
@@ -103,5 +102,5 @@ class Connection(asyncio.StreamReaderProtocol):
         self.writer.close()
 
     def abort(self) -> None:
-        """An answer that is not whole must not look as if it were."""
+        """An incomplete answer must not look complete."""
         self.end.abort()

@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ready configurations for the clients of a gateway, from its gateway.json. Private to the collection.
 
-Pure: the gateway renders them at each request, playbooks/clients.yml before anything is deployed. A key is never in
-them: they name the environment variable LLAMA_API_KEY. A JSON string without escaped letters is a string of YAML, TOML
-and Python too.
+The gateway renders them at each request, playbooks/clients.yml before anything is deployed. They contain no key, but
+the environment variable LLAMA_API_KEY. A JSON string without escaped letters is also a string of YAML, TOML and Python.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from .._text import printable
 from .config import SILENCE
 
 KEY = "LLAMA_API_KEY"
-# Of a model without a set context, which llama-server takes from its file: a small one.
+# Context of a model without a setting, which llama-server takes from its file.
 ASSUMED_CONTEXT = 4096
-# A client that is given no limit of answers leaves three quarters of the context to the conversation.
+# Without a limit of answers, an answer may take a quarter of the context.
 ANSWER_PART = 4
-# Seconds that a client waits longer than the gateway, whose error is clearer than the client's own.
+# Seconds that a client waits longer than the gateway, whose error is clearer.
 GRACE = 30
 
 
 class Entry(NamedTuple):
-    """One model as clients see it. context, output: tokens; assumed: whether the context is; timeout: seconds."""
+    """One model for clients. context, output: tokens; assumed: whether the context is assumed; timeout: seconds."""
 
     name: str
     aliases: list[str]
@@ -52,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Page:
-    """A gateway as its clients see it. url: without /v1."""
+    """Models, addresses and limits of a gateway. url: without /v1."""
 
     def __init__(self, config: Mapping[str, Any], url: str) -> None:
         self.url, self.config = url, config
@@ -61,7 +60,7 @@ class Page:
         self.vectors = [entry for entry in self.models if entry.embeddings]
         wanted = (config.get("routes") or {}).get("default")
         named = [entry for entry in self.chat if wanted in entry.names] or self.chat
-        # The name that answers if a client chooses none.
+        # The model if a client chooses none.
         self.default = named[0].name if named else ""
 
     @property
@@ -69,7 +68,7 @@ class Page:
         return max([entry.timeout for entry in self.models] or [int(SILENCE) + GRACE])
 
     def head(self, use: str) -> str:
-        """The comment at the top: how to use the file, and which models there are."""
+        """The comment at the top: usage of the file, and the models."""
         key = (
             f"{KEY} is any text: this gateway takes requests without a key, and notes the key that it is sent."
             if self.config.get("auth") == "log_only"
@@ -80,7 +79,7 @@ class Page:
 
 
 def entries(config: Mapping[str, Any]) -> list[Entry]:
-    """The models of all services that are not stopped, each name once: the first service that has it."""
+    """The models of all services that are not stopped. The first service with a name has it."""
     services = [service for service in config["services"].values() if service.get("state") != "stopped"]
     taken = {model["name"] for service in services for model in service["models"]}
     found: dict[str, Entry] = {}
@@ -267,7 +266,7 @@ global_outbound_http_timeout_ms = {1000 * page.wait}
 {"".join(model(entry, name) for entry in page.models for name in entry.names)}"""
 
 
-# {client: (its file, what that is, how it is made)}
+# {client: (file, purpose, renderer)}
 CLIENTS: dict[str, tuple[str, str, Callable[[Page], str]]] = {
     "openai": ("llama_openai.py", "openai SDK for Python, and lines for curl", openai),
     "litellm": ("config.yaml", "LiteLLM proxy", litellm),
@@ -279,12 +278,12 @@ CLIENTS: dict[str, tuple[str, str, Callable[[Page], str]]] = {
 
 
 def client_configuration(config: Mapping[str, Any], name: str, base_url: str) -> str | None:
-    """The configuration of a client, None for one that is not known. base_url: of the gateway, without /v1."""
+    """The configuration of a client, None for an unknown client. base_url: of the gateway, without /v1."""
     return CLIENTS[name][2](Page(config, base_url.rstrip("/"))) if name in CLIENTS else None
 
 
 def clients_index(config: Mapping[str, Any], base_url: str) -> str:
-    """The text of /clients: which configurations there are, where they go, and which models and tasks they name."""
+    """The text of /clients: configurations, models and tasks."""
     page = Page(config, base_url.rstrip("/"))
     lines = [f"Base URL: {page.url}/v1", "", "Configurations, made anew at each request:"]
     for name, (file, purpose, _render) in CLIENTS.items():

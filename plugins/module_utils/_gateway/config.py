@@ -1,10 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the gateway is configured to do: gateway.json and keys.json, read once and held as records. Private to the
-collection.
+"""The gateway's configuration: gateway.json and keys.json as records. Private to the collection.
 
-Role gateway writes both files; one that is not as it writes them is refused as a whole.
+Role gateway writes both files. A malformed file is refused.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from typing import Any, NamedTuple
 
 from .._text import Refusal, printable
 
-# Of a service without a setting: seconds without a byte, how many requests may wait, and seconds within which it is
-# waited for while it recovers.
+# Defaults of a service: seconds without a byte, requests in its queue, and seconds that requests wait for its recovery.
 SILENCE, QUEUE, PATIENCE = 7200.0, 64, 60.0
 NEXT = "run site.yml with --tags gateway again"
 
 
 class Model(NamedTuple):
-    """A name that a service answers to. entry: of gateway.json, as status.json has it."""
+    """A model of a service. entry: its entry in gateway.json, also shown in status.json."""
 
     name: str
     aliases: tuple[str, ...]
@@ -31,7 +29,7 @@ class Model(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where a replica listens. most: slots that it may claim to have."""
+    """The address of a replica. most: the most slots that it may report."""
 
     node: str
     address: str
@@ -58,8 +56,8 @@ class Service(NamedTuple):
 
 class Config(NamedTuple):
     services: dict[str, Service]
-    names: dict[str, tuple[str, str]]  # of a model or an alias: service, and the model's own name
-    tiers: dict[str, str]  # service of each
+    names: dict[str, tuple[str, str]]  # {model or alias: (service, model)}
+    tiers: dict[str, str]  # {tier: service}
     unserved: dict[str, str]
     default: str | None
     tasks: dict[str, str]
@@ -70,7 +68,7 @@ class Config(NamedTuple):
 
 
 class Keys(NamedTuple):
-    clients: dict[bytes, str]  # by the digest of each key, its name
+    clients: dict[bytes, str]  # {digest of a key: name of the client}
     services: dict[str, str]
 
     def name(self, key: str | None) -> str | None:
@@ -79,18 +77,18 @@ class Keys(NamedTuple):
 
 
 def digest(key: str) -> bytes:
-    """A key is looked up by its digest: how long that takes tells nothing of other keys."""
+    """Keys are looked up by digest: the time of a lookup reveals nothing about other keys."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
 def parse(data: Any) -> Config:
-    """Of gateway.json's value. Errors: ValueError, TypeError, KeyError, AttributeError."""
+    """The configuration in gateway.json. Errors: ValueError, TypeError, KeyError, AttributeError."""
     if data["version"] != 1 or data.get("auth", "required") not in ("required", "log_only"):
         raise ValueError("version or auth")
     services = {name: _service(name, value) for name, value in data["services"].items()}
     names: dict[str, tuple[str, str]] = {}
     tiers: dict[str, str] = {}
-    # A model's own name comes before an alias of another one, and what is started before what is stopped.
+    # Names come before aliases, and started services before stopped ones.
     started_first = sorted(services.values(), key=lambda one: not one.started)
     for service in started_first:
         for model in service.models:
@@ -142,8 +140,7 @@ def _service(name: str, value: Any) -> Service:
 
 
 def parse_keys(data: Any) -> Keys:
-    """Of the value of keys.json; several keys of one name: one is exchanged for the other while both hold. Errors: as
-    parse()."""
+    """The keys in keys.json. A name has several keys while one is exchanged. Errors: as parse()."""
     clients = {
         digest(key): name
         for name, given in data.get("clients", {}).items()
@@ -163,7 +160,7 @@ def load(folder: str) -> tuple[Config, Keys]:
         except OSError as error:
             raise Refusal(f"{path} cannot be read ({error.strerror}): {NEXT}") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            # A key of a client is in no message: of a wrong one only its type is known.
+            # No message may show a key: only the type of the error is known.
             why = type(error).__name__ if name == "keys.json" else f"{type(error).__name__}: {printable(error)}"
             raise Refusal(f"{path} cannot be used ({why}): {NEXT}") from None
     return found[0], found[1]  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Endpoints that get no new requests from the gateway, and their state at its engine. Private to the collection."""
+"""Endpoints that get no new requests from the gateway. Private to the collection."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .._node import paths
 
 # A playbook is about to restart it: requests wait for it.
 CHANGE = "change"
-# Its node, or one that it needs, is held: for new requests it is down, for hours maybe.
+# Its node, or a node that it needs, is held: for new requests it is down, maybe for hours.
 MAINTENANCE = "maintenance"
-# Seconds in which a running engine answers; while it restarts its socket holds the connection.
+# Seconds for a running engine to respond; while it restarts, its socket holds the connection.
 PATIENCE = 3.0
 POLL = 0.1
 # Bytes of an answer.
@@ -48,7 +48,7 @@ def label(endpoint: Endpoint) -> str:
 
 
 def entries_of(text: str | None) -> list[Entry]:
-    """Of the file; one that is malformed has none, and is written anew."""
+    """The entries of the file. A malformed file has none and is replaced."""
     try:
         return [
             Entry(one["service"], one["node"], float(one["since"]), one["reason"], one.get("held", ""))
@@ -59,7 +59,7 @@ def entries_of(text: str | None) -> list[Entry]:
 
 
 def as_dicts(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """As the file and the module have them."""
+    """The entries as in the file and in the result of the module."""
     return [
         {key: value for key, value in entry._asdict().items() if key != "held" or value} for entry in sorted(entries)
     ]
@@ -71,7 +71,7 @@ def text_of(entries: Iterable[Entry]) -> str:
 
 
 def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str, held: str, now: float) -> list[Entry]:
-    """With these endpoints among them. One that is there stays as it is, and under maintenance through a change."""
+    """The entries with these endpoints. Known entries stay; a change does not end a maintenance."""
     known = {entry.endpoint: entry for entry in entries}
     for endpoint in endpoints:
         before = known.get(endpoint)
@@ -81,7 +81,7 @@ def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str
 
 
 def readied(entries: Iterable[Entry], endpoints: Iterable[Endpoint] | None, held: Iterable[str] = ()) -> list[Entry]:
-    """Without these endpoints, None for all. An endpoint that waits for the return of a node of `held` stays."""
+    """The entries without these endpoints, None for all. Endpoints that wait for a node of `held` stay."""
     named, still = None if endpoints is None else set(endpoints), set(held)
     return sorted(
         entry
@@ -91,7 +91,7 @@ def readied(entries: Iterable[Entry], endpoints: Iterable[Endpoint] | None, held
 
 
 def ask(page: str, at: str = paths.GATEWAY_SOCKET, seconds: float = PATIENCE) -> bytes:
-    """A page of the engine, over its own socket. Errors: OSError, ValueError for another answer than 200."""
+    """A page of the engine, over its socket. Errors: OSError, ValueError for another status than 200."""
     until, answer = time.monotonic() + seconds, b""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(seconds)
@@ -115,7 +115,7 @@ def engine_status() -> dict[str, Any]:
 
 def unsettled(status: Status, endpoints: Iterable[Endpoint], draining: bool) -> list[str]:
     """Why endpoints are not yet as wanted, one sentence for each. An endpoint that the engine does not know gets no
-    requests, and one of a stopped service gets none either."""
+    requests, and an endpoint of a stopped service gets none either."""
     seen = {
         (service, one["node"]): one for service, pool in status["services"].items() for one in pool.get("endpoints", ())
     }
@@ -147,8 +147,8 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome:
-    """Waits until the engine has these endpoints as wanted, at most timeout seconds; for one that does not respond at
-    most PATIENCE seconds."""
+    """Waits until the engine has these endpoints as wanted, at most timeout seconds, or PATIENCE seconds if the engine
+    does not respond."""
     began = responded = clock()
     while True:
         try:
@@ -163,7 +163,7 @@ def wait(
 
 
 class Draining(NamedTuple):
-    """The file of a gateway's host, and the configuration without which it has no gateway."""
+    """The file of a gateway's host, and the configuration that shows that it has a gateway."""
 
     path: str = paths.GATEWAY_DRAINING
     configuration: str = paths.GATEWAY_CONFIG
@@ -187,7 +187,7 @@ def apply(
         after = drained(before, endpoints or (), parameters["reason"], held[0] if held else "", now)
     else:
         after = readied(before, endpoints, held)
-    # Without a gateway there is no engine that reads it.
+    # Without a gateway no engine reads the file.
     changed = after != before and deployed
     result: dict[str, Any] = {"changed": changed, "waiting": [], "reason": "", "seconds": 0.0}
     result["endpoints"] = as_dicts(after if changed else before)

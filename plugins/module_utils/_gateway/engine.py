@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The gateway's engine: connections, watched files, and what it does by the clock. Private to the collection."""
+"""The gateway's engine: connections, watched files and timers. Private to the collection."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from .probes import Prober
 from .replicas import Endpoint, Fleet
 from .watched import Watched, drained, merged
 
-# Seconds between two looks at files, until the first probes have to be back, and between two tries to accept where
-# no descriptor is left.
+# Seconds between two looks at files, for the first probes, and between two attempts to accept without descriptors.
 FILES, FIRST, AGAIN = 0.5, 2.0, 0.5
-# Connections that are accepted in one go.
+# Connections that are accepted at once.
 AT_ONCE = 64
-# Bytes of a body that is read by itself, and of all bodies that are held at one time.
+# Bytes of a body that is parsed by itself, and of all bodies together.
 LARGE, HELD = 256 << 10, 512 << 20
 
 
@@ -58,10 +57,10 @@ class Engine(handlers.State):
         self._ending = False
         self._over: asyncio.Future[None] = loop.create_future()
 
-    # -- by the clock
+    # -- timers
 
     async def run(self) -> None:
-        """Until every request has its answer that has begun when `end` was called."""
+        """Runs until end() is called and all running requests are answered."""
         self._draining.look()
         self._registry.look()
         await self.prober.first(self._configure(), FIRST)
@@ -89,7 +88,7 @@ class Engine(handlers.State):
                 notify("WATCHDOG=1")
 
     def _configure(self) -> list[Endpoint]:
-        """-> new endpoints."""
+        """Applies the configuration and returns new endpoints."""
         self.config, drains = merged(self._own, self._registry.value or {"endpoints": []})
         new = self.fleet.configure(self.config, time.monotonic(), time.time())
         for endpoint in self.fleet.drain([*drains, *drained(self._draining.value)]):
@@ -97,11 +96,11 @@ class Engine(handlers.State):
         return new
 
     def reload(self) -> None:
-        """Of SIGHUP: a broken file changes nothing."""
+        """Reads the configuration again (SIGHUP). A broken file changes nothing."""
         try:
             self._own, self.keys = config.load(self._files.configuration)
         except Refusal as refusal:
-            say(f"gateway: {refusal}; what was configured before still holds")
+            say(f"gateway: {refusal}; the earlier configuration stays")
             return
         self._configure()
         self.prober.follow()
@@ -122,7 +121,7 @@ class Engine(handlers.State):
     # -- connections
 
     def _accept_on(self) -> None:
-        """Not by create_unix_server: since Python 3.13 its end removes the socket, which is systemd's."""
+        """Not by create_unix_server: since Python 3.13 it removes the socket at its end, which is systemd's."""
         if not self._ending:
             self._loop.add_reader(self._listener.fileno(), self._accept)
 
@@ -144,7 +143,7 @@ class Engine(handlers.State):
             asyncio.ensure_future(opened)
 
     def end(self) -> None:
-        """Takes nothing new; what has begun is answered."""
+        """Accepts no new request. Running requests are answered."""
         if self._ending:
             return
         self._ending = True
@@ -162,7 +161,7 @@ class Engine(handlers.State):
             await self._answer(connection, entry)
             connection.close()
         except asyncio.CancelledError:
-            # The client has left, or its request did not come; what was done for it has been ended on the way here.
+            # The client has left, or its request did not come. Its work has ended already.
             entry.set(status=entry.fields["status"] or (408 if connection.late else 499), left=True)
             connection.abort()
         except Cut as error:
@@ -172,17 +171,19 @@ class Engine(handlers.State):
             entry.set(status=entry.fields["status"] or 499, left=True)
             connection.abort()
         except Exception:
-            say("gateway: a mistake of its own: " + traceback.format_exc().strip().replace("\n", " | "))
+            say("gateway: internal error: " + traceback.format_exc().strip().replace("\n", " | "))
             if not connection.started:
                 with contextlib.suppress(OSError):
-                    await connection.reply(answers.error(500, "internal_error", "the gateway made a mistake"), entry)
+                    await connection.reply(
+                        answers.error(500, "internal_error", "internal error of the gateway: see its journal"), entry
+                    )
             connection.close()
         finally:
             self._connections.discard(connection)
-            # A connection without a request, as a health check makes, is not logged.
+            # A connection without a request, such as a health check, is not logged.
             if entry.fields["path"] is not None or entry.fields["status"] not in (None, 499):
                 entry.write()
-                # A look at a page is no request for a model.
+                # Pages of the gateway are not counted.
                 pages = (*handlers.OPEN, handlers.ROOT, handlers.METRICS)
                 if entry.fields["service"] or entry.fields["path"] not in pages:
                     self.counts.ended(entry.fields)
@@ -199,7 +200,7 @@ class Engine(handlers.State):
         if len(body) < LARGE:
             answer = handlers.judge(self, head, body)
         else:
-            # One at a time: while it is read it takes many times its bytes, and all requests wait.
+            # One at a time: parsing takes many times its bytes, and all requests wait.
             async with self._reading:
                 answer = handlers.judge(self, head, body)
                 await asyncio.sleep(0)
@@ -214,7 +215,7 @@ class Engine(handlers.State):
         await connection.reply(answer, entry, head.method)
 
     def _refused(self, connection: Connection, head: request.Head, entry: Entry) -> Answer | None:
-        """By the head only, so that a body without a key takes neither memory nor time."""
+        """Judges the head only: a body without a key takes neither memory nor time."""
         name = self.keys.name(head.key)
         entry.set(method=head.method, path=head.shown, client=head.get("x-real-ip"))
         entry.set(key=name, key_seen="known" if name else "dummy" if head.key else "none")

@@ -1,19 +1,18 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading an answer while it passes: whether an event has come, and at its end what it cost. Private to the
-collection."""
+"""Reads a passing answer: whether an event has come, and the cost of the answer. Private to the collection."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-# Bytes of a line by which its kind is known.
+# Bytes of a line that show its kind.
 LINE = 64
-# Bytes of the beginning and of the end of an answer, which have its cost.
+# Bytes at the beginning and at the end of an answer that contain its cost.
 BEGINNING, END = 1 << 10, 2 << 10
-# Numbers as they stand in JSON, of a length that is believed; within a string the quotes would be escaped.
+# Numbers in JSON, with few enough digits. Within a string the quotes are escaped.
 NUMBERS = re.compile(
     rb'"((?:cache|prompt|predicted)_n|(?:prompt|predicted)_ms|(?:prompt|(?:cache_read_)?input|completion|output|cached)_tokens)"'
     rb"[ ]?:[ ]?([0-9]{1,9}(?:\.[0-9]{1,20})?)[ \r\n]*[,}]"
@@ -21,15 +20,15 @@ NUMBERS = re.compile(
 
 
 class Events:
-    """Of an event stream. Comments, pings and events without data only show that the server is there."""
+    """An event stream. Comments, pings and events without data only show that the server runs."""
 
     def __init__(self) -> None:
-        self._line = b""  # the beginning of the line that is on its way
+        self._line = b""  # the beginning of the current line
         self._return = False  # whether the last line ended with a carriage return, whose line feed may follow
-        self._ping = False  # whether the event that is on its way is one
+        self._ping = False  # whether the current event is a ping
 
     def feed(self, content: bytes) -> bool:
-        """Whether some of it is data."""
+        """Whether the content has data."""
         found = False
         for piece in content.splitlines(True):
             if self._return and piece == b"\n":
@@ -51,7 +50,7 @@ class Events:
 
 
 def only_comments(content: bytes) -> bool:
-    """Whether it is whole lines of them: another stream may go on behind."""
+    """Whether the content consists of complete comment lines: another stream may follow."""
     return content.endswith((b"\n", b"\r")) and all(line[:1] in (b"", b":") for line in content.splitlines())
 
 
@@ -67,7 +66,7 @@ class Cost:
         self._end = (self._end + content[-END:])[-END:]
 
     def found(self) -> dict[str, Any]:
-        """Fields of the log; None for one that was not reported."""
+        """Fields of the log; None if not reported."""
         text = self._beginning + b"\n" + self._end
         seen = {name.decode("ascii"): float(number) for name, number in NUMBERS.findall(text)}
 
@@ -81,7 +80,7 @@ class Cost:
         prompt = count("prompt_tokens", "input_tokens", "prompt_n")
         whole = "prompt_tokens" in seen or ("input_tokens" in seen and "cache_read_input_tokens" not in seen)
         if prompt is not None and not whole:
-            # Anthropic's words and the timings leave out what was in the cache.
+            # Anthropic's fields and the timings leave out cached tokens.
             prompt += cached or 0
         return {
             "prompt_tokens": prompt,

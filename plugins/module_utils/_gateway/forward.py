@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One request on its way: a slot, a server, its answer, and another server if that one ends. Private to the
+"""Forwards one request: a slot, a server, its answer, and another server if the first one ends. Private to the
 collection."""
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from .replicas import Endpoint, Pool, Waiter
 from .routing import Route
 from .upstream import Broken, Exhausted, Unreachable
 
-# An answer with a length is read completely before any of it is passed on, up to so many bytes.
+# Bytes up to which an answer with a length is read completely before it is passed on.
 WHOLE = 64 << 20
-# Servers that may end under one request, in a service: it may be the request that ends them, or a bad moment.
+# Servers of a service that may end under one request: the request may be what ends them.
 LOST = 3
-# Connections that are tried at all.
+# Connections that are tried.
 TRIES = 8
-# Seconds after which to ask again, if nothing better is known.
+# Seconds of Retry-After if nothing better is known.
 SOON, FULL, GONE = 10, 5, 5
 WORDS_LOADING = b"Loading model"
 # The type of the error of a prompt that is longer than a slot.
 WORDS_CONTEXT = b"exceed_context_size_error"
-# As much of an answer as such words are looked for in.
+# Bytes of an answer that are searched for these words.
 BEGINNING = 4096
 
 
 class Cut(Unanswered):
-    """The answer ended in the middle, and the client has seen its beginning."""
+    """The answer broke off after the client has seen its beginning."""
 
 
 class Loading(Unanswered):
-    """The server is there again, but its model is not yet."""
+    """The server is running, but loads its model."""
 
 
 class Silence:
-    """Ends a connection if nothing has come for so many seconds."""
+    """Ends a connection after so many seconds without data."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, server: upstream.Upstream) -> None:
         self._loop, self._seconds, self._server = loop, seconds, server
@@ -79,9 +79,9 @@ class Forward:
         self._instead: str | None = None  # the service that should have answered
 
     async def run(self) -> Answer | None:
-        """None if a server's answer was passed on. Errors: Cut."""
+        """The gateway's own answer, or None if a server's answer was passed on. Errors: Cut."""
         route = first = self._named(self._passed.route)
-        # By service.
+        # Counted by service.
         lost: Counter[str] = Counter()
         tries: Counter[str] = Counter()
         patient = False
@@ -97,7 +97,7 @@ class Forward:
                 elif patient or granted == replicas.FULL:
                     return self._refused(granted, route if granted == replicas.FULL else first)
                 else:
-                    # No other service answers: once more, and now it waits for one that is expected back.
+                    # No other service answers: try again, and wait for a service that is expected back.
                     patient, self._instead = True, None
                     route = self._named(first)
                 continue
@@ -116,7 +116,7 @@ class Forward:
                 self._prober.now(granted)
             finally:
                 if self._slot:
-                    # If its service is gone from the configuration, no request waits.
+                    # Without its service in the configuration, no request waits.
                     pool = self._fleet.pools.get(name) or Pool(route.service)
                     pool.release(granted, route.model)
 
@@ -143,7 +143,7 @@ class Forward:
         try:
             await asyncio.wait([turn], timeout=route.service.timeout)
         except asyncio.CancelledError:
-            # The client left: the place in the queue is free again, and the slot, if it came just now.
+            # The client left: free its place in the queue, and its slot if it has just been granted.
             pool.leave(waiter)
             if turn.done() and isinstance(turn.result(), Endpoint):
                 pool.release(turn.result(), route.model)  # type: ignore[arg-type]
@@ -200,13 +200,13 @@ class Forward:
                 # A cancellation that comes together with the connection is lost before Python 3.12.
                 raise asyncio.CancelledError()
             silence = Silence(self._loop, timeout, server)
-            # One that answers before it has read all may have closed: then its answer is there.
+            # A server may answer and close before it has read the request.
             with contextlib.suppress(Broken):
                 await server.send(*self._sent(endpoint, route))
             head = await server.head(self._passed.head.method)
             silence.heard()
             if head.status == 401:
-                # The client's own key is a good one.
+                # The client's own key is valid.
                 words = f"{name}: its server does not know the gateway's key: run site.yml, which exchanges both"
                 raise Answered(answers.error(503, "service_key", words, retry_after=SOON))
             begin = head.sent(self._headers(endpoint, route))
@@ -244,13 +244,13 @@ class Forward:
         await self._connection.answer(begin, body, self._entry, head.status)
 
     def _judge(self, head: upstream.Head, beginning: bytes) -> None:
-        """Why a server has refused the request, by the first bytes of its answer."""
+        """Records why a server has refused the request, by the first bytes of its answer."""
         if head.status == 400 and WORDS_CONTEXT in beginning[:BEGINNING]:
             self._entry.set(refused="context")
 
     async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, begin: bytes) -> None:
-        """The head goes with the first byte of the body, of a stream with its first event: until then another server
-        may answer. Comments of a stream, which only say that the server is there, are passed on before."""
+        """Passes the head on with the first byte of the body, or the first event of a stream: until then another server
+        may answer. Comments of a stream are passed on before."""
         events = Events() if head.length is None and "event-stream" in head.type else None
         connection, reader, held, ends = self._connection, head.body, b"", False
         if connection.pinged and events is None:

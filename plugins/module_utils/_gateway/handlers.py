@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests as each port of the gateway handles them: refused by their head, answered by the gateway itself, or passed
-on. Private to the collection."""
+"""Decides for each request: refused by its head, answered by the gateway itself, or passed on. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .request import Head
 from .routing import Route
 from .status_page import PAGE
 
-# Without a key: they name what serves, and nothing of what is asked.
+# Pages without a key: they show what serves, and no request.
 OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients")
-# Without a key too, at the gateway's own port: a browser's first look, and metrics, to which nginx lets only the hosts
-# of monitoring come. At a tier's port /metrics is the server's page.
+# Without a key too, at the gateway's own port: the start page, and metrics, which nginx opens only for the hosts of
+# monitoring. At a tier's port /metrics is the server's page.
 ROOT, METRICS = "/", "/metrics"
 METHODS = "GET, POST, OPTIONS"
 
 
 class Passed(NamedTuple):
-    """A request for a server. target: as the server is asked; body: as it came; read: of the body."""
+    """A request for a server. target: path for the server; body: as received; read: what the body names."""
 
     head: Head
     target: Target
@@ -39,7 +39,7 @@ class Passed(NamedTuple):
 
 
 class State:
-    """What requests are handled by: the engine is one."""
+    """State that requests are handled by; the engine has it."""
 
     config: Config
     keys: Keys
@@ -48,7 +48,7 @@ class State:
 
 
 def refused(state: State, head: Head, known: bool) -> Answer | None:
-    """By its head only, before its body is read. known: whether its key is one of a client."""
+    """The refusal of a request by its head, before its body is read. known: whether its key is a client's."""
     if head.target is None:
         return answers.error(400, "bad_path", "path: only plain ASCII, encoded once, is understood")
     _task, path = _task_of(head, head.target)
@@ -85,7 +85,7 @@ def _task_of(head: Head, target: Target) -> tuple[str | None, str]:
 
 
 def _preflight(head: Head) -> tuple[tuple[str, str], ...]:
-    """A browser asks before it sends."""
+    """Headers for a browser, which asks before it sends."""
     return (
         ("Access-Control-Allow-Methods", METHODS),
         ("Access-Control-Allow-Headers", head.get("access-control-request-headers") or "*"),
@@ -93,7 +93,7 @@ def _preflight(head: Head) -> tuple[tuple[str, str], ...]:
 
 
 def judge(state: State, head: Head, data: bytes) -> Answer | Passed:
-    """How a request is handled that refused() has let through."""
+    """Handles a request that refused() has accepted."""
     target = head.target or Target(ROOT)
     task, path = _task_of(head, target)
     read: Answer | Read = Read()
@@ -109,14 +109,14 @@ def judge(state: State, head: Head, data: bytes) -> Answer | Passed:
     else:
         task = task or head.get("x-task")
         found = routing.of_model(state.config, task, read.asked)
-        # Beside a task the name of a model does not count.
+        # With a task the name of a model is ignored.
         if task is None and isinstance(read.asked, str) and read.asked not in state.config.names:
             state.counts.unknown(answers.shown(read.asked))
     return found if isinstance(found, Answer) else Passed(head, target._replace(path=path), data, read, found)
 
 
 def _own(state: State, head: Head, task: str | None, path: str) -> Answer:
-    """Answers of the gateway's own port."""
+    """Pages of the gateway's own port."""
     models, urls = path.removeprefix("/v1"), state.config.document.get("base_urls") or [""]
     text: str | None = None
     if models == "/models" or path.startswith("/v1/models/"):
@@ -124,7 +124,6 @@ def _own(state: State, head: Head, task: str | None, path: str) -> Answer:
     if task is not None:
         return _unknown(head.method, path)
     if path == ROOT and "text/html" in (head.get("accept") or ""):
-        # A browser.
         return Answer(302, b"", headers=(("Location", "/status"),))
     if path in ("/health", "/v1/health"):
         if any(pool.state == replicas.READY for pool in state.fleet.pools.values()):

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The body of an HTTP/1.1 answer, decoded piece by piece as it comes. Private to the collection."""
+"""Decodes the body of an HTTP/1.1 answer piece by piece. Private to the collection."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LAST = b"0\r\n\r\n"
 
 
 def chunk(content: bytes) -> bytes:
-    """Nothing for no content, which would be the last chunk."""
+    """A chunk. Without content it is empty, since a chunk of no bytes ends the body."""
     return b"%x\r\n%s\r\n" % (len(content), content) if content else b""
 
 
 class Plain:
-    """A body of a known length; None: until its connection ends. feed(data) -> content."""
+    """A body of a known length, or with None until the connection ends. feed(data) -> content."""
 
     def __init__(self, length: int | None) -> None:
         self.left = length
@@ -39,7 +39,7 @@ class Chunks:
 
     def __init__(self) -> None:
         self.done = False
-        self._left = 0  # bytes of a chunk, with the line end behind it
+        self._left = 0  # bytes left of a chunk, with its line end
         self._line = b""
         self._trailer = False
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The access log: a line of JSON for each request, and never what was asked or answered. Private to the collection."""
+"""The access log: a line of JSON for each request, without any text of prompts or answers. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from .._node.notify import say
 
 
 class Entry:
-    """What becomes known of a request, in the order of its fields."""
+    """The log entry of a request."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -30,7 +31,7 @@ class Entry:
             "bytes_in": 0,
             "bytes_out": 0,
             "queued": 0.0,
-            # As the server reports them.
+            # Reported by the server.
             "prompt_seconds": None,
             "generation_seconds": None,
             "prompt_tokens": None,

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the engine counts, as Prometheus reads it: numbers of requests and times, and never what was asked or answered.
+"""Metrics of the engine for Prometheus: numbers of requests and times, without any text of prompts or answers.
 Private to the collection."""
 
 import bisect
@@ -13,9 +13,9 @@ from .._exporter.exposition import Family, render
 from .replicas import Fleet
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Seconds; from a short answer of a small model to the longest prompt.
+# Bounds in seconds, from a short answer of a small model to the longest prompt.
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
-# Unknown names that are counted by themselves: clients may send any number of them.
+# Unknown names that are counted separately: clients may send any number of them.
 NAMES, OTHER = 32, "other"
 SECONDS = (
     ("seconds", "Seconds from a request to the end of its answer."),
@@ -30,7 +30,7 @@ OF_SERVICES = (
 
 
 class Histogram:
-    """Of one service."""
+    """A histogram of one service."""
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * (len(BOUNDS) + 1)
@@ -50,7 +50,7 @@ class Histogram:
 
 
 class Counts:
-    """Since the engine began."""
+    """Counters since the engine's start."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str]] = Counter()
@@ -59,12 +59,11 @@ class Counts:
         self._seconds: dict[str, dict[str, Histogram]] = defaultdict(lambda: defaultdict(Histogram))
 
     def ended(self, fields: Mapping[str, Any]) -> None:
-        """A request, as the access log has it."""
+        """Counts a request by the fields of its log entry."""
         service = fields["service"] or ""
         self._requests[service, str(fields["status"] or 499)] += 1
         if not service:
             return
-        # The access log rounds when it is written.
         self._seconds["seconds"][service].add(fields["seconds"] or 0.0)
         self._seconds["queue_seconds"][service].add(fields["queued"])
         if fields["ttfb"] is not None:
@@ -75,11 +74,11 @@ class Counts:
             self._counts["fallbacks"][fields["fallback"]] += 1
 
     def unknown(self, name: str) -> None:
-        """A request for a model that no service has."""
+        """Counts a request for an unknown model."""
         self._unknown[name if name in self._unknown or len(self._unknown) < NAMES else OTHER] += 1
 
     def text(self, fleet: Fleet) -> str:
-        """The page."""
+        """The text of /metrics."""
         found = []
 
         def family(name: str, kind: str, words: str) -> Family:
@@ -105,7 +104,7 @@ class Counts:
         state = family("endpoint_state", "gauge", "The state that holds.")
         for service, pool in fleet.pools.items():
             queued.add(len(pool.queue), service=service)
-            # A node may have several of one service, those of jobs: they are one sample.
+            # A node may have several endpoints of one service, started by jobs: they are one sample.
             nodes: Counter[str] = Counter()
             for endpoint in pool.endpoints:
                 nodes[endpoint.where.node] += endpoint.in_flight

@@ -1,17 +1,17 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The path of a request: one spelling of it, by which it is judged and which is sent on. Private to the collection."""
+"""Normalises the path of a request, and decides which paths are open. Private to the collection."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-# What llama-server understands in a path as it stands.
+# Characters that llama-server accepts unquoted in a path.
 SAFE = "/-._~!$&'()*+,;=:@"
-# Open paths of a llama-server, with or without /v1; everything else is closed. READ by GET, the others by
-# POST: WORK generates or reads a prompt, so it takes a slot, COUNT does not.
+# Open paths of a llama-server, with or without /v1; all others are closed. READ by GET, the others by POST: WORK takes
+# a slot, since it generates or reads a prompt, COUNT does not.
 READ = ("/health", "/metrics", "/props", "/models", "/lora-adapters", "/api/tags")
 WORK = (
     *("/chat/completions", "/completions", "/completion", "/responses", "/messages", "/infill", "/api/chat"),
@@ -21,25 +21,25 @@ COUNT = (
     *("/tokenize", "/detokenize", "/apply-template", "/api/show"),
     *("/chat/completions/input_tokens", "/responses/input_tokens", "/messages/count_tokens"),
 )
-# Other paths of a server: a request for one gets 403.
+# Closed paths of a server, which get 403; unknown paths get 404.
 CLOSED = ("slots", "props", "lora-adapters", "stream", "streams", "tools", "cors-proxy")
 
 
 class Target(NamedTuple):
-    """path: decoded and without detours. A query is not sent on: no server needs one of what is open, and a router
-    loads a model by it."""
+    """path: decoded, without dot segments. A query is not sent on: no open path needs one, and a router loads a model
+    by it."""
 
     path: str
 
     @property
     def sent(self) -> str:
-        """As it is sent to a server."""
+        """The path for a server, quoted."""
         return quote(self.path, safe=SAFE)
 
 
 def normalise(target: str) -> Target | None:
-    """None for what has no one meaning: no path, a percent sign that is still there after decoding, a backslash, a
-    control or non-ASCII character, a fragment."""
+    """The target, or None if it is ambiguous: not a path, a percent sign after decoding, a backslash, a control or
+    non-ASCII character, a fragment."""
     path, _mark, query = target.partition("?")
     decoded = unquote(path, "latin-1")
     if not decoded.startswith("/") or any(not "!" <= letter <= "~" or letter in "%\\#?" for letter in decoded):
@@ -57,7 +57,7 @@ def normalise(target: str) -> Target | None:
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether clients may ask a server for it."""
+    """Whether clients may request it of a server."""
     name = _name(path)
     return name in READ if method in ("GET", "HEAD") else method == "POST" and name in (*WORK, *COUNT)
 
@@ -67,7 +67,7 @@ def _name(path: str) -> str:
 
 
 def is_closed(method: str, path: str) -> bool:
-    """Of a path that is not open, whether a server may have it."""
+    """Whether a path that is not open may exist at a server."""
     parts = [part.partition(";")[0] for part in path.lower().split("/") if part]
     names = parts[1:] if parts[:1] == ["v1"] else parts
     if is_open(method, path) or (method == "OPTIONS" and (is_open("GET", path) or is_open("POST", path))):
@@ -91,7 +91,7 @@ def takes_form(path: str) -> bool:
 
 
 def task_of(path: str) -> tuple[str | None, str]:
-    """/task/NAME/v1/... -> (NAME, /v1/...); (None, path) of others."""
+    """/task/NAME/v1/... -> (NAME, /v1/...); other paths -> (None, path)."""
     parts = path.split("/", 3)
     if len(parts) == 4 and parts[1] == "task" and parts[2]:
         return parts[2], "/" + parts[3]

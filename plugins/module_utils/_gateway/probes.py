@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Probes of the replicas, as rare as is enough: each but a mere connection is a line in a head's journal. Private to
+"""Probes of the replicas. Requests are rare, since each is a line in a head's journal; connections are not. Private to
 the collection."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from . import replicas, upstream
 from .replicas import Endpoint, Fleet, Place
 from .upstream import Broken, Exhausted, Unreachable
 
-# Seconds between two connections, for one, and between two looks at one that is ready.
+# Seconds between two connections, for a connection, and between two requests to a ready server.
 ROUND, CONNECT, LOOK = 1.0, 1.0, 30.0
-# For an answer: one that serves may be slow under load; one that begins to serve is not to be missed for long.
+# Seconds for an answer: a ready server may be slow under load; other servers are asked again soon.
 ANSWER, SOON = 10.0, 2.0
 
 
 class Prober:
-    """A task for each endpoint. key: gives the key of a service; changed: called with an endpoint of another state."""
+    """Runs a task for each endpoint. key: returns the key of a service; changed: called after a change of state."""
 
     def __init__(self, fleet: Fleet, key: Callable[[str], str | None], changed: Callable[[Endpoint], None]) -> None:
         self._fleet, self._key, self._changed = fleet, key, changed
@@ -32,8 +32,8 @@ class Prober:
         self._looked: dict[Place, float] = {}
 
     def follow(self) -> None:
-        """Every endpoint of the fleet, and no other."""
-        # Another program at the port of a stopped service would get its key.
+        """Starts and ends tasks, so that each endpoint of the fleet has one."""
+        # Stopped services are not probed: another program at that port would get the key.
         started = [pool for pool in self._fleet.pools.values() if pool.service.started]
         there = {endpoint.place: endpoint for pool in started for endpoint in pool.endpoints}
         for place in [place for place in self._tasks if place not in there]:
@@ -52,25 +52,25 @@ class Prober:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def now(self, endpoint: Endpoint) -> None:
-        """After news of a request or an operator: look now, and closely."""
+        """Probes the endpoint at once, by a request."""
         self._looked.pop(endpoint.place, None)
         if endpoint.place in self._tasks:
             self._tasks[endpoint.place][1].set()
 
     async def _watch(self, endpoint: Endpoint, event: asyncio.Event) -> None:
-        # A cancellation that comes together with what is waited for is lost before Python 3.12.
+        # Before Python 3.12 a cancellation is lost if the awaited event comes at the same time.
         while self._tasks.get(endpoint.place, (None, None))[1] is event:
             event.clear()
             try:
                 await self.look(endpoint)
             except Exception as error:
-                # No other task looks at this endpoint.
-                say(f"gateway: a mistake of its own in a look at {endpoint.service}: {error!r}")
+                # No other task probes this endpoint.
+                say(f"gateway: internal error in the probe of {endpoint.service}: {error!r}")
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(event.wait(), ROUND)
 
     async def first(self, endpoints: list[Endpoint], seconds: float) -> None:
-        """One look at each of them."""
+        """Probes each endpoint once."""
         if endpoints:
             looks = [asyncio.ensure_future(self.look(one)) for one in endpoints]
             _done, late = await asyncio.wait(looks, timeout=seconds)
@@ -109,13 +109,13 @@ class Prober:
         return await upstream.get(endpoint.where, path, self._key(endpoint.service), seconds)
 
     async def _details(self, endpoint: Endpoint, fresh: bool) -> None:
-        """Slots and their context, and of a new process its build. A router has none of its own."""
+        """Reads slots and their context, and the build of a new process. A router has no slots."""
         pool = self._fleet.pools.get(endpoint.service)
         if pool is None or pool.service.kind == "router":
             return
         slots = _json(await self._get(endpoint, "/slots"))
         if isinstance(slots, list) and slots and all(isinstance(slot, dict) for slot in slots):
-            # Who claims many would get every conversation.
+            # A server that reports too many would get every conversation.
             endpoint.slots = min(len(slots), endpoint.where.most)
             context = slots[0].get("n_ctx")
             endpoint.slot_ctx_size = int(context) if isinstance(context, float) and 0 <= context < 1 << 31 else None

@@ -1,10 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The replicas of the services: their states, which slot a request gets, and which requests wait. Without I/O. Private
-to the collection.
+"""The replicas of the services: their states, the slots that requests get, and the queues. Without I/O. Private to the
+collection.
 
-Moments are given: `now` on a clock that never goes back, `wall` as others read it.
+`now` is a monotonic time, `wall` is the time of day.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from .affinity import Conversation, Memory
 from .config import Address, Config, Service
 
 DOWN, LOADING, READY, DRAINING, STOPPED = "down", "loading", "ready", "draining", "stopped"
-# Of a request that no endpoint can take: FULL, or why it cannot wait.
+# Instead of an endpoint: the request waits, or its queue is full.
 WAIT, FULL = "wait", "full"
-# Why an endpoint takes nothing new: it is restarted now, so requests wait; or it is held for hours.
+# Why an endpoint drains: it restarts now, so requests wait; or it is held for hours.
 CHANGE, MAINTENANCE = "change", "maintenance"
-# A service's state is the first of these that one of its endpoints has.
+# A service has the first of these states that one of its endpoints has.
 ORDER = (READY, DRAINING, LOADING, DOWN)
 # (service, address, port)
 Place = tuple[str, str, int]
 
 
 class Endpoint:
-    """One replica. seen: by its last probe or request; drain: CHANGE, MAINTENANCE or None."""
+    """One replica. seen: state by its last probe or request; drain: CHANGE, MAINTENANCE or None."""
 
     def __init__(self, service: str, where: Address, now: float, wall: float) -> None:
         self.service, self.where = service, where
@@ -42,10 +42,10 @@ class Endpoint:
         self.load: float | None = None  # seconds of its last load
         self.slot_ctx_size: int | None = None
         self.build: str | None = None
-        self.lost: float | None = None  # when it ended to be ready, where that was seen
+        self.lost: float | None = None  # when it was seen to be no longer ready
         self._known = False  # whether its state was ever seen
         self._watched = False  # whether its load was seen from the beginning
-        self._released = False  # no longer drained, but nothing has been seen since
+        self._released = False  # no longer drained, but not probed since
 
     @property
     def place(self) -> Place:
@@ -61,14 +61,14 @@ class Endpoint:
 
     @property
     def waits(self) -> bool:
-        """Whether it will be back soon by itself, or the first look at it is on its way."""
+        """Whether it will soon be back by itself, or is being probed for the first time."""
         return self.drain == CHANGE or (not self.drain and (self._released or not self._known))
 
     def free(self, model: str) -> int:
         return max(0, self.slots - self.taken.get(model, 0))
 
     def drained(self, reason: str | None) -> None:
-        """reason: of the operator's playbooks. When it is gone, the next probe decides."""
+        """reason: given by a playbook. Without it the next probe decides."""
         if self.drain and not reason:
             self._released = True
         elif reason:
@@ -76,7 +76,7 @@ class Endpoint:
         self.drain = reason
 
     def observe(self, seen: str, now: float, wall: float) -> bool:
-        """What a probe or a request has seen -> whether that is new."""
+        """Records the state that a probe or a request has seen. True if it is new."""
         before, first = self.state, not self._known
         if seen != LOADING:
             self._released = False
@@ -84,7 +84,7 @@ class Endpoint:
             if seen == READY and self.seen == LOADING and self._watched:
                 self.load = now - self.moment
             if seen != READY:
-                # A new process has read nothing.
+                # A new process has no cache.
                 self.memory.clear()
             if READY in (self.seen, seen):
                 self.lost = now if seen != READY else None
@@ -95,8 +95,8 @@ class Endpoint:
         return first or before != self.state
 
     def expected(self, now: float, patience: float) -> bool:
-        """Whether it will be ready again within so many seconds: by its last load, else because it was ready so few
-        seconds ago."""
+        """Whether it will be ready again within so many seconds: by its last load, otherwise because it was ready less
+        than that ago."""
         if self.drain or self.ready:
             return False
         if self.load is not None and self.seen == LOADING:
@@ -104,15 +104,15 @@ class Endpoint:
         return self.lost is not None and now - self.lost < patience and (self.load or 0) <= patience
 
     def seconds_left(self, now: float) -> float | None:
-        """Until it is loaded, by its last load; None where that is not known, or has passed."""
+        """Seconds until it is loaded, by its last load; None if unknown or passed."""
         if self.seen != LOADING or self.load is None:
             return None
         return max(0.0, self.load - (now - self.moment)) or None
 
 
 class Waiter:
-    """A request in a queue. granted is called once, with its endpoint or with why there is none; patient: whether it
-    waits for a service that is expected back too."""
+    """A request in a queue. granted: called once, with the endpoint or the reason why it gets no endpoint; patient:
+    whether it also waits for a service that is expected back."""
 
     def __init__(
         self, model: str, talk: Conversation, granted: Callable[[Endpoint | str], None], patient: bool = False
@@ -136,7 +136,7 @@ class Pool:
         return next((state for state in ORDER if state in states), DOWN)
 
     def judge(self) -> str:
-        """READY or WAIT where a request may be taken or queued; else LOADING, DOWN or STOPPED."""
+        """READY or WAIT if a request may be taken or queued; otherwise LOADING, DOWN or STOPPED."""
         if not self.service.started:
             return STOPPED
         if any(endpoint.ready for endpoint in self.endpoints):
@@ -151,8 +151,8 @@ class Pool:
         return any(endpoint.expected(now, self.service.patience) for endpoint in self.endpoints)
 
     def choose(self, model: str, talk: Conversation) -> Endpoint | None:
-        """The replica that has read most of the conversation; if none has read more than what its program's
-        conversations share, the one with most free slots."""
+        """The replica that has read most of the conversation. Without one that has read more than the shared system
+        prompt: the replica with most free slots."""
         best: Endpoint | None = None
         most = (-1, -1, -1)
         for endpoint in self.endpoints:
@@ -165,7 +165,7 @@ class Pool:
         return best
 
     def take(self, model: str, talk: Conversation, patient: float | None = None) -> Endpoint | str:
-        """A slot, or WAIT, FULL, LOADING, DOWN, STOPPED. patient: now, of a request that waits for a service which is
+        """A slot, or WAIT, FULL, LOADING, DOWN, STOPPED. patient: now, if the request waits for a service that is
         expected back."""
         judged = self.judge()
         if judged in (LOADING, DOWN) and patient is not None and self.expected(patient):
@@ -180,7 +180,7 @@ class Pool:
         return WAIT if len(self.queue) < self.service.queue else FULL
 
     def visit(self) -> Endpoint | str:
-        """A server for a request that needs no slot; one that is drained too, as long as it answers."""
+        """A server for a request that needs no slot. A draining server counts while it responds."""
         answering = [one for one in self.endpoints if one.seen == READY] if self.service.started else []
         if answering:
             return max(answering, key=lambda one: (one.ready, -one.in_flight))
@@ -205,8 +205,8 @@ class Pool:
         self.pump()
 
     def pump(self, now: float | None = None) -> None:
-        """Gives free slots to waiting requests, first come first served; ends their wait if nothing will come. now:
-        needed to see that nothing is expected any more."""
+        """Gives free slots to waiting requests, first come first served, or ends their wait. now: ends the wait of
+        patient requests if the service is no longer expected back."""
         if not self.queue:
             return
         judged = self.judge()
@@ -214,7 +214,7 @@ class Pool:
             waiting, self.queue = self.queue, collections.deque()
             over = judged == STOPPED or (now is not None and not self.expected(now))
             for waiter in waiting:
-                # A request that has waited for a slot waits on while its server is loaded again.
+                # A request keeps waiting while its server loads again.
                 if over if waiter.patient else judged != LOADING:
                     waiter.granted(judged)
                 else:
@@ -234,13 +234,13 @@ class Pool:
         return min(filter(None, (one.seconds_left(now) for one in self.endpoints)), default=None)
 
     def reported(self) -> dict[str, Any]:
-        """The context of a slot and the build of its servers, as they reported it."""
+        """The context of a slot and the build, as reported by its servers."""
         known = [one for one in self.endpoints if one.slot_ctx_size or one.build]
         return {"slot_ctx_size": known[0].slot_ctx_size, "build": known[0].build} if known else {}
 
 
 class Drained(NamedTuple):
-    """An endpoint that takes nothing new. node: its name in the inventory, or the address."""
+    """An endpoint that gets no new requests. node: its name in the inventory, or ADDRESS:PORT."""
 
     service: str
     node: str
@@ -257,7 +257,7 @@ class Fleet:
         return [endpoint for pool in self.pools.values() for endpoint in pool.endpoints]
 
     def configure(self, config: Config, now: float, wall: float) -> list[Endpoint]:
-        """What is there before and after keeps its state -> what is new."""
+        """Takes a new configuration and returns new endpoints. Known endpoints keep their state."""
         before = {endpoint.place: endpoint for endpoint in self.endpoints()}
         new, pools = [], {}
         for service in config.services.values():
@@ -281,7 +281,7 @@ class Fleet:
         return new
 
     def drain(self, drained: Iterable[Drained]) -> list[Endpoint]:
-        """All that takes nothing new -> what has to be asked now, since it is no longer drained."""
+        """Drains exactly these endpoints and returns the released ones, which have to be probed."""
         reasons = {(one.service, one.node): one.reason for one in drained}
         released = []
         for pool in self.pools.values():
@@ -297,7 +297,7 @@ class Fleet:
         return released
 
     def observe(self, endpoint: Endpoint, seen: str, now: float, wall: float) -> bool:
-        """What was seen of an endpoint -> whether its state is another one."""
+        """Records the state of an endpoint. True if it has changed."""
         changed = endpoint.observe(seen, now, wall)
         pool = self.pools.get(endpoint.service)
         if pool:

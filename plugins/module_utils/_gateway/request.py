@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading a client's request: one to a connection, with a length. Whatever two programs could read in two ways is
-refused. Private to the collection."""
+"""Reads a client's request: one per connection, with a length. Ambiguous requests are refused. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ HEAD, BODY = 64 << 10, 256 << 20
 LINE = re.compile(r"^([A-Z]{1,20}) (\S+) HTTP/1\.1\Z")
 NAME = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 LENGTH = re.compile(r"^[0-9]{1,15}\Z")
-# Two of one of these would say two things.
+# Headers that may occur only once.
 ONCE = {
     *("content-length", "content-type", "content-encoding", "host", "authorization", "x-api-key", "expect"),
     *("x-task", "x-llama-tier", "x-real-ip"),
 }
-# Headers that a server gets. It may act on others: by X-Conversation-Id it gives a client's answer to any client.
+# Headers that a server gets. It acts on others: X-Conversation-Id gives the answer of one client to another.
 PASSED = {"accept", "accept-language", "content-type", "traceparent", "tracestate", "user-agent"}
 PASSED_PREFIXES = ("anthropic-", "openai-")
 
@@ -37,7 +37,7 @@ def malformed(words: str, status: int = 400) -> Answered:
 
 
 class Head(NamedTuple):
-    """target: None for a path that has no one meaning; shown: the path as a log has it."""
+    """target: None for an ambiguous path; shown: the path for logs."""
 
     method: str
     target: Target | None
@@ -50,7 +50,7 @@ class Head(NamedTuple):
 
     @property
     def key(self) -> str | None:
-        """As OpenAI's or Anthropic's clients send it."""
+        """The key of a client, in the header of OpenAI or Anthropic."""
         value = self.get("authorization")
         if value is not None:
             kind, _space, key = value.partition(" ")
@@ -67,7 +67,7 @@ class Head(NamedTuple):
 
 
 def parse(data: bytes) -> Head:
-    """A head with its empty line. Errors: Answered."""
+    """Parses a head, including its empty line. Errors: Answered."""
     lines = data[:-4].decode("latin-1").split("\r\n")
     line = LINE.match(lines[0])
     if not line:
@@ -102,7 +102,7 @@ def parse_headers(lines: list[str]) -> Headers:
 async def read(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: Callable[[Head], Answer | None]
 ) -> tuple[Head, bytes]:
-    """refused: the answer to a head whose body does not need to be read. Errors: Answered, EOFError from a client that
+    """refused: returns the answer to a head whose body is not read, or None. Errors: Answered, EOFError if the client
     has left."""
     try:
         head = parse(await reader.readuntil(b"\r\n\r\n"))

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which service a request is for, by its port, task and model. Private to the collection."""
+"""Finds the service of a request by port, task and model. Private to the collection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .config import Config, Service
 
 
 class Route(NamedTuple):
-    """model: the one that is asked for there; rewrite: its name if the body has to name it; note: for the header
+    """model: the model at that service; rewrite: its name, if the body has to be changed; note: value of the header
     X-Llama-Task."""
 
     service: Service
@@ -23,7 +23,7 @@ class Route(NamedTuple):
 
 
 def of_tier(config: Config, tier: str, asked: Any) -> Route | Answer:
-    """A tier's service answers whatever name is asked for."""
+    """The service of a tier, whatever model the request names."""
     service = config.services.get(config.tiers.get(tier, ""))
     if service is None:
         words = f"no service has tier {answers.shown(tier)}: give a service this tier"
@@ -34,14 +34,14 @@ def of_tier(config: Config, tier: str, asked: Any) -> Route | Answer:
 
 
 def _of_router(service: Service, asked: str | None) -> Route:
-    """A router needs one of its own names."""
+    """The route to a router, which needs one of its own names."""
     model = service.model(asked) or (service.models[0] if service.models else None)
     name = model.name if model else asked or ""
     return Route(service, name, rewrite=None if name == asked else name)
 
 
 def of_model(config: Config, task: str | None, asked: Any) -> Route | Answer:
-    """On the port of all services: the task comes before the model."""
+    """The route at the port of all services. The task comes before the model."""
     if task is not None:
         name, note = config.tasks.get(task), None
         if name is None:
@@ -68,7 +68,7 @@ def of_model(config: Config, task: str | None, asked: Any) -> Route | Answer:
 def _named(
     config: Config, name: str, note: str | None = None, asked: Any = None, forced: bool = False
 ) -> Route | Answer:
-    """forced: the body has to name the model, since it names another one."""
+    """forced: the body names another model and has to be changed."""
     if name not in config.names:
         return answers.unknown_model(name, config)
     service, model = config.names[name]
@@ -78,7 +78,7 @@ def _named(
 
 
 def to_fallback(config: Config, route: Route) -> Route | None:
-    """The same request at the service that is to answer instead."""
+    """The route to the fallback of a service, if it has one."""
     other = config.services.get(route.service.fallback or "")
     if other is None or not other.models:
         return None

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A request to a llama-server, and its answer: the head is read, the body is passed on as it comes. Private to the
-collection."""
+"""A request to a llama-server and its answer. Private to the collection."""
 
 from __future__ import annotations
 
@@ -19,34 +18,34 @@ from .config import Address
 from .http_body import Chunks, Plain
 from .request import Headers
 
-# Bytes of a head, and of a piece that is read at once.
+# Bytes of a head, and of a piece of a body.
 HEAD, PIECE = 64 << 10, 64 << 10
 # Seconds for a connection.
 CONNECT = 1.5
 STATUS = re.compile(r"^HTTP/1\.[01] ([1-5][0-9][0-9])(?: ([^\r\n]*))?\Z")
-# Headers of the connection to the server.
+# Headers of a connection, which are not passed on.
 OF_CONNECTION = (
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
     *("transfer-encoding", "upgrade"),
 )
-# The kernel finds a peer that vanished: seconds idle, between two probes, and their number.
+# The kernel detects a vanished peer: seconds idle, seconds between two probes, number of probes.
 KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 
 class Unreachable(Unanswered):
-    """No connection: nothing of the request was sent."""
+    """No connection; nothing of the request was sent."""
 
 
 class Exhausted(Unanswered):
-    """No descriptor is left here: it says nothing about the server."""
+    """No descriptor is left here. The server may be fine."""
 
 
 class Broken(Unanswered):
-    """The server ended, or spoke no HTTP, before its answer was complete."""
+    """The server ended, or violated HTTP, before its answer was complete."""
 
 
 class Head:
-    """The head of an answer. length: of the body, None if it has none. Errors: Broken."""
+    """The head of an answer. length: of the body, None if unknown. Errors: Broken."""
 
     def __init__(self, data: bytes, method: str) -> None:
         lines = data[:-4].decode("latin-1").split("\r\n")
@@ -73,7 +72,7 @@ class Head:
         return Chunks() if self.chunked else Plain(self.length)
 
     def sent(self, also: Iterable[tuple[str, str]]) -> bytes:
-        """As the client gets it: without headers of the server's connection; in chunks if it has no length."""
+        """The head for the client: without headers of the server's connection; chunked if the length is unknown."""
         dropped = (*OF_CONNECTION, "content-length") if self.length is None else OF_CONNECTION
         passed = [
             (name, value)
@@ -95,7 +94,7 @@ class Upstream:
         self.reader, self.writer = reader, writer
 
     def abort(self) -> None:
-        """Ends it at once: the server stops generating."""
+        """Ends the connection at once: the server stops generating."""
         self.writer.transport.abort()
 
     async def send(self, head: bytes, body: bytes) -> None:
@@ -117,12 +116,12 @@ class Upstream:
                 raise Broken(type(error).__name__) from None
             if head.status == 101:
                 raise Broken("it speaks another protocol")
-            # 1xx only says that an answer will come.
+            # 1xx announces an answer.
             if head.status >= 200:
                 return head
 
     async def piece(self, head: Head, body: Plain | Chunks) -> tuple[bytes, bool]:
-        """-> content, whether it is the last. Errors: Broken."""
+        """The next content, and whether it is the last. Errors: Broken."""
         try:
             data = await self.reader.read(PIECE)
             content = body.feed(data)
@@ -154,7 +153,7 @@ async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
 
 
 def head_of(method: str, target: str, where: Address, headers: Headers, key: str | None, length: int) -> bytes:
-    """The head of a request as a server gets it. A body has a length even if it is empty."""
+    """The head of a request for a server. An empty body has a length too."""
     lines = [f"{method} {target} HTTP/1.1", "Host: %s:%d" % (where.address, where.port)]
     lines += ["%s: %s" % header for header in headers]
     if key:
@@ -166,7 +165,7 @@ def head_of(method: str, target: str, where: Address, headers: Headers, key: str
 
 
 async def get(where: Address, path: str, key: str | None, seconds: float, most: int = 4 << 20) -> tuple[int, bytes]:
-    """A small answer of a server -> (status, body). Errors: Unreachable, Exhausted, Broken."""
+    """Status and body of a small page of a server. Errors: Unreachable, Exhausted, Broken."""
 
     async def ask() -> tuple[int, bytes]:
         upstream = await connect(where)

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that the engine watches while it runs: which endpoints are drained, and which a registry has beside the
-configuration's. Private to the collection."""
+"""Files that the engine watches: draining endpoints, and the endpoints of a registry. Private to the collection."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from .._text import printable
 from .config import Address, Config, Service, parse
 from .replicas import CHANGE, MAINTENANCE, Drained
 
-# Slots that a file may claim.
+# The most slots that a file may report.
 MOST_SLOTS = 64
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 class Watched:
-    """A file that others replace. absent: the value without the file; None: the last value stays."""
+    """A file that other programs replace. absent: the value without the file; None: the last value stays."""
 
     def __init__(self, path: str | None, absent: Any) -> None:
         self.path, self.value = path, absent
@@ -31,7 +30,7 @@ class Watched:
         self._seen: tuple[int, ...] | None = None
 
     def look(self) -> bool:
-        """Whether its value is another one. A broken file changes nothing, and is reported once."""
+        """Reads the file. True if its value has changed. A broken file changes nothing and is reported once."""
         if not self.path:
             return False
         before = self.value
@@ -49,12 +48,12 @@ class Watched:
                 value = json.loads(text_of(self.path) or "")
                 self.value = {**value, "endpoints": list(value["endpoints"])}
             except (*MALFORMED, RecursionError) as error:
-                say(f"{self.path}: cannot be read ({printable(error)}): its last content still holds")
+                say(f"{self.path}: cannot be read ({printable(error)}): its last content stays valid")
         return bool(self.value != before)
 
 
 def drained(value: dict[str, Any]) -> list[Drained]:
-    """Of draining.json."""
+    """The draining endpoints of draining.json."""
     found = []
     for entry in value["endpoints"]:
         with contextlib.suppress(*MALFORMED):
@@ -64,8 +63,8 @@ def drained(value: dict[str, Any]) -> list[Drained]:
 
 
 def merged(config: Config, registry: dict[str, Any]) -> tuple[Config, list[Drained]]:
-    """The configuration with a registry's endpoints: replicas of its services, or services of their own; and those that
-    the registry drains. Only addresses of the inventory's nodes count."""
+    """The configuration with a registry's endpoints, which are replicas or new services, and the endpoints that the
+    registry drains. Only addresses of the inventory's nodes count."""
     services, names, tiers, drains = dict(config.services), dict(config.names), dict(config.tiers), []
     for entry in registry["endpoints"]:
         try:
@@ -79,7 +78,7 @@ def merged(config: Config, registry: dict[str, Any]) -> tuple[Config, list[Drain
         known = {(one.address, one.port) for one in service.endpoints}
         own = config.services.get(service.name)
         if (where.address, where.port) not in known:
-            # If the inventory names the servers, a file does not add to them.
+            # A file adds no server to a service of the inventory that has servers.
             if own is not None and own.endpoints:
                 continue
             service = service._replace(endpoints=(*service.endpoints, where))
@@ -95,7 +94,7 @@ def merged(config: Config, registry: dict[str, Any]) -> tuple[Config, list[Drain
 
 
 def _service(entry: dict[str, Any]) -> Service:
-    """Of one that only the registry has: its first name is the model's own."""
+    """A service that only the registry has. Its first name is the model."""
     name, *aliases = [str(one) for one in entry.get("models") or [entry["service"]]]
     model = {"name": name, "aliases": aliases, "embeddings": False, "max_tokens": None}
     model.update({key: entry.get(key) for key in ("quant", "build", "slot_ctx_size")})

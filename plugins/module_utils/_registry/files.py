@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of a registry of endpoints: one for each llama-server, in a directory that nodes and gateway share.
 
-Private to the collection. JOBID-SUFFIX.json is a superset of what operators' own tools read there: job_id (a number),
-model, tier, node, host, head_node, port, endpoint, started_at. Workers are under llama_workers: a reader that finds
-rpc_workers asks them for /health, which no worker answers.
+Private to the collection. JOBID-SUFFIX.json contains the fields that operators' own tools read: job_id (a number),
+model, tier, node, host, head_node, port, endpoint, started_at. Workers are in llama_workers: readers of rpc_workers
+request /health of them, which a worker does not answer.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ NAME = re.compile(r"^(0|[1-9][0-9]{0,9})-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})\.json
 WORD = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 # A record has a few hundred bytes.
 MOST_BYTES = 64 << 10
-# Seconds between two writes of a file, and after how many of them without a new one it does not count any more.
+# Seconds between two writes of a file, and the number of missed writes after which it no longer counts.
 HEARTBEAT, LONGEST_HEARTBEAT, BEATS = 10, 60, 3
-# No job of SLURM has such a number, and it still fits 32 bits: what systemd runs has no job.
+# SLURM has no such job numbers, and they fit 32 bits: for endpoints that systemd runs.
 NO_JOB = 1 << 31
 NEXT_STEP = "restart what writes the file, or remove it"
 
 
 class Endpoint(NamedTuple):
-    """A llama-server as its file describes it. node: its name in the list of hosts; address: only from that list."""
+    """A llama-server in a file. node: its name in the list of hosts; address: from that list."""
 
     service: str
     node: str
@@ -50,12 +50,12 @@ class Endpoint(NamedTuple):
     heartbeat: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As registry.json has it."""
+        """The endpoint in registry.json."""
         return {name: value for name, value in self._asdict().items() if name != "heartbeat"}
 
 
 def unusable(error: Exception, tags: str) -> str:
-    """Of a program's configuration."""
+    """The sentence for an unusable configuration of a program."""
     why = f"{type(error).__name__}: {printable(error)}"
     return f"the configuration cannot be used ({why}): run site.yml with --tags {tags} again"
 
@@ -80,7 +80,7 @@ def _or_null(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
 
-# What a file has to have, in the order in which it is looked at.
+# (field, check, accepted values), in the order of the checks.
 FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("version", _whole(VERSION, VERSION), str(VERSION)),
     ("job_id", _whole(0, 2**32 - 1), "a whole number below 4294967296"),
@@ -99,7 +99,7 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def job_number(node: str, service: str) -> int:
-    """The job_id of an endpoint that no job serves; another one for each node and service."""
+    """The job_id of an endpoint without a job, by node and service."""
     return NO_JOB | zlib.crc32(f"{node}/{service}".encode("utf-8"))
 
 
@@ -112,8 +112,8 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 
 def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
-    """The endpoint of a file of that name. hosts: {name: address} of the machines that may be named; an address in the
-    file does not count. Errors: Refusal."""
+    """The endpoint in a file. hosts: {name: address} of the allowed machines; an address in the file is ignored.
+    Errors: Refusal."""
     try:
         record = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
 
 
 def _node(host: str, hosts: Mapping[str, str]) -> str | None:
-    """The node that a host is, by name or address, also with the domain that SLURM's nodes have; None for another."""
+    """The node with this host name, with or without its domain, or this address; None if unknown."""
     if host in hosts:
         return host
     matching = (

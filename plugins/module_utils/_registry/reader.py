@@ -1,14 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which endpoints a registry has, look by look. Private to the collection.
+"""Reads the endpoints of a registry. Private to the collection.
 
-A user who may write the share must not be able to send prompts elsewhere. So a file counts only if root or a listed
-user owns it and only its owner may write it, and it names a machine of a list, which has the address.
+A user who may write the share must not be able to redirect prompts. So a file counts only if root or a listed user owns
+it, only its owner may write it, and it names a machine of a list, which has the address.
 
-Two clocks cannot agree on the age of a file. Its age is the time, by this machine's clock, for which its mtime has not
-moved while the share answered. At the first look the newest mtime of the directory stands for the file server's clock:
-what is older than that by its time to live is left out at once.
+Clocks of two machines differ. So the age of a file is the time, by this machine's clock, for which its mtime has not
+changed while the share responded. At the first look the newest mtime stands for the file server's clock: older files
+are left out at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Callable, NamedTuple
 from .._text import Refusal, duration
 from . import files
 
-# Seconds between two looks, and after which a look hangs.
+# Seconds between two looks, and for a look.
 LOOK, DEADLINE = 1.0, 3.0
 MOST_FILES = 1000
 O_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -31,20 +31,20 @@ Sighting = dict[str, Any]
 
 
 def look(folder: str, uids: Sequence[int]) -> dict[str, Any]:
-    """{device, folder: what is wrong with it, or nothing, files: {name: {mtime, text or refused}}}. It may hang.
-    Errors: OSError."""
+    """{device, folder: its fault or an empty text, files: {name: {mtime, text or refused}}}. It may hang. Errors:
+    OSError."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         found: dict[str, Sighting] = {}
         refused: dict[str, Sighting] = {}
-        # Files that do not count keep none out that do.
+        # Refused files do not take the place of good ones.
         for name in sorted(name for name in os.listdir(here) if files.NAME.match(name)):
             seen = _read(here, name, uids)
             into = found if seen and "text" in seen else refused
             if seen and len(into) < MOST_FILES:
                 into[name] = seen
         own = os.fstat(here)
-        # Others could take endpoints away, though not add one. With the sticky bit they cannot.
+        # In a directory that other users may write, without the sticky bit, they could remove endpoints.
         sticky = own.st_mode & stat.S_ISVTX
         return {"device": own.st_dev, "folder": _unsafe(folder, own, uids, not sticky), "files": {**found, **refused}}
     finally:
@@ -52,7 +52,7 @@ def look(folder: str, uids: Sequence[int]) -> dict[str, Any]:
 
 
 def _unsafe(name: str, seen: os.stat_result, uids: Sequence[int], mode: object = True) -> str:
-    """Why a file or a directory is not trusted. mode: whether its mode counts."""
+    """The fault of a file or a directory, or an empty text. mode: whether its mode is checked."""
     if seen.st_uid and seen.st_uid not in uids:
         words = "0 or one of gateway_registry_uids is needed: look at who made it, then remove it or add the user"
         return f"{name}: user id {seen.st_uid} seen as its owner, {words}"
@@ -63,14 +63,14 @@ def _unsafe(name: str, seen: os.stat_result, uids: Sequence[int], mode: object =
 
 
 def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
-    """One file; None for one that is gone."""
+    """Reads one file; None if it does not exist."""
     for again in (True, False):
         try:
             with os.fdopen(os.open(name, O_FILE, dir_fd=here), "rb") as stream:
                 seen = os.fstat(stream.fileno())
                 text = stream.read(files.MOST_BYTES + 1)
         except OSError as error:
-            # NFS: another one has just got its name.
+            # NFS: the file has just been replaced.
             if again and error.errno in (errno.ENOENT, errno.ESTALE):
                 continue
             if error.errno == errno.ENOENT:
@@ -88,7 +88,7 @@ def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
 
 
 class Known(NamedTuple):
-    """A file as it was last good. since: when its mtime moved last, by the reader's own count of seconds."""
+    """The last good content of a file. since: when its mtime changed last, in seconds of the reader's count."""
 
     endpoint: files.Endpoint
     mtime: int
@@ -96,22 +96,22 @@ class Known(NamedTuple):
 
 
 class Registry:
-    """What is known of a share. report(sentence): called once for each thing that is wrong. device: that of the share
-    when the last run of this program found endpoints on it."""
+    """The endpoints of a share. report(sentence): called once for each fault. device: of the share when the last run of
+    the program found endpoints there."""
 
     def __init__(self, hosts: Mapping[str, str], report: Callable[[str], None], device: int | None = None) -> None:
         self._hosts, self._report = hosts, report
         self._known: dict[str, Known] = {}
         self._complaints: dict[str, str] = {}
         self.device = device
-        # Seconds for which the share has answered: while it hangs, no file can get younger and none gets older.
+        # Seconds for which the share has responded: while it hangs, no file ages.
         self._answered = 0.0
         self._good: float | None = None
 
     def looked(self, seen: Mapping[str, Any], now: float) -> bool:
-        """Takes in what look() has found; False where the share is not there, which changes nothing."""
+        """Takes the result of look(). False if the share is not mounted, which changes nothing."""
         if not seen["files"] and self.device is not None and seen["device"] != self.device:
-            # The directory below a share that is not mounted.
+            # The directory below an unmounted share.
             return False
         self._answered += min(now - self._good, 2 * LOOK) if self._good is not None else 0.0
         self._good = now
@@ -123,7 +123,7 @@ class Registry:
                     raise Refusal(one["refused"])
                 good[name] = (files.parse(name, one["text"].encode("latin-1"), self._hosts), one["mtime"])
             except Refusal as refusal:
-                # Its last good content counts until its time to live is over: it may be half-written.
+                # It may be half-written: its last good content counts until its time to live ends.
                 complaints[name] = str(refusal)
         newest = max((mtime for _endpoint, mtime in good.values()), default=0)
         known = {name: before for name, before in self._known.items() if name in seen["files"]}
@@ -134,7 +134,7 @@ class Registry:
             elif (before.endpoint, before.mtime) != (endpoint, mtime):
                 known[name] = Known(endpoint, mtime, self._answered)
         self._known = known
-        # A share without any file may be one that is not mounted.
+        # An empty share may be an unmounted one.
         self.device = seen["device"] if known else None
         for name in sorted(name for name in known if not self._young(known[name])):
             beat = known[name].endpoint.heartbeat
@@ -150,11 +150,11 @@ class Registry:
         return self._answered - one.since <= files.BEATS * one.endpoint.heartbeat
 
     def age(self, now: float) -> float | None:
-        """Seconds since the last look that the share has answered; None before the first one."""
+        """Seconds since the share responded; None before the first time."""
         return None if self._good is None else now - self._good
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """Those whose file is young enough; of two files for one address the newer one counts."""
+        """Endpoints with a young file. Of two files for one address the newer one counts."""
         by_place: dict[tuple[str, int], files.Endpoint] = {}
         for one in sorted(self._known.values(), key=lambda known: known.mtime):
             if self._young(one):
@@ -163,13 +163,13 @@ class Registry:
 
 
 def as_json(endpoints: list[dict[str, Any]], age: float, device: int | None) -> bytes:
-    """The text of registry.json. device: for the next run of the program."""
+    """The content of registry.json. device: for the next run of the program."""
     content = {"version": files.VERSION, "age": round(age, 1), "endpoints": endpoints, "device": device}
     return (json.dumps(content, sort_keys=True) + "\n").encode("ascii")
 
 
 def device_of(text: str) -> int | None:
-    """The device that the last run has recorded in registry.json; None if there is none."""
+    """The device in registry.json, recorded by the last run; None without it."""
     try:
         return int(json.loads(text)["device"])
     except (ValueError, KeyError, TypeError):

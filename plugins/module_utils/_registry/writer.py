@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One endpoint's file in a registry, and the state of its llama-server. Private to the collection."""
+"""Writes an endpoint's file in a registry, and observes its llama-server. Private to the collection."""
 
 import contextlib
 import json
@@ -16,14 +16,14 @@ from .._llama.api import LlamaApi
 from .._text import Refusal
 from . import files
 
-# Seconds between two looks at the server, and for it to answer one.
+# Seconds between two probes of the server, and for its answer.
 LOOK, ANSWER = 2.0, 1.0
-# Seconds after which a write hangs.
+# Seconds for a write.
 DEADLINE = 5.0
 
 
 class Settings(NamedTuple):
-    """suffix: of the file's name; url: of the llama-server; record: what its file says about it."""
+    """suffix: of the file's name; url: of the llama-server; record: constant fields of its file."""
 
     directory: str
     suffix: str
@@ -44,7 +44,7 @@ def settings_of(text: str) -> Settings:
 
 
 def full(record: Mapping[str, Any], job_id: int, state: str, started: float = 0.0) -> dict[str, Any]:
-    """A record with what changes."""
+    """The record with its changing fields."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
     changing = {
         "version": files.VERSION,
@@ -57,9 +57,9 @@ def full(record: Mapping[str, Any], job_id: int, state: str, started: float = 0.
 
 
 def write(folder: str, name: str, data: bytes) -> None:
-    """Replaces the file as a whole. It may hang. Errors: OSError.
+    """Replaces the file. It may hang. Errors: OSError.
 
-    One that hung and goes on later finds its unfinished file gone, so that it replaces nothing newer.
+    A write that hung finds its partial file removed when it continues, so it replaces no newer file.
     """
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -93,8 +93,8 @@ def _remove_partials(here: int, name: str) -> None:
 
 
 class Server:
-    """Whether a llama-server is loading or ready. One that was ready is only connected to, which its journal does not
-    show, until nothing listens any more."""
+    """Observes whether a llama-server is loading or ready. A ready server only gets connections, which its journal does
+    not show."""
 
     def __init__(self, url: str) -> None:
         self._api = LlamaApi(url)

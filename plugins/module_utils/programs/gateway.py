@@ -1,10 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gateway: decides which server answers a client's request, and passes it on. nginx asks it through a unix socket.
+"""gateway: decides which server answers a client's request, and passes it on. nginx connects to its unix socket.
 
-The main process only starts a worker and waits for it. When it ends, systemd starts the next one at once, and what has
-come meanwhile waits in the socket, which is systemd's; the old worker answers what it has begun, then ends too.
+The main process only starts a worker and waits for it. When it ends, systemd starts the next one at once. Meanwhile
+requests wait in the socket, which is systemd's. The old worker answers its running requests, then ends too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .._text import Refusal
 FIRST = 3
 BACKLOG = 1024
 PR_SET_PDEATHSIG = 1
-# sysexits.h calls it EX_CONFIG: the unit is not started again at once.
+# EX_CONFIG of sysexits.h: systemd does not start the unit again at once.
 UNUSABLE = 78
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT}
 
@@ -36,14 +36,14 @@ HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT}
 def options(arguments: list[str]) -> Any:
     parser = argparse.ArgumentParser(prog="gateway")
     parser.add_argument("--config", default=paths.GATEWAY, help="folder of gateway.json and keys.json")
-    parser.add_argument("--socket", default=paths.GATEWAY_SOCKET, help="where systemd has not opened one")
+    parser.add_argument("--socket", default=paths.GATEWAY_SOCKET, help="the socket, if systemd has not opened it")
     parser.add_argument("--draining", default=paths.GATEWAY_DRAINING)
     parser.add_argument("--registry", default=paths.REGISTRY_COPY)
     return parser.parse_args(arguments)
 
 
 def listener(path: str) -> socket.socket:
-    """systemd's socket, or one of our own. Errors: OSError, Refusal."""
+    """systemd's socket, or a new one. Errors: OSError, Refusal."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=FIRST)
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -58,7 +58,7 @@ def listener(path: str) -> socket.socket:
 
 
 def work(found: socket.socket, files: Files, parent: int) -> int:
-    """The worker's life."""
+    """Runs the worker."""
     # The kernel signals the worker when the main process dies.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
@@ -80,15 +80,15 @@ def work(found: socket.socket, files: Files, parent: int) -> int:
 
 
 def watch(worker: int) -> int:
-    """The main process's life: until its worker ends, or a signal comes."""
+    """Waits in the main process for the end of the worker or a signal."""
 
     def ends(_number: int, _frame: Any) -> None:
-        # The worker goes on with what it has begun.
+        # The worker answers its running requests.
         os.kill(worker, signal.SIGTERM)
         os._exit(0)
 
     def stuck(_number: int, _frame: Any) -> None:
-        # systemd's watchdog: what hangs hears no other signal.
+        # systemd's watchdog: a hanging process handles no other signal.
         os.kill(worker, signal.SIGKILL)
         os._exit(1)
 
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
         say(f"gateway: {refusal}")
         return UNUSABLE
     parent = os.getpid()
-    # Until the handlers are there.
+    # Until the handlers are set.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     worker = os.fork()
     if worker:

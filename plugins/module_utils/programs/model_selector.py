@@ -4,9 +4,8 @@
 """llama-model-selector TASK: prints the model that answers a task, and the base URL to call it at.
 
 `read -r MODEL URL <<< "$(llama-model-selector fix)"`. Called llama-model-selector.sh, it prints `Using model:` and
-`Model path:` as a script of that name did. Exit codes: 0 printed, also for an unknown task, which the
-default answers; 1 nothing to print; 2 wrong use; 3 the gateway does not answer. It asks the gateway, for which no key
-is needed, so its file holds none and every user may run it.
+`Model path:` as a script of that name did. Exit codes: 0 printed, also the default for an unknown task; 1 nothing to
+print; 2 wrong use; 3 the gateway does not respond. The gateway's pages need no key, so every user may run it.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from .._llama.api import LlamaApi, NoAnswer, error_text
 from .._node import paths
 from .._text import Refusal, printable
 
-# Seconds for an answer, and of the whole program.
+# Seconds for an answer, and for the program.
 PATIENCE, LONGEST = 5, 60
 
 
 class NoGateway(Refusal):
-    """It does not respond, or not as a gateway does."""
+    """No answer of a gateway."""
 
 
 def settings_of(path: str) -> tuple[LlamaApi, dict[str, str]]:
-    """What the role has written: {"base_url": "http://10.0.0.5:8000", "paths": {model: file on its head}}."""
+    """The file of the role: {"base_url": "http://10.0.0.5:8000", "paths": {model: file on its head}}."""
     next_step = "run site.yml with --tags gateway"
     try:
         with open(path, encoding="utf-8") as stream:
@@ -44,7 +43,7 @@ def settings_of(path: str) -> tuple[LlamaApi, dict[str, str]]:
 
 
 def ask(gateway: LlamaApi, page: str) -> Any:
-    """JSON or text of a page. Errors: NoGateway, Refusal for a page that it does not have."""
+    """JSON or text of a page. Errors: NoGateway, Refusal for an unknown page."""
     try:
         status, answer = gateway.get(page, PATIENCE)
     except NoAnswer as error:
@@ -67,7 +66,7 @@ def status_of(gateway: LlamaApi) -> dict[str, Any]:
 
 
 def find(status: dict[str, Any], wanted: str) -> dict[str, Any] | None:
-    """The model of that name or alias, with the service that has it: one that is ready before others."""
+    """The model with that name or alias, and its service. Ready services come first."""
     found = [
         {
             "model": model["name"],
@@ -83,8 +82,8 @@ def find(status: dict[str, Any], wanted: str) -> dict[str, Any] | None:
 
 
 def select(status: dict[str, Any], task: str) -> dict[str, Any]:
-    """{task, known, model, service, state, context} of a task; the default answers an unknown one. Errors: Refusal, if
-    there is no default, or no service has the model."""
+    """{task, known, model, service, state, context} of a task; an unknown task has the default. Errors: Refusal without
+    a default or a service."""
     routes = status.get("routes") or {}
     tasks = routes.get("tasks") or {}
     wanted = tasks[task] if task in tasks else routes.get("default")
@@ -100,7 +99,7 @@ def select(status: dict[str, Any], task: str) -> dict[str, Any]:
 
 
 def list_lines(status: dict[str, Any]) -> list[str]:
-    """A line for each task, and one for any other."""
+    """A line for each task, and for all others."""
     routes = status.get("routes") or {}
     rows = sorted((routes.get("tasks") or {}).items())
     rows += [("(any other)", routes["default"])] if routes.get("default") else []
@@ -144,7 +143,7 @@ def say(text: str) -> None:
 
 
 def show(text: str) -> None:
-    """Lines of a gateway, without what a terminal would act on."""
+    """Prints lines of a gateway without control characters."""
     for line in text.split("\n"):
         sys.stdout.write(printable(line, None) + "\n")
 
@@ -163,7 +162,7 @@ def main(arguments: list[str]) -> int:
     try:
         run(options)
     except (AttributeError, KeyError, TypeError):
-        say(f"the gateway's status has not the shape of one: correct base_url in {options.config}")
+        say(f"the gateway's status is malformed: correct base_url in {options.config}")
         return 3
     except Refusal as error:
         say(str(error))
@@ -172,6 +171,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # A gateway that drips a byte at a time.
+    # Against a gateway that sends a byte at a time.
     signal.alarm(LONGEST)
     raise SystemExit(main(sys.argv[1:]))

@@ -4,7 +4,7 @@
 """registry_writer CONFIG: keeps one endpoint's file in a shared directory, and removes it at the end.
 
 CONFIG: {directory, suffix, url: of the llama-server, record: the content of its file}. A job's number is in
-SLURM_JOB_ID. SIGUSR1: the endpoint is draining; SIGUSR2: it is not any more. A hanging share blocks only a child.
+SLURM_JOB_ID. SIGUSR1: the endpoint drains; SIGUSR2: it no longer drains. Only a child waits for a hanging share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gateway.json: services, models and routes as the gateway's engine reads them. Private to the collection."""
+"""Renders gateway.json: services, models and routes for the gateway's engine. Private to the collection."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .._intent.routers import served_alone
 from .._intent.services import ports
 from .._known import is_planned, slurped
 
-# Seconds without a byte where a prompt was measured: the least, and times a full prompt.
+# Seconds without a byte if a prompt was measured: the least, and as a multiple of a full prompt.
 LEAST, TIMES = 2700.0, 1.5
 UNSERVED = "no service of this inventory serves it"
-# Arguments of llama-server for the most tokens of an answer, which no key sets.
+# Arguments of llama-server for the most tokens of an answer, which have no key.
 MOST = ("-n", "--predict", "--n-predict")
 
 
@@ -34,10 +34,10 @@ def gateway_config(
     host: str,
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """settings: {routes, port, tls, address, unknown_model, auth, tiers, queue, patience, registry_dir: of role
-    gateway, as its host has them where they are not given; plan: of memory_plan(); prompts: {service: what its head
-    keeps of a long prompt}; before: gateway.json as it is, as slurp has it, which tells what is not planned in this
-    run}. The plan has the reasons of models that no service serves."""
+    """settings: {routes, port, tls, address, unknown_model, auth, tiers, queue, patience, registry_dir: variables of
+    role gateway, by default of the host; plan: of memory_plan(), with the reasons why models are not served;
+    prompts: {service: recorded long prompt of its head}; before: the present gateway.json, as slurp returns it, for
+    services that this run does not plan}."""
     given = dict(settings or {})
     plan: Mapping[str, Any] = given.get("plan") or {}
     before: Mapping[str, Any] = slurped(given.get("before"))
@@ -79,8 +79,7 @@ def gateway_config(
 
 
 def _answering(services: Services, models: Models) -> dict[str, str]:
-    """{name of a model or alias: the service that answers to it}: of a service that is stopped the names that no other
-    one has."""
+    """{name of a model or alias: its service}. A stopped service has the names that no other service has."""
     found: dict[str, str] = {}
     for name, one in sorted(services.items(), key=lambda item: is_stopped(item[1])):
         for _model, known in gateway.names(one, models):
@@ -116,25 +115,25 @@ def _service(
                 "embeddings": bool(single.get("embeddings")),
             }
             for model, known in own.items()
-            for single in [_alone(service, model, models)]
+            for single in [_single(service, model, models)]
         ],
         "state": value(service, "state"),
         "fallback": service.get("fallback"),
     }
 
 
-def _alone(service: Settings, model: str, models: Models) -> Mapping[str, Any]:
-    """One model of a service, a router's as a service of its own."""
+def _single(service: Settings, model: str, models: Models) -> Mapping[str, Any]:
+    """The settings of one model of a service or router."""
     return resolved(served_alone(service, model) if kind_of(service) == "router" else service, models[model])
 
 
 def _endpoints(
     service: Settings, port: int, models: Models, groups: Groups, hostvars: HostVars
 ) -> list[dict[str, Any]]:
-    """Its heads; those of jobs register themselves. Of a router the slots that each of its models has."""
+    """The heads of a service; heads of jobs register themselves. slots of a router: of each of its models."""
     if value(service, "launcher") != "systemd":
         return []
-    every = [_alone(service, model, models) for model in service.get("models") or [service["model"]]]
+    every = [_single(service, model, models) for model in service.get("models") or [service["model"]]]
     slots = min(value(one, "parallel") for one in every)
     return [
         {"node": node, "address": node_address(node, hostvars), "port": port, "slots": slots}
@@ -143,7 +142,7 @@ def _endpoints(
 
 
 def _slot(name: str, single: Settings, model: str, plan: Mapping[str, Any]) -> int | None:
-    """The context of a request: the plan's, of replicas the least; the inventory's if there is no plan."""
+    """Tokens of a slot: the least of the planned replicas, without a plan as the inventory sets it."""
     parts = [part for part in (plan.get("services") or {}).get(name) or [] if part["model"] == model]
     total = context(single)
     own = None if total is None else total // value(single, "parallel")
@@ -151,7 +150,7 @@ def _slot(name: str, single: Settings, model: str, plan: Mapping[str, Any]) -> i
 
 
 def _most(words: Sequence[str]) -> int | None:
-    """The most tokens of an answer, if further arguments of llama-server set it."""
+    """The most tokens of an answer, if extra_args set it."""
     for word, number in zip(words, words[1:], strict=False):
         if word in MOST and str(number).isdigit():
             return int(number)
@@ -159,8 +158,7 @@ def _most(words: Sequence[str]) -> int | None:
 
 
 def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Mapping[str, Any]) -> float:
-    """Seconds until the first byte, and between two: a full prompt may take that long. Of replicas that of the
-    slowest."""
+    """Seconds without a byte after which a request ends: a full prompt on the slowest replica may take that long."""
     kept = prompts.get(name) or []
     rates = [found.rate for one in (kept if isinstance(kept, list) else [kept]) for found in [measured(one)] if found]
     slots = [part["slot_ctx_size"] for part in (plan.get("services") or {}).get(name) or []]
@@ -172,7 +170,7 @@ def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Map
 
 
 def _kept(name: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The service as gateway.json has it, if this run does not plan it or has not asked every node of it."""
+    """The service in the present gateway.json, if this run does not plan it completely."""
     found: Mapping[str, Any] = {} if is_planned(plan, name) else (before.get("services") or {}).get(name) or {}
     return found
 
@@ -184,7 +182,7 @@ def _unserved(
     plan: Mapping[str, Any],
     before: Mapping[str, Any],
 ) -> dict[str, str]:
-    """{name or alias: why no service answers to it}. A model may be served only by names of its service."""
+    """{name or alias: why no service has it}. A model may be served only by other names."""
     reasons: Mapping[str, str] | None = plan.get("unserved")
     if reasons is None:
         reasons = before.get("unserved") or {}

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The gateway's addresses within a tailnet, by `tailscale serve`. Private to the collection.
 
-Tailscale has one configuration for all that a host serves. Only recorded handlers are changed or removed; an unmanaged
-one at the place of a wanted one is refused. A handler is the words of its command: '--https=443 --set-path=/ TARGET'.
+Tailscale has one configuration for everything that a host serves. Only recorded handlers are changed or removed. An
+unmanaged handler in the place of a wanted one is refused. A handler is written as the words of its command:
+'--https=443 --set-path=/ TARGET'.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 from ...module_utils._text import printable
 
 SETTING = "gateway_tailscale"
-# Between the parts of what tasks/tailscale_look.yml prints: status, serve status, recorded handlers.
+# Separates the output of tasks/tailscale_look.yml: status, serve status, recorded handlers.
 SEPARATOR = "\n---"
 
 
@@ -31,7 +32,7 @@ def wanted_handlers(tiers: Mapping[str, int], gateway_port: int, tls: bool) -> l
         found.append("--https=443 --set-path=/ " + gateway)
     if "reasoning" in tiers:
         found.append("--https=443 --set-path=/reasoning/ " + local % tiers["reasoning"])
-    # Raw, so that it responds under every name and address of the host.
+    # Raw TCP responds under every name and address of the host.
     ports = sorted({*tiers.values(), gateway_port} - {443})
     return found + [f"--tcp={port} tcp://127.0.0.1:{port}" for port in ports]
 

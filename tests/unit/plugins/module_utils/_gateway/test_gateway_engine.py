@@ -382,7 +382,7 @@ def test_failed_probe_is_not_the_last(made, monkeypatch, capfd):
     wait_for(lambda: len(failed) > 1)
     monkeypatch.undo()
     wait_for(lambda: gateway.state("big")["state"] == "down")
-    assert "a mistake of its own in a look at big: RuntimeError('a mistake')" in capfd.readouterr().out
+    assert "internal error in the probe of big: RuntimeError('a mistake')" in capfd.readouterr().out
 
 
 def test_server_is_not_down_without_descriptors(made, monkeypatch):

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where clients will come in, as lines of a plan: address, TLS, names, keys. Private to the collection."""
+"""Lines of a plan about the gateway: address, TLS, names, keys. Private to the collection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .._intent.variables import known_now
 from .config import gateway_config
 
 
-def front_door(
+def gateway_plan_lines(
     services: Services,
     models: Models,
     groups: Groups,
@@ -26,7 +26,7 @@ def front_door(
     plan: Mapping[str, Any] | None = None,
     only: str = "",
 ) -> list[str]:
-    """The arguments are sound. only: the one service that is asked for: nothing is said of the others."""
+    """The arguments are valid. only: the one service that is planned; then there are no lines."""
     if only:
         return []
     notes = [f"note: {note}" for note in intent_notes(services, models, groups, hostvars, routes)]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where clients will come in, as a plan prints it."""
 
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.front_door import front_door
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.plan_lines import gateway_plan_lines
 from ansible_collections.thefermisea.llama_cluster.tests.unit import intents
 
 GROUPS = dict(intents.GROUPS, llama_gateway=["ctl"])
@@ -13,7 +13,7 @@ SERVICES = {"reasoning": dict(intents.SERVICES["reasoning"], tier="reasoning")}
 
 def lines(groups=None, only="", **facts):
     hostvars = dict(intents.HOSTVARS, ctl=dict({"ansible_host": "10.0.0.5"}, **facts))
-    return front_door(SERVICES, intents.MODELS, groups or GROUPS, hostvars, ROUTES, only=only)
+    return gateway_plan_lines(SERVICES, intents.MODELS, groups or GROUPS, hostvars, ROUTES, only=only)
 
 
 def test_the_front_door_in_four_lines():
