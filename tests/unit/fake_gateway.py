@@ -109,7 +109,7 @@ class Server:
 
 
 def service(name, *servers, **keys):
-    told = {
+    found = {
         "kind": "server",
         "tier": None,
         "models": [{"name": name, "aliases": [name.upper()], "quant": "Q8_0", "build": "b1", "slot_ctx_size": 4096}],
@@ -122,11 +122,11 @@ def service(name, *servers, **keys):
         "timeout": 60.0,
         "queue": 4,
     }
-    return {name: dict(told, **keys)}
+    return {name: dict(found, **keys)}
 
 
 def configuration(services, **keys):
-    told = {
+    found = {
         "version": 1,
         "services": services,
         "unserved": {},
@@ -137,7 +137,7 @@ def configuration(services, **keys):
         "base_urls": ["http://gw:8000"],
         "tiers": {},
     }
-    return dict(told, **keys)
+    return dict(found, **keys)
 
 
 class Gateway:
@@ -183,7 +183,7 @@ class Gateway:
             self.loop.call_soon_threadsafe(self.engine.end)
 
     def raw(self, data, seconds=20):
-        """What comes back until the connection ends -> (bytes, whether it ended as if broken)."""
+        """All bytes until the connection ends."""
         with self.open(data) as end:
             end.settimeout(seconds)
             found = b""
@@ -206,10 +206,10 @@ class Gateway:
         found = self.raw(request(path, body, method, **headers))
         head, _empty, rest = found.partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
-        told = dict(line.lower().split(": ", 1) for line in lines[1:])
+        answered = dict(line.lower().split(": ", 1) for line in lines[1:])
         with contextlib.suppress(ValueError):
             rest = json.loads(rest)
-        return int(lines[0].split()[1]), told, rest
+        return int(lines[0].split()[1]), answered, rest
 
     def state(self, name):
         return self.ask("/status.json")[2]["services"][name]

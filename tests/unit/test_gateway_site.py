@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may see and ask what, as nginx is told; nginx itself reads the site in scenario gateway."""
+"""Access rules of the nginx site. nginx itself reads it in scenario gateway."""
 
 import re
 from pathlib import Path
@@ -21,13 +21,13 @@ def site(monitors):
     )
     environment.filters["comment"] = lambda text: "# " + text
     tiers = {"fast": {"port": 8080, "service": "chat", "endpoints": [{"address": "10.0.0.2", "port": 8000}]}}
-    told = {"ansible_managed": "x", "addresses": ["10.0.0.5"], "port": 8000, "tls": {}, "timeout": 7210}
+    fixed = {"ansible_managed": "x", "addresses": ["10.0.0.5"], "port": 8000, "tls": {}, "timeout": 7210}
     return environment.get_template("llama-cluster.conf.j2").render(
-        **told, tiers=tiers, max_body="32m", monitors=monitors, reads=READ, posts=[*WORK, *COUNT]
+        **fixed, tiers=tiers, max_body="32m", monitors=monitors, reads=READ, posts=[*WORK, *COUNT]
     )
 
 
-def test_the_metrics_are_for_the_hosts_of_monitoring_alone():
+def test_only_hosts_of_monitoring_get_metrics():
     own, _tier = site(["10.0.0.7", "10.0.0.8"]).split("# Tier fast.")
     (block,) = re.findall(r"location = /metrics {\n(.*?)\n    }", own, re.DOTALL)
     rules = [line.strip() for line in block.split("\n") if re.match(r"\s*(allow|deny|satisfy)\b", line)]
@@ -36,13 +36,13 @@ def test_the_metrics_are_for_the_hosts_of_monitoring_alone():
     assert not [one for one in others if re.search("metrics", one)], "no second way there"
 
 
-def test_without_such_a_host_the_path_is_unknown():
+def test_metrics_without_monitoring_are_unknown():
     own, _tier = site([]).split("# Tier fast.")
     assert not [one for one in re.findall(r"location ([^{]*) {", own) if "metrics" in one]
 
 
-def test_every_answer_of_nginx_may_be_read_by_a_page_of_any_origin():
-    """add_header of a location replaces those of its server."""
+def test_any_origin_may_read_nginx_answers():
+    """add_header of a location replaces the headers of its server."""
     found = site([])
     headers = ["add_header Access-Control-Allow-Origin * always;", "add_header Access-Control-Expose-Headers * always;"]
     servers = found.split("\nserver {")[1:]
@@ -53,14 +53,14 @@ def test_every_answer_of_nginx_may_be_read_by_a_page_of_any_origin():
         for location in locations:
             if "add_header" in location:
                 assert all(location.count(header) == 1 for header in headers), location
-    # An error of the second server has a page only if the first one's does not count.
+    # Otherwise an error of the second server gets no page.
     assert "recursive_error_pages on;" in servers[1].split("\n    location / {")[1].split("\n    }")[0]
-    # What comes from behind has them too, and a browser refuses two.
+    # Servers send these headers too, and a browser refuses two.
     assert all("proxy_hide_header %s;" % header.split()[1] in found for header in headers)
 
 
-def test_behind_tailscale_this_machine_is_everybody():
-    told = [
+def test_tailscale_excludes_the_loopback_from_monitors():
+    texts = [
         task["thefermisea.llama_cluster.node_files"]["vars"]["monitors"]
         for task in yaml.safe_load((ROLE / "tasks/nginx.yml").read_text())
         if "monitors" in (task.get("thefermisea.llama_cluster.node_files") or {}).get("vars", {})
@@ -78,19 +78,19 @@ def test_behind_tailscale_this_machine_is_everybody():
     facts = {"inventory_hostname": "ctl", "groups": {}, "hostvars": {}}
     found = [
         environment.from_string(text).render(gateway_tailscale=tailscale, **facts)
-        for text in told
+        for text in texts
         for tailscale in (False, True)
     ]
     assert found == ["['127.0.0.1', '10.0.0.7']", "['10.0.0.7']"]
 
 
 def blocks(text):
-    """Of each location that passes requests on, its lines."""
+    """{location: lines} of locations that pass requests on."""
     found = re.findall(r"    location ([^{]*) {\n(.*?)\n    }", text, re.DOTALL)
     return {name: [line.strip() for line in block.split("\n")] for name, block in found if "proxy_pass http" in block}
 
 
-def test_a_body_without_a_key_is_refused_before_it_is_read():
+def test_unread_body_without_key_is_refused():
     found = blocks(site(["10.0.0.7"]))
     assert len(found) == 4
     for name, lines in found.items():
@@ -99,25 +99,25 @@ def test_a_body_without_a_key_is_refused_before_it_is_read():
         assert known < lines.index(decides), name
         assert lines[lines.index(decides) + 1].startswith("return 401 '{"), name
     (pattern,) = re.findall(r'unknown {\n    default 0;\n    "~(.*)" 1;', site([]))
-    strangers = {words for words in ("0  ", "0 0 ", "0 7 ", "0  chunked", "0 0 chunked", "1 7 ", "1  chunked")
+    refused = {words for words in ("0  ", "0 0 ", "0 7 ", "0  chunked", "0 0 chunked", "1 7 ", "1  chunked")
                  if re.search(pattern, words)}  # fmt: skip
-    assert strangers == {"0 7 ", "0  chunked", "0 0 chunked"}
+    assert refused == {"0 7 ", "0  chunked", "0 0 chunked"}
 
 
-def test_no_query_of_a_client_reaches_a_server():
+def test_queries_reach_no_server():
     direct = [lines for name, lines in blocks(site(["10.0.0.7"])).items() if name.startswith("@direct")]
     (patterns,) = {tuple(line.split()[1] for line in lines if line.endswith("? break;")) for lines in direct}
     assert len(patterns) == 1 and re.sub(patterns[0], r"\1", "/v1/props") == "/v1/props"
 
 
-def test_half_a_request_keeps_no_connection_for_long():
+def test_half_a_request_ends_soon():
     shown = site([])
     assert len(re.findall(r"^server {", shown, re.MULTILINE)) == 2
     assert shown.count("    client_header_timeout 10s;\n    client_body_timeout 20s;\n") == 2
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_keys_are_known_as_the_engine_knows_them(required):
+def test_nginx_knows_the_keys(required):
     template = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
     template.filters.update(
         comment=lambda text: "# " + text, flatten=lambda lists: [key for one in lists for key in one]
@@ -128,7 +128,7 @@ def test_keys_are_known_as_the_engine_knows_them(required):
     assert re.findall(r"if \((.*)\)", shown) == ['$llama_gateway_key = "k1"', '$llama_gateway_key = "k2"'] * required
 
 
-def test_without_the_engine_only_listed_paths_are_open():
+def test_only_open_paths_without_the_engine():
     patterns = re.findall(r'    "~(\^\((?:GET|POST).*)" 0;', site([]))
 
     def is_open(method, path):
@@ -155,6 +155,6 @@ def test_without_the_engine_only_listed_paths_are_open():
     assert passed <= {*request.PASSED, "host", "connection", "authorization"}
 
 
-def test_the_page_names_every_path_that_is_open():
+def test_page_names_every_open_path():
     page = (ROLE.parents[1] / "docs/gateway.md").read_text()
     assert [path for path in (*READ, *WORK, *COUNT) if "`%s`" % path not in page] == []

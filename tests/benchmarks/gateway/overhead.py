@@ -1,8 +1,8 @@
-"""What the gateway costs: nginx and the engine beside the same servers asked directly (make bench WHAT=gateway).
+"""Overhead of the gateway: nginx and the engine against the same servers without them (make bench WHAT=gateway).
 
     overhead.py [--rounds 8] [--seconds 3]
 
-The two are asked in turn, so that what else the machine does meets both. Fails where a bound is missed.
+Requests alternate, so that other load meets both. Fails if a bound is missed.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The key that benchmark.yml sends through the gateway, read where root of its host has it."""
+"""The key of benchmark.yml at the gateway, read from root's file."""
 
 import json
 import sys
@@ -41,18 +41,18 @@ def fixture_key(tmp_path):
     return key
 
 
-def test_it_is_that_of_the_file_and_shown_nowhere(key):
+def test_key_is_read_and_not_shown(key):
     status, output, found = key("Authorization: Bearer k3y-Of-Clients\n")
     assert (status, found) == (0, "k3y-Of-Clients"), output
     assert "k3y-Of-Clients" not in output
 
 
-def test_where_clients_need_one_a_missing_file_is_refused(key):
+def test_missing_client_key_is_refused(key):
     status, output, _found = key(None)
     assert status != 0
     assert "curl-header: cannot be read on gateway1, the key that clients have is needed: run site.yml" in output
 
 
-def test_where_clients_need_none_none_is_sent(key):
+def test_no_key_with_log_only(key):
     status, output, found = key(None, gateway_auth="log_only")
     assert (status, found) == (0, ""), output

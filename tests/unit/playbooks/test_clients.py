@@ -40,8 +40,8 @@ def clients(folder, port, *arguments, gateway=True):
 
 
 @pytest.fixture
-def nobody():
-    """A port where nobody listens."""
+def closed_port():
+    """A port without a listener."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         yield free.getsockname()[1]
@@ -69,21 +69,21 @@ def gateway():
     server.server_close()
 
 
-def test_before_a_gateway_answers_it_says_what_one_would(tmp_path, nobody):
-    output = done(clients(tmp_path, nobody))
-    assert "could not ask http://127.0.0.1:%d/clients from " % nobody in output
+def test_undeployed_gateway_shows_the_inventory(tmp_path, closed_port):
+    output = done(clients(tmp_path, closed_port))
+    assert "could not ask http://127.0.0.1:%d/clients from " % closed_port in output
     assert "): shown is what the inventory gives; look at the host, or run site.yml if it was never deployed" in output
     assert "m: 2048 tokens of context, answers of 512; also as n" in output
 
 
-def test_a_file_is_written_where_it_is_wanted(tmp_path, nobody):
-    output = done(clients(tmp_path, nobody, "-e", "client=opencode", "-e", "dir=%s" % tmp_path))
+def test_file_is_written(tmp_path, closed_port):
+    output = done(clients(tmp_path, closed_port, "-e", "client=opencode", "-e", "dir=%s" % tmp_path))
     written = json.loads((tmp_path / "opencode.json").read_text())
     assert written["provider"]["llama"]["models"]["n"]["limit"] == {"context": 2048, "output": 512}
     assert "wrote %s/opencode.json" % tmp_path in output
 
 
-def test_a_gateway_that_answers_is_believed(tmp_path, gateway):
+def test_text_of_the_gateway_is_used(tmp_path, gateway):
     output = done(clients(tmp_path, gateway, "-e", "client=litellm", "-e", "dir=%s" % tmp_path))
     assert (tmp_path / "config.yaml").read_text() == "what the gateway says at /clients/litellm\n"
     assert "does not answer" not in output
@@ -97,8 +97,8 @@ def test_a_gateway_that_answers_is_believed(tmp_path, gateway):
         (("-e", "client=emacs"), True, "client: emacs seen, one of openai, litellm, opencode"),
     ],
 )
-def test_it_refuses(tmp_path, nobody, arguments, there, said):
-    assert said in refused(clients(tmp_path, nobody, *arguments, gateway=there))
+def test_wrong_arguments_are_refused(tmp_path, closed_port, arguments, there, said):
+    assert said in refused(clients(tmp_path, closed_port, *arguments, gateway=there))
 
 
 SHOW = """

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes the runs of these tests cheap (playbook_server.py, callbacks) changes nothing of what they do."""
+"""playbook_server.py and the callbacks of the tests do not change the runs."""
 
 import json
 import os
@@ -28,8 +28,8 @@ def by_command(playbook, *arguments, home, **environment):
     return done.returncode, done.stdout.splitlines()
 
 
-def test_a_run_is_that_of_the_command(tmp_path_factory, monkeypatch):
-    """A switch that is taken back. Hosts answer in any order."""
+def test_run_equals_that_of_the_command(tmp_path_factory, monkeypatch):
+    """A switch that is undone. Hosts answer in any order."""
     deployed = simulation.deployment(tmp_path_factory, "deployed", **simulation.BRIEF)
     found = []
     for lines in (simulation.playbook_lines, by_command):
@@ -42,11 +42,11 @@ def test_a_run_is_that_of_the_command(tmp_path_factory, monkeypatch):
     assert found[0][0] != 0 and "node1 started llama-head-chat.service" in found[0][2]
 
 
-def test_a_run_that_does_not_end_is_no_refusal(tmp_path):
+def test_killed_run_is_an_error(tmp_path):
     play = {"hosts": "{{ lookup('ansible.builtin.pipe', 'kill -ALRM $PPID') }}", "gather_facts": False}
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     with pytest.raises(AssertionError, match="ended by signal 14"):
         simulation.playbook_lines(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path)
-    # The next one is answered by itself.
+    # The next run has its own answer.
     (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False}]))
     assert simulation.playbook_lines(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path)[0] == 0

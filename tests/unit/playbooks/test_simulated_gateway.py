@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks tell a gateway before and after they change what runs, over simulated nodes (simulation.py)."""
+"""Draining at the gateway while playbooks change services, on simulated nodes (simulation.py)."""
 
 import copy
 import json
@@ -46,8 +46,8 @@ def begun(tmp_path, made, inventory):
     return cluster
 
 
-def told(cluster):
-    """What the gateway was told, and what stopped, started and answered between, in order."""
+def steps(cluster):
+    """Drains, stops, starts and questions in their order."""
     return [
         event.partition("gateway1: ")[2] or event
         for event in cluster.events
@@ -89,49 +89,49 @@ def rolling(first, second):
         ("site", ("-e", "tag=b2")),
     ],
 )
-def test_one_replica_after_the_other(replicas, playbook, arguments):
+def test_replicas_restart_one_after_another(replicas, playbook, arguments):
     replicas.done(playbook, *arguments)
-    assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)
+    assert in_order(steps(replicas), *rolling(*BOTH)), steps(replicas)
     assert drains(replicas) == []
 
 
-def test_a_rollback_goes_one_after_the_other_too(replicas):
+def test_rollback_restarts_one_replica_after_another(replicas):
     said = "restarted node after node behind the gateway in"
     assert said in replicas.done("upgrade", "-e", "tag=b2")
     assert said in replicas.done("rollback")
-    assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)
+    assert in_order(steps(replicas), *rolling(*BOTH)), steps(replicas)
     assert drains(replicas) == []
 
 
-def test_a_run_that_changes_nothing_tells_it_nothing(replicas):
+def test_unchanged_run_drains_nothing(replicas):
     replicas.done("site")
-    assert not [event for event in told(replicas) if "drains" in event]
+    assert not [event for event in steps(replicas) if "drains" in event]
 
 
-def test_the_second_replica_keeps_serving_where_the_first_does_not_answer(replicas):
+def test_second_replica_serves_when_the_first_fails(replicas):
     assert "rolled back, b1 serves again" in replicas.refused("upgrade", "-e", "tag=b2-mute")
-    events = told(replicas)
+    events = steps(replicas)
     assert "node2 stopped %s" % UNIT not in events, events
     assert drains(replicas) == []
 
 
-def test_the_second_replica_keeps_its_model_where_the_first_does_not_load_the_new_one(replicas):
+def test_second_replica_keeps_its_model_on_failure(replicas):
     output = replicas.refused("switch_model", "-e", "service=embed quant=Q4_X")
     assert "the new model does not serve" in output and "the old one serves again" in output
-    events = told(replicas)
+    events = steps(replicas)
     assert in_order(events, "node1 stopped %s" % UNIT, "node1 started %s" % UNIT, "node1 ask %s" % UNIT), events
     assert "node2 stopped %s" % UNIT not in events, events
     assert "drains embed on node1 for change, embed on node2 for change" not in events, events
     assert drains(replicas) == []
 
 
-def test_a_site_that_fails_leaves_nothing_draining(replicas):
+def test_failed_site_leaves_nothing_draining(replicas):
     replicas.refused("site", "-e", "tag=b2-mute")
-    assert "node2 stopped %s" % UNIT not in told(replicas)
+    assert "node2 stopped %s" % UNIT not in steps(replicas)
     assert drains(replicas) == []
 
 
-def test_what_a_run_has_left_that_died_is_let_in_again(replicas):
+def test_next_run_releases_endpoints_of_killed_run(replicas):
     path = replicas.node("gateway1") / "draining.json"
     left = [{"service": "embed", "node": "node1", "since": 1.0, "reason": "change"}]
     for playbook, arguments in (("site", ()), ("upgrade", ()), ("switch_model", ("-e", "service=embed quant=F16"))):
@@ -140,23 +140,23 @@ def test_what_a_run_has_left_that_died_is_let_in_again(replicas):
         assert drains(replicas) == [], playbook
 
 
-def test_a_replica_that_is_held_drains_until_it_returns(replicas):
+def test_held_replica_drains_until_its_return(replicas):
     replicas.done("maintenance", "-e", "node=node2")
     assert in_order(
-        told(replicas),
+        steps(replicas),
         "drains embed on node2 for maintenance",
         "node2 drain %s for 300 s" % UNIT,
         "node2 stopped %s" % UNIT,
-    ), told(replicas)
+    ), steps(replicas)
     assert drains(replicas) == [("embed", "node2")]
     replicas.done("site")
     assert drains(replicas) == [("embed", "node2")]
     replicas.done("maintenance", "-e", "node=node2 state=return")
-    assert in_order(told(replicas), "node2 started %s" % UNIT, "node2 ask %s" % UNIT, "drains nothing")
+    assert in_order(steps(replicas), "node2 started %s" % UNIT, "node2 ask %s" % UNIT, "drains nothing")
     assert drains(replicas) == []
 
 
-def test_a_head_that_waits_for_a_held_worker_is_not_waited_for(split):
+def test_head_of_held_worker_is_not_awaited(split):
     split.done("maintenance", "-e", "node=node2")
     assert drains(split) == [("chat", "node1")]
     split.done("site")
@@ -165,29 +165,31 @@ def test_a_head_that_waits_for_a_held_worker_is_not_waited_for(split):
     assert drains(split) == []
 
 
-def test_a_service_that_is_stopped_has_drained(split):
+def test_stopped_service_drains_first(split):
     services = copy.deepcopy(INVENTORY["llama_nodes"]["vars"]["llama_services"])
     services["chat"]["state"] = "stopped"
     split.inventory = with_gateway(services)
     split.done("site")
     assert in_order(
-        told(split), "drains chat on node1 for change", "node1 stopped llama-head-chat.service", "drains nothing"
-    ), told(split)
+        steps(split), "drains chat on node1 for change", "node1 stopped llama-head-chat.service", "drains nothing"
+    ), steps(split)
 
 
-def test_an_adoption_starts_all_nodes_at_one_time(tmp_path_factory, tmp_path):
+def test_adoption_starts_all_nodes_at_once(tmp_path_factory, tmp_path):
     made, inventory = one_of(tmp_path_factory, "replicas_of_gateway", {"embed": EMBED})
     cluster = begun(tmp_path, made, inventory)
     for name in BOTH:
         (cluster.node(name) / "run" / UNIT).unlink()
     (cluster.node("node1") / "by-hand").write_text("head")
     cluster.done("adopt")
-    assert [event for event in told(cluster) if "started" in event] == ["%s started %s" % (name, UNIT) for name in BOTH]
+    assert [event for event in steps(cluster) if "started" in event] == [
+        "%s started %s" % (name, UNIT) for name in BOTH
+    ]
     assert drains(cluster) == []
 
 
-def test_a_node_with_nothing_to_do_holds_nobody_up(replicas):
-    """It runs none of the tasks of site.yml that change something."""
+def test_unchanged_node_delays_no_other(replicas):
+    """The third node runs no task of site.yml that changes something."""
     shutil.copytree(replicas.node("node1"), replicas.node("node3"), symlinks=True)
     for folder in ("run", "etc/systemd/system"):
         shutil.rmtree(replicas.node("node3") / folder)
@@ -197,10 +199,10 @@ def test_a_node_with_nothing_to_do_holds_nobody_up(replicas):
     nodes["children"] = {"both": {"hosts": {name: {} for name in BOTH}}}
     nodes["vars"]["llama_services"] = {"embed": dict(EMBED, head="both")}
     replicas.done("site", "-e", "tag=b2")
-    assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)
+    assert in_order(steps(replicas), *rolling(*BOTH)), steps(replicas)
 
 
-def test_status_shows_the_others_where_a_gateway_is_gone(replicas):
+def test_status_without_gateway_shows_the_nodes(replicas):
     (replicas.node("gateway1") / "lost").touch()
     output = replicas.refused("status")
     for node in BOTH:

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wait for a gateway, with the answers of the module given."""
+"""The wait for a gateway, with given results of the module."""
 
 from unittest import mock
 
@@ -41,40 +41,40 @@ def drain(monkeypatch):
     return run
 
 
-def test_it_says_every_ten_seconds_what_runs(drain):
+def test_running_requests_are_shown_every_ten_seconds(drain):
     result, lines, timeouts = drain([WROTE, BUSY, DONE])
     assert lines == [
         "gw: gateway: embed on node1 has 2 running, waiting 50 s more",
         "gw: gateway: embed on node1 has 2 running, waiting 40 s more",
     ]
     assert timeouts == [10, 10, 10]
-    # What the first look has written the last one does not know.
+    # Only the first call has written the file.
     assert (result["changed"], result["diff"], result["seconds"], result["waiting"]) == (True, WROTE["diff"], 20.0, [])
 
 
-def test_when_the_time_is_over_that_is_an_answer(drain):
+def test_wait_ends_with_its_timeout(drain):
     result, lines, timeouts = drain([BUSY], timeout=15)
     assert timeouts == [10, 5] and result["waiting"] and "failed" not in result
     assert lines[-1] == "gw: gateway: embed on node1 has 2 running, 15 s is over: go on nevertheless"
 
 
-def test_where_nothing_is_to_be_waited_for_it_asks_once_and_is_silent(drain):
+def test_no_wait_shows_no_line(drain):
     result, lines, timeouts = drain([WROTE], timeout=0)
     assert (lines, timeouts, result["changed"]) == ([], [0], True)
 
 
-def test_an_engine_that_does_not_run_is_named_and_holds_nothing_up(drain):
+def test_stopped_engine_holds_nothing_up(drain):
     result, lines, _timeouts = drain([dict(DONE, changed=True, reason="[Errno 2] No such file or directory")])
     assert result["changed"] and "failed" not in result
     assert lines == ["gw: gateway: its engine does not answer ([Errno 2] No such file or directory): go on without it"]
 
 
-def test_a_gateway_that_is_not_reached_is_named_and_holds_nothing_up(drain):
+def test_unreachable_gateway_holds_nothing_up(drain):
     result, lines, _timeouts = drain([AnsibleConnectionFailure("No route to host")])
     assert not result["changed"] and "failed" not in result and "unreachable" not in result
     assert lines == ["gw: gateway: not reached (No route to host): go on without it"]
 
 
-def test_a_file_that_cannot_be_written_fails(drain):
+def test_unwritable_file_fails(drain):
     result, _lines, _timeouts = drain([{"failed": True, "msg": "no space"}])
     assert (result["failed"], result["msg"]) == (True, "no space")

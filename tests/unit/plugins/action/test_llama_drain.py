@@ -1,4 +1,4 @@
-"""The wait for a head's requests, with the answers of llama_health given."""
+"""The wait for a head's requests, with given results of llama_health."""
 
 from unittest import mock
 
@@ -38,12 +38,12 @@ def drain(monkeypatch):
     return run
 
 
-def test_an_idle_head_is_drained_at_once(drain):
+def test_idle_head_is_drained_at_once(drain):
     result, lines = drain([IDLE])
     assert (result["drained"], result["seconds"], result["changed"], lines) == (True, 0.0, False, [])
 
 
-def test_it_waits_and_says_so_every_ten_seconds(drain):
+def test_wait_is_shown_every_ten_seconds(drain):
     result, lines = drain([BUSY] * 8 + [IDLE])
     assert result["drained"] and result["seconds"] == 16.0
     assert lines == [
@@ -52,7 +52,7 @@ def test_it_waits_and_says_so_every_ten_seconds(drain):
     ]
 
 
-def test_when_the_time_is_over_that_is_an_answer(drain):
+def test_drain_ends_with_its_timeout(drain):
     result, lines = drain([BUSY], timeout=5)
     assert not result["drained"] and result["seconds"] == 5.0 and "failed" not in result
     assert lines[0] == "node1: llama-head-chat.service 1 of 1 slots work, waiting 5 s more"
@@ -64,7 +64,7 @@ def test_check_mode_does_not_wait(drain):
     assert (result["drained"], result["seconds"], lines) == (False, 0.0, [])
 
 
-def test_what_cannot_be_asked_fails_with_its_sentence(drain):
+def test_failed_probe_fails(drain):
     result, _lines = drain(
         [{"failed": True, "msg": "llama_health: unit llama-head-chat.service does not exist on this node"}]
     )

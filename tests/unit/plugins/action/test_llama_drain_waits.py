@@ -1,4 +1,4 @@
-"""llama_drain as a task, in front of a head that works on a request: the request ends before the task does."""
+"""llama_drain as a task at a busy head: the request ends before the task."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ PLAY = """
 
 @pytest.fixture
 def working():
-    """A head that says that it works on a request until `ended` is set."""
+    """A head that is busy until `ended` is set."""
     server = fake.FakeLlamaServer()
     server.ended = threading.Event()
     server.responses["/slots"] = lambda: (200, [fake.IDLE if server.ended.is_set() else fake.WORKING])
@@ -38,7 +38,7 @@ def working():
     server.stop()
 
 
-def test_the_request_that_runs_ends_first(working, tmp_path):
+def test_running_request_ends_first(working, tmp_path):
     (tmp_path / "stub_systemctl").write_text(STUB % os.getpid())
     (tmp_path / "stub_systemctl").chmod(0o755)
     (tmp_path / "systemctl").symlink_to("stub_systemctl")
@@ -46,7 +46,7 @@ def test_the_request_that_runs_ends_first(working, tmp_path):
     ended = []
 
     def end():
-        # Seen once as busy, it goes on for three seconds.
+        # After its first probe it stays busy for three seconds.
         while not any(path.startswith("/slots") for _method, path, _body in working.requests):
             time.sleep(0.1)
         time.sleep(3)

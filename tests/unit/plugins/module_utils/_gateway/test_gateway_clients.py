@@ -187,13 +187,13 @@ def test_tensorzero():
 
 
 def test_names_are_given_once_and_answers_fit():
-    twins = {
+    services = {
         "services": {
             "one": service(model("m", aliases=["n", "x"], slot_ctx_size=512, max_tokens=9999)),
             "two": service(model("m", slot_ctx_size=8192), model("n", aliases=["x", "y"])),
         }
     }
-    found = [(entry.name, entry.aliases, entry.context, entry.output) for entry in clients.entries(twins)]
+    found = [(entry.name, entry.aliases, entry.context, entry.output) for entry in clients.entries(services)]
     assert found == [("m", ["x"], 512, 512), ("n", ["y"], 4096, 1024)]
 
 

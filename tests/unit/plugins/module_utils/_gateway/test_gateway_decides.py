@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the engine decides, without any connection: paths, routes, replicas, queues, what files tell."""
+"""Decisions of the engine without connections: paths, routes, replicas, queues, watched files."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def talk(*contents, roles=("user", "assistant")):
         ("/", "/"),
     ],
 )
-def test_a_path_has_one_spelling(target, path):
+def test_path_is_normalised(target, path):
     assert paths.normalise(target).path == path
 
 
@@ -205,7 +205,7 @@ def test_routes():
     assert routing.of_model(made, None, "m2")[1:3] == ("m2", None)
     assert routing.of_model(made, "t", "big")[1:3] == ("m1", "m1")
     assert routing.of_model(made, "no", "m2")[1:] == ("big", "big", "default; unknown task no")
-    assert routing.of_model(made, None, "nobody")[1:3] == ("big", "big")
+    assert routing.of_model(made, None, "unknown")[1:3] == ("big", "big")
     assert routing.of_model(made, None, None)[1:3] == ("big", "big")
     refused = routing.of_model(made, None, "deep")
     assert (refused.status, json.loads(refused.body)["error"]["message"]) == (400, "no room for it")
@@ -260,7 +260,7 @@ def test_prompts_are_known_by_their_beginning():
     assert memory.known(of(text)) == 0
 
 
-def test_a_conversation_is_known_by_a_bounded_part():
+def test_known_part_of_a_conversation_is_bounded():
     image = {"type": "image_url", "image_url": {"url": "data:" + "A" * (8 << 20)}}
     one = {"role": "user", "content": [{"type": "text", "text": "hi"}, image, *[{"x": at} for at in range(100000)]]}
     began = time.thread_time()
@@ -418,7 +418,7 @@ def test_new_process_has_read_nothing():
     assert pool.take("big", talk("q1")).where.node == "n1"
 
 
-def test_first_come_first_served_and_the_queue_is_bounded():
+def test_queue_is_ordered_and_bounded():
     made = fleet(service(slots=1, queue=2), READY).pools["big"]
     held = made.take("big", affinity.NONE)
     granted = []
@@ -428,12 +428,12 @@ def test_first_come_first_served_and_the_queue_is_bounded():
     assert made.take("big", affinity.NONE) == FULL
     made.release(held, "big")
     assert granted == [("first", held)]
-    assert made.take("big", affinity.NONE) == WAIT, "nobody overtakes"
+    assert made.take("big", affinity.NONE) == WAIT, "no request overtakes"
     made.release(held, "big")
     assert [name for name, _one in granted] == ["first", "second"]
 
 
-def test_slots_of_a_routers_models_are_their_own():
+def test_each_model_of_a_router_has_slots():
     made = fleet(service("r", slots=1, kind="router", models=[{"name": "a"}, {"name": "b"}]), READY).pools["r"]
     assert made.take("a", affinity.NONE).free("a") == 0
     granted = []
@@ -578,7 +578,7 @@ def test_endpoints_of_a_registry():
         {"service": "x"},
     ]
     merged, drained = watched.merged(made, {"endpoints": [entry, known, own, *strange]})
-    # Whose servers the inventory names gets no other one; a service of jobs has those of its files alone.
+    # A service with servers in the inventory gets no other server; a service of jobs has only servers of files.
     assert [one[1:] for one in merged.services["big"].endpoints] == [("10.0.0.1", 8000, 2, 2)]
     jobs = dict(entry, slots=4096)
     empty = parsed(service(endpoints=0), registry={"hosts": {"n2": "10.0.0.2"}})
@@ -656,8 +656,8 @@ def test_where_chunks_end(size):
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
 def test_only_data_counts_as_an_event(stream, alive, size):
     seen = events.Events()
-    told = [seen.feed(stream[at : at + size]) for at in range(0, len(stream), size)]
-    assert any(told) is alive
+    data = [seen.feed(stream[at : at + size]) for at in range(0, len(stream), size)]
+    assert any(data) is alive
 
 
 @pytest.mark.parametrize("data", [b"\r\n", b"x\r\n", b"-1\r\n", b"5\n", b"1" * 5000])
@@ -667,8 +667,8 @@ def test_malformed_chunks_are_errors(data):
 
 
 def test_head_of_a_server_as_clients_get_it():
-    told = "X-Llama-Node: other", "Content-Length: 3", "Keep-Alive: 5", "Access-Control-Allow-Origin: http://o"
-    head = upstream.Head(("\r\n".join(["HTTP/1.1 200 OK", *told]) + "\r\n\r\n").encode(), "GET")
+    headers = "X-Llama-Node: other", "Content-Length: 3", "Keep-Alive: 5", "Access-Control-Allow-Origin: http://o"
+    head = upstream.Head(("\r\n".join(["HTTP/1.1 200 OK", *headers]) + "\r\n\r\n").encode(), "GET")
     assert head.sent([("X-Llama-Node", "n1")]).decode().split("\r\n") == [
         *("HTTP/1.1 200 OK", "content-length: 3", "Access-Control-Allow-Origin: *", "Access-Control-Expose-Headers: *"),
         *("X-Llama-Node: n1", "Connection: close", "", ""),
@@ -688,7 +688,7 @@ def test_head_of_a_server_as_clients_get_it():
 @pytest.mark.parametrize("tier", ["", "X-Llama-Tier: fast\r\n"])
 @pytest.mark.parametrize("path", ["/health", "/v1/health", "/v1/chat/completions"])
 def test_bodies_need_a_key(path, tier):
-    """A body that nobody with a key has sent is not even read."""
+    """A body without a key is not read."""
 
     class state:
         config = parsed(service(tier="fast"), auth="required")

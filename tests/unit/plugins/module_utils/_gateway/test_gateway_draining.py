@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What drains at the gateway, and the wait for its engine."""
+"""Draining endpoints, and the wait for the engine."""
 
 import json
 import socketserver
@@ -25,8 +25,8 @@ ONE, TWO = ("embed", "node1"), ("embed", "node2")
 
 
 def status(*endpoints):
-    told = [{"node": node, "state": state, "in_flight": count} for node, state, count in endpoints]
-    return {"services": {"embed": {"endpoints": told}}}
+    found = [{"node": node, "state": state, "in_flight": count} for node, state, count in endpoints]
+    return {"services": {"embed": {"endpoints": found}}}
 
 
 def test_file_has_what_was_written():
@@ -144,8 +144,8 @@ def engine(tmp_path):
 
 
 def test_engine_is_asked_at_its_socket(engine):
-    told = status(("node1", "ready", 0))
-    assert json.loads(draining.ask("/status.json", engine(200, json.dumps(told).encode()))) == told
+    content = status(("node1", "ready", 0))
+    assert json.loads(draining.ask("/status.json", engine(200, json.dumps(content).encode()))) == content
 
 
 def test_engine_answers_other_status(engine):
@@ -155,14 +155,14 @@ def test_engine_answers_other_status(engine):
 
 @pytest.fixture
 def host(tmp_path):
-    """A gateway's host; host(state, ...) -> what the module tells."""
+    """A gateway's host; host(state, ...) -> the result of the module."""
     (tmp_path / "gateway.json").write_text("{}")
     here = draining.Draining(str(tmp_path / "draining.json"), str(tmp_path / "gateway.json"))
 
-    def run(state, endpoints=None, held=(), reason=CHANGE, check=False, told=None, timeout=0):
+    def run(state, endpoints=None, held=(), reason=CHANGE, check=False, seen=None, timeout=0):
         named = endpoints and [{"service": service, "node": node} for service, node in endpoints]
         parameters = {"state": state, "endpoints": named, "reason": reason, "held": list(held), "timeout": timeout}
-        return draining.apply(parameters, 5.0, check, here, lambda: told or {"services": {}})
+        return draining.apply(parameters, 5.0, check, here, lambda: seen or {"services": {}})
 
     run.path = tmp_path / "draining.json"
     run.configuration = tmp_path / "gateway.json"
@@ -181,19 +181,19 @@ def test_module_writes_once(host):
 
 def test_check_mode_asks_no_engine(host):
     busy = status(("node1", "ready", 1))
-    foretold = host("draining", [ONE], check=True, told=busy)
-    assert foretold["changed"] and foretold["waiting"] == [] and not host.path.exists()
-    assert host("draining", [ONE], told=busy)["waiting"] == ["embed on node1 is still ready"]
+    expected = host("draining", [ONE], check=True, seen=busy)
+    assert expected["changed"] and expected["waiting"] == [] and not host.path.exists()
+    assert host("draining", [ONE], seen=busy)["waiting"] == ["embed on node1 is still ready"]
 
 
 def test_nothing_is_written_without_gateway(host):
     host.configuration.unlink()
-    assert not host("draining", [ONE], told=status(("node1", "ready", 1)))["changed"] and not host.path.exists()
+    assert not host("draining", [ONE], seen=status(("node1", "ready", 1)))["changed"] and not host.path.exists()
 
 
 def test_held_endpoint_is_not_waited_for(host):
     host("draining", [ONE], ["node1"], MAINTENANCE)
-    told = status(("node1", "draining", 0))
-    result = host("ready", [ONE], ["node1"], told=told)
+    seen = status(("node1", "draining", 0))
+    result = host("ready", [ONE], ["node1"], seen=seen)
     assert not result["changed"] and result["waiting"] == []
-    assert host("ready", [ONE], told=told)["waiting"] == ["embed on node1 is still draining"]
+    assert host("ready", [ONE], seen=seen)["waiting"] == ["embed on node1 is still draining"]

@@ -45,7 +45,7 @@ def together(*calls):
     return threads, found
 
 
-def test_body_is_passed_on_and_connection_headers_are_not(made):
+def test_body_is_passed_on_without_connection_headers(made):
     server = Server()
     gateway = made(service("big", server), {"clients": {"me": "sk-me"}, "services": {"big": "sk-service"}})
     body = b'{ "model": "BIG",\n "messages": [ ], "temperature": 0.10 }'
@@ -231,7 +231,7 @@ def test_killed_replica_costs_no_request(made):
     for thread in threads:
         thread.join(10)
     assert [one[::2] for one in found] == [(200, "b"), (200, "b")]
-    assert gateway.ask(body=chat())[0] == 200, "nothing is sent to what is dead"
+    assert gateway.ask(body=chat())[0] == 200, "nothing is sent to a dead server"
     assert len(servers[0].requests) == 1
 
 
@@ -358,7 +358,7 @@ def test_hanging_server_is_seen_when_back(made):
     wait_for(lambda: gateway.state("big")["state"] == "ready", 5)
 
 
-def test_server_has_at_most_the_slots_of_the_inventory(made):
+def test_slots_are_bounded_by_the_inventory(made):
     server, other = Server(), Server()
     server.slots = b"[%s]" % b",".join([b'{"n_ctx": 1}'] * 5000)
     other.slots = b'[{"n_ctx": 1}]'
@@ -409,7 +409,7 @@ def test_queue_is_bounded(made):
         status, headers, body = gateway.ask(body=chat(text="3"))
         assert (status, body["error"]["code"], headers["retry-after"]) == (429, "queue_full", "5")
         assert len(server.requests) == 1
-        # What needs no slot is answered meanwhile.
+        # Requests without a slot are answered meanwhile.
         server.act = lambda _server, end: end.sendall(plain(b"{}"))
         assert gateway.ask("/v1/chat/completions/input_tokens", chat())[0] == 200
 
@@ -458,7 +458,7 @@ def test_requests_wait_through_a_change(made):
     assert gateway.state("big")["queue"] == 1
     gateway.drain()
     time.sleep(1.2)
-    assert gateway.state("big")["state"] == "draining", "until it was seen to serve"
+    assert gateway.state("big")["state"] == "draining", "until a probe sees it ready"
     server.health = (b"{}", 200)
     threads[0].join(10)
     assert found[0][0] == 200

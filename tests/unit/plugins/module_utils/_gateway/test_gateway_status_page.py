@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page /status loads nothing from elsewhere, and names every configuration that there is."""
+"""The page /status loads nothing from other places, and names every configuration."""
 
 import html.parser
 import json
@@ -35,7 +35,7 @@ def read():
     return reader
 
 
-def test_nothing_comes_from_elsewhere():
+def test_page_loads_nothing_from_other_places():
     reader = read()
     assert set(reader.links) == {"data:,", "status.json", "clients"}
     assert "//" not in re.sub(r"</?[a-z]+[^>]*>", "", PAGE)
@@ -43,11 +43,11 @@ def test_nothing_comes_from_elsewhere():
     assert not re.search(r"innerHTML|document\.write|eval\(|@import|url\(", PAGE)
 
 
-def test_the_script_finds_its_places():
+def test_script_finds_its_elements():
     assert set(re.findall(r'byId\("(\w+)"\)', PAGE)) <= set(read().ids)
 
 
-def test_it_names_every_configuration():
+def test_page_names_every_configuration():
     assert json.loads(re.search(r"CLIENTS = (\[.*?\]);", PAGE).group(1)) == list(CLIENTS)
 
 
@@ -56,5 +56,5 @@ def test_every_state_has_its_color():
         assert re.search(r"\.%s\b[^}]*\{ color" % state, PAGE)
 
 
-def test_without_javascript_it_says_where_the_same_is():
+def test_page_without_javascript_has_links():
     assert re.search(r'<noscript>.*href="status\.json".*href="clients".*</noscript>', PAGE, re.DOTALL)

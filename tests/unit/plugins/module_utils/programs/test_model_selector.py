@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""llama-model-selector asks a gateway over HTTP: here a server on the loopback that says what a gateway says."""
+"""llama-model-selector with a server on the loopback instead of a gateway."""
 
 import http.server
 import json
@@ -74,13 +74,13 @@ def changed(gateway, **more):
 
 
 @pytest.mark.parametrize("task,model", [("analyze", "or1-behemoth"), ("fix", "strand")])
-def test_a_task_has_a_model_and_a_url(run, gateway, task, model):
+def test_task_has_a_model_and_a_url(run, gateway, task, model):
     assert run(task) == (0, "%s %s/v1\n" % (model, gateway.url), "")
 
 
-def test_under_its_old_name_it_prints_the_two_old_lines(run, gateway):
-    told = {"base_url": gateway.url, "paths": {"or1-behemoth": "/opt/models/OR1-Behemoth.Q8_0.gguf"}}
-    gateway.config.write_text(json.dumps(told))
+def test_old_name_prints_the_old_lines(run, gateway):
+    content = {"base_url": gateway.url, "paths": {"or1-behemoth": "/opt/models/OR1-Behemoth.Q8_0.gguf"}}
+    gateway.config.write_text(json.dumps(content))
     assert run("analyze", "--old") == (
         0,
         "Using model: or1-behemoth\nModel path: /opt/models/OR1-Behemoth.Q8_0.gguf\n",
@@ -89,7 +89,7 @@ def test_under_its_old_name_it_prints_the_two_old_lines(run, gateway):
     assert run("fix", "--old")[1] == "Using model: strand\nModel path: unknown\n"
 
 
-def test_an_unknown_task_is_the_defaults_and_says_so(run, gateway):
+def test_unknown_task_gets_the_default(run, gateway):
     assert run("poetry") == (
         0, "or1-behemoth %s/v1\n" % gateway.url, "llama-model-selector: poetry: unknown task, the default answers\n"
     )  # fmt: skip
@@ -103,7 +103,7 @@ def test_json(run, gateway):
     })  # fmt: skip
 
 
-def test_the_list(run):
+def test_list(run):
     assert run("--list") == (
         0,
         "analyze              or1-behemoth (ready)\n"
@@ -117,12 +117,12 @@ def test_the_list(run):
     assert (code, json.loads(out)) == (0, STATUS["routes"])
 
 
-def test_the_list_of_none(run, gateway):
+def test_list_without_tasks(run, gateway):
     changed(gateway, routes={})
     assert run("--list") == (0, "no tasks: set llama_routes\n", "")
 
 
-def test_a_clients_configuration_is_the_gateways(run, gateway):
+def test_client_prints_the_gateways_configuration(run, gateway):
     gateway.answers["/clients/open-webui"] = (200, b"OPENAI_API_KEY=KEY\n")
     assert run("--client", "open-webui") == (0, "OPENAI_API_KEY=KEY\n", "")
     code, out, err = run("--client", "../emacs")
@@ -133,13 +133,13 @@ def test_a_clients_configuration_is_the_gateways(run, gateway):
 EVIL = "m\x1b]0;t\x07\nother http://evil/v1\u2028"
 
 
-def test_what_a_gateway_says_is_never_acted_on_by_a_terminal(run, gateway):
+def test_output_has_no_control_characters(run, gateway):
     services = {"a\x1b": {"state": "ready\n\x1b", "models": [{"name": EVIL, "aliases": ["evil"]}]}}
     changed(gateway, services=services, routes={"default": None, "tasks": {"fix": EVIL, "x\x1b\n": EVIL}})
     gateway.answers["/clients/x"] = (200, b"a\x1b[2J\nb\r\n")
     gateway.answers["/clients/y"] = (404, json.dumps({"error": {"message": EVIL}}).encode())
     code, out, _err = run("fix")
-    # One line of two words, which `read -r MODEL URL` takes apart.
+    # One line of two words for `read -r MODEL URL`.
     assert (code, out.split("\n")[1:], out.split()[1:]) == (0, [""], [gateway.url + "/v1"])
     for words in (["fix"], ["fix", "--json"], ["--list"], ["other"], ["--client", "x"], ["--client", "y"]):
         _code, out, err = run(*words)
@@ -152,28 +152,21 @@ def test_what_a_gateway_says_is_never_acted_on_by_a_terminal(run, gateway):
     "status",
     [{"services": {"a": 1}}, {"services": {"a": {"models": [{}]}}}, {"services": {}, "routes": {"tasks": [1]}}],
 )
-def test_a_status_of_another_shape_is_one_sentence(run, gateway, status):
+def test_malformed_status_is_refused(run, gateway, status):
     gateway.answers["/status.json"] = (200, json.dumps(dict({"routes": STATUS["routes"]}, **status)).encode())
     code, out, err = run("fix")
     assert code in (1, 3) and out == "" and err.count("\n") == 1
 
 
-def test_a_gateway_sends_nobody_elsewhere(run, gateway):
-    gateway.answers["/status.json"] = (302, b"", {"Location": gateway.url + "/other"})
-    gateway.answers["/other"] = (200, json.dumps(STATUS).encode())
-    code, out, err = run("fix")
-    assert (code, out) == (3, "") and "status 302 seen" in err
-
-
 @pytest.mark.parametrize("task", ["borrowing", "archive"])
-def test_a_model_that_nobody_serves(run, task):
+def test_unserved_model_is_refused(run, task):
     code, out, err = run(task)
     assert (code, out) == (1, "")
     assert err.startswith("llama-model-selector: %s: its model " % task)
     assert err.endswith(" is served by no service, a started one is needed: see llama-model-selector --list\n")
 
 
-def test_no_default(run, gateway):
+def test_unknown_task_without_default_is_refused(run, gateway):
     changed(gateway, routes={"default": None, "tasks": {"fix": "strand"}})
     code, out, err = run("poetry")
     assert (code, out) == (1, "")
@@ -190,14 +183,14 @@ def test_no_default(run, gateway):
         (200, b"[]", "no services seen"),
     ],
 )
-def test_a_gateway_that_says_something_else(run, gateway, status, body, said):
+def test_other_answers_are_refused(run, gateway, status, body, said):
     gateway.answers["/status.json"] = (status, body)
     code, out, err = run("fix")
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert said in err
 
 
-def test_a_gateway_that_is_not_there(run, gateway):
+def test_missing_gateway_is_refused(run, gateway):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         gateway.config.write_text(json.dumps({"base_url": "http://127.0.0.1:%d" % free.getsockname()[1]}))
@@ -206,50 +199,15 @@ def test_a_gateway_that_is_not_there(run, gateway):
     assert "no answer (Connection refused), a running gateway is needed: see systemctl status" in err
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"\x1b[31mno HTTP\x1b[0m\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
-        b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\n{",
-        b"HTTP/1.1 500 No\r\n\r\n" + b"[" * 100000,
-        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100000,
-        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n",
-    ],
-)
-def test_what_is_no_gateway_is_told_in_a_line(run, gateway, answer):
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(1)
-        gateway.config.write_text(json.dumps({"base_url": "http://127.0.0.1:%d" % listening.getsockname()[1]}))
-
-        def serve():
-            with listening.accept()[0] as stream:
-                stream.recv(65536)
-                stream.sendall(answer)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        code, out, err = run("fix")
-        thread.join(5)
-    assert (code, out, err.count("\n")) == (3, "", 1) and "\x1b" not in err
-
-
-def test_no_proxy_of_the_user_is_asked(run, monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.delenv("no_proxy", raising=False)
-    assert run("fix")[0] == 0
-
-
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"base_url": 5}', '{"base_url": "10.0.0.5"}'])
-def test_a_file_without_an_address(run, gateway, text):
+def test_file_without_an_address_is_refused(run, gateway, text):
     gateway.config.write_text(text)
     code, out, err = run("fix")
     assert (code, out) == (1, "")
     assert "no base_url seen, one is needed: run site.yml with --tags gateway" in err
 
 
-def test_no_file(run, gateway):
+def test_missing_file_is_refused(run, gateway):
     gateway.config.unlink()
     assert run("fix")[0] == 1
     assert "selector.json: No such file or directory, the gateway's address is needed" in run("fix")[2]

@@ -31,7 +31,7 @@ UTILS = Path(__file__).resolve().parents[5] / "plugins/module_utils"
 
 
 class Unit(Gateway):
-    """What systemd has of it: the socket, where it is told things, and the process that runs."""
+    """The unit as systemd runs it: its socket, its notifications, and its process."""
 
     def __init__(self, folder, config):
         self.files, self.socket, self.folder = str(folder), str(folder / "s"), folder
@@ -115,7 +115,7 @@ def unit(tmp_path):
         one.stop()
 
 
-def test_a_restart_costs_no_request(unit):
+def test_restart_costs_no_request(unit):
     def act(_server, end):
         time.sleep(0.05)
         end.sendall(plain(b"1"))
@@ -146,7 +146,7 @@ def test_a_restart_costs_no_request(unit):
     assert os.path.exists(made.socket)
 
 
-def test_what_has_begun_is_answered_by_the_old_worker_while_the_new_one_serves(unit):
+def test_old_worker_answers_its_running_requests(unit):
     goes_on = threading.Event()
 
     def act(_server, end):
@@ -171,7 +171,7 @@ def test_what_has_begun_is_answered_by_the_old_worker_while_the_new_one_serves(u
     wait_for(lambda: not lives(worker))
 
 
-def test_a_second_engine_does_not_take_the_socket_of_the_first(tmp_path, monkeypatch):
+def test_second_engine_refuses_a_used_socket(tmp_path, monkeypatch):
     path = str(tmp_path / "s")
     with gateway.listener(path):
         with pytest.raises(Refusal, match="another engine listens there"):
@@ -179,11 +179,11 @@ def test_a_second_engine_does_not_take_the_socket_of_the_first(tmp_path, monkeyp
         monkeypatch.setattr(sys, "stdout", io.StringIO())
         assert gateway.main(["--socket", path]) == 78
         assert "another engine listens there" in sys.stdout.getvalue()
-    # What a dead one has left is no obstacle.
+    # The socket of a dead engine is replaced.
     gateway.listener(path).close()
 
 
-def test_an_engine_whose_output_cannot_be_written_serves_on(unit):
+def test_engine_serves_with_a_full_disk(unit):
     made = unit(service("big", Server()))
     made.start(log="/dev/full")
     assert [made.ask(body=chat())[0] for _one in range(3)] == [200] * 3
@@ -193,13 +193,13 @@ def test_an_engine_whose_output_cannot_be_written_serves_on(unit):
     wait_for(lambda: made.ask(body=chat())[2] == {"model": "other"})
 
 
-def test_a_worker_that_is_killed_ends_the_unit(unit):
+def test_killed_worker_ends_the_unit(unit):
     made = unit({}).start()
     os.kill(made.worker, signal.SIGKILL)
     assert made.main.wait(10) == 1
 
 
-def test_a_worker_that_hangs_is_killed_by_the_watchdogs_signal(unit):
+def test_watchdog_signal_kills_a_hanging_worker(unit):
     made = unit({}).start()
     made.hear("WATCHDOG=1")
     worker = made.worker
@@ -209,15 +209,7 @@ def test_a_worker_that_hangs_is_killed_by_the_watchdogs_signal(unit):
     wait_for(lambda: not lives(worker))
 
 
-def test_a_new_configuration_is_read_by_the_worker(unit):
-    made = unit({}).start()
-    made.write("gateway.json", configuration(service("big", Server())))
-    made.main.send_signal(signal.SIGHUP)
-    made.hear("READY=1")
-    wait_for(lambda: made.ask(body=chat())[0] == 200)
-
-
-def test_a_configuration_that_cannot_be_used_is_one_sentence(unit):
+def test_unusable_configuration_is_refused(unit):
     made = unit({})
     made.write("gateway.json", {"version": 3})
     made.start(ready=False)
@@ -227,7 +219,7 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence(unit):
     assert "Traceback" not in made.said
 
 
-def test_without_a_socket_of_systemd_it_makes_its_own(tmp_path):
+def test_engine_without_systemd_opens_its_socket(tmp_path):
     made = Unit(tmp_path, configuration({}))
     os.unlink(made.socket)
     program = [sys.executable, "-B", "-m", "llama_cluster.programs.gateway", "--config", made.files]

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the gateway is told."""
+"""gateway.json for inventories, plans and measured prompts."""
 
 import base64
 import json
@@ -60,10 +60,10 @@ SERVICES = {
 }
 
 
-def told(services=None, settings=None, **variables):
+def configured(services=None, settings=None, **variables):
     hostvars = dict(HOSTVARS, ctl=dict(HOSTVARS["ctl"], **variables))
     found = gateway_config(services or SERVICES, MODELS, GROUPS, hostvars, "ctl", settings)
-    assert json.loads(json.dumps(found, sort_keys=True)) == found, "it becomes a file"
+    assert json.loads(json.dumps(found, sort_keys=True)) == found, "it is written to a file"
     return found
 
 
@@ -72,7 +72,7 @@ def changed(name, **settings):
 
 
 def test_services_with_models_and_endpoints():
-    found = told()
+    found = configured()
     assert found["services"]["reasoning"] == {
         "kind": "server",
         "tier": "reasoning",
@@ -106,8 +106,8 @@ def test_services_with_models_and_endpoints():
     assert texts["embeddings"] is True and texts["slot_ctx_size"] == 512  # of a micro-batch
 
 
-def test_the_frame():
-    found = told()
+def test_settings_of_the_gateway():
+    found = configured()
     assert {key: value for key, value in found.items() if key not in ("services", "unserved")} == {
         "version": 1,
         "routes": {"default": "Big", "tasks": {"fix": "small", "7": "big"}},
@@ -117,7 +117,7 @@ def test_the_frame():
         "base_urls": ["http://10.0.0.5:8000"],
         "tiers": {"fast": {"port": 8080}, "reasoning": {"port": 8081}},
     }
-    found = told(
+    found = configured(
         {"reasoning": dict(SERVICES["reasoning"], fallback=None)},
         gateway_tls={"certificate": "/c", "key": "/k"},
         gateway_tiers={"fast": 1, "reasoning": "9081"},
@@ -133,18 +133,18 @@ def test_the_frame():
     assert found["registry"] == {"hosts": {"node1": "10.0.0.31", "node2": "10.0.0.32", "node3": "10.0.0.33"}}
 
 
-def test_what_the_role_knows_comes_before_what_the_host_says():
+def test_role_variables_come_before_host_variables():
     settings = {"port": 9000, "tls": False, "address": "fd00::5", "routes": {}, "queue": 3, "registry_dir": ""}
-    found = told(settings=settings, gateway_queue=9, gateway_registry_dir="/shared", gateway_port=1)
+    found = configured(settings=settings, gateway_queue=9, gateway_registry_dir="/shared", gateway_port=1)
     assert found["base_urls"] == ["http://[fd00::5]:9000"]
     assert found["routes"] == {"default": None, "tasks": {}}
     assert found["services"]["embed"]["queue"] == 3 and found["registry"] is None
 
 
-def test_the_context_of_a_slot_is_the_plans_and_of_replicas_the_least():
+def test_slot_context_is_the_least_planned():
     parts = [{"model": "small", "slot_ctx_size": tokens} for tokens in (4000, 3000)]
     plan = {"services": {"fast": parts, "embed": [{"model": "texts", "slot_ctx_size": 2048}]}}
-    found = told(settings={"plan": plan})["services"]
+    found = configured(settings={"plan": plan})["services"]
     assert [found[name]["models"][0]["slot_ctx_size"] for name in ("reasoning", "fast", "embed")] == [4096, 3000, 512]
 
 
@@ -152,47 +152,49 @@ def test_the_context_of_a_slot_is_the_plans_and_of_replicas_the_least():
     ("seconds", "timeout"),
     [(1024.0, 2700.0), (40960.0, 1.5 * 4096 * 10), ("nonsense", 7200.0)],
 )
-def test_a_full_prompt_may_take_its_time(seconds, timeout):
+def test_timeout_allows_a_full_prompt(seconds, timeout):
     kept = {"tokens": 4096, "seconds": seconds, "inputs": [1], "measured_at": "2026-11-24T00:00:00Z"}
-    assert told(settings={"prompts": {"reasoning": kept}})["services"]["reasoning"]["timeout"] == timeout
-    # Of replicas the slowest counts.
+    assert configured(settings={"prompts": {"reasoning": kept}})["services"]["reasoning"]["timeout"] == timeout
+    # The slowest replica counts.
     quick = dict(kept, seconds=1.0)
-    assert told(settings={"prompts": {"reasoning": [quick, kept]}})["services"]["reasoning"]["timeout"] in (
+    assert configured(settings={"prompts": {"reasoning": [quick, kept]}})["services"]["reasoning"]["timeout"] in (
         (timeout, 2700.0) if timeout == 7200.0 else (timeout,)
     )
 
 
-def test_models_that_nobody_serves_are_told_with_the_reason():
-    assert told()["unserved"] == {"huge": UNSERVED, "Huge": UNSERVED}
-    found = told({"embed": SERVICES["embed"]}, settings={"plan": {"unserved": {"huge": "too large"}}})["unserved"]
+def test_unserved_models_have_their_reason():
+    assert configured()["unserved"] == {"huge": UNSERVED, "Huge": UNSERVED}
+    found = configured({"embed": SERVICES["embed"]}, settings={"plan": {"unserved": {"huge": "too large"}}})["unserved"]
     assert found == {
         **dict.fromkeys(["big", "Big", "small", "Small", "small-coder"], UNSERVED),
         **dict.fromkeys(["huge", "Huge"], "too large"),
     }
 
 
-def test_a_name_leads_to_the_service_that_runs():
+def test_name_leads_to_the_started_service():
     services = dict(SERVICES, aside=dict(SERVICES["reasoning"], port=8009, rpc_port=50053, tier=None, fallback=None))
     services["reasoning"] = dict(SERVICES["reasoning"], state="stopped")
-    found = told(services)["services"]
+    found = configured(services)["services"]
     assert [one["name"] for one in found["aside"]["models"]] == ["big"]
     assert found["reasoning"]["models"] == [] and found["reasoning"]["state"] == "stopped"
 
 
-def test_jobs_have_no_endpoint_until_they_say_so_themselves():
-    assert told(changed("embed", launcher="slurm"))["services"]["embed"]["endpoints"] == []
+def test_services_of_jobs_have_no_endpoint():
+    assert configured(changed("embed", launcher="slurm"))["services"]["embed"]["endpoints"] == []
 
 
 @pytest.mark.parametrize(("words", "most"), [(["-n", "512"], 512), (["--n-predict", "-1"], None), (["--jinja"], None)])
-def test_the_most_tokens_of_an_answer(words, most):
-    assert told(changed("reasoning", extra_args=words))["services"]["reasoning"]["models"][0]["max_tokens"] == most
+def test_most_tokens_of_an_answer(words, most):
+    assert (
+        configured(changed("reasoning", extra_args=words))["services"]["reasoning"]["models"][0]["max_tokens"] == most
+    )
 
 
 def device(kind, mib):
     return {"kind": kind, "total_mib": mib}
 
 
-def test_the_plan_knows_which_model_fits_nowhere():
+def test_model_that_fits_nowhere_is_unserved():
     nodes = {
         node: {"devices": [device("GPU", 32510)], "main": device("main", 384000)} for node in GROUPS["llama_nodes"]
     }
@@ -200,7 +202,7 @@ def test_the_plan_knows_which_model_fits_nowhere():
         "huge": "huge Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 102.3 GB that a "
         "service over all nodes may use and the 436.7 GB of node1 alone"
     }
-    # It may fit one of them, and nobody says so of what is not known.
+    # It fits one node, and nothing is known about another.
     assert (
         unserved(SERVICES, MODELS, GROUPS, dict(nodes, node2={**nodes["node2"], "main": device("main", 512000)})) == {}
     )
@@ -212,16 +214,16 @@ def test_the_plan_knows_which_model_fits_nowhere():
     assert unserved(served, MODELS, GROUPS, nodes) == {}
 
 
-def test_it_is_told_the_same_whatever_part_of_the_cluster_a_run_has():
+def test_partial_run_keeps_the_present_configuration():
     parts = [{"model": "big", "slot_ctx_size": 3000, "node": "node1"}]
     plan = {"services": {"reasoning": parts}, "unplanned": {}, "unserved": {"huge": "too large"}}
     prompt = {"tokens": 2000, "seconds": 10.0, "inputs": [1], "measured_at": "2026-11-01"}
     full = gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl", {"plan": plan, "prompts": {"reasoning": prompt}})
     before = base64.b64encode(json.dumps(full).encode()).decode()
     some = {"services": {"reasoning": parts}, "unplanned": {"reasoning": "node2 is not part"}, "unserved": None}
-    for said in ({}, some, {"services": {}, "unplanned": {"reasoning": "both are not part"}, "unserved": None}):
-        assert gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl", {"plan": said, "before": before}) == full
-    # Another quant has nothing of it, and a damaged file says nothing.
+    for plan in ({}, some, {"services": {}, "unplanned": {"reasoning": "both are not part"}, "unserved": None}):
+        assert gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl", {"plan": plan, "before": before}) == full
+    # Another quant takes nothing from the file, and neither does a damaged file.
     other = dict(SERVICES, reasoning=dict(SERVICES["reasoning"], quant="Q4_K_M"))
     models = dict(MODELS, big={"quants": {"Q4_K_M": {"size": 10**9}}})
     (model,) = gateway_config(other, models, GROUPS, HOSTVARS, "ctl", {"before": before})["services"]["reasoning"][
@@ -242,16 +244,16 @@ def test_it_is_told_the_same_whatever_part_of_the_cluster_a_run_has():
         ({"parallel": 2, "slot_ctx_size": 100}, 100),
     ],
 )
-def test_clients_are_told_what_a_text_may_have(keys, tokens):
+def test_context_of_embeddings(keys, tokens):
     services = dict(SERVICES, embed=dict(SERVICES["embed"], **{"slot_ctx_size": 4096, **keys}))
-    assert told(services=services)["services"]["embed"]["models"][0]["slot_ctx_size"] == tokens
+    assert configured(services=services)["services"]["embed"]["models"][0]["slot_ctx_size"] == tokens
 
 
-def test_one_model_in_two_services_has_names_of_each():
+def test_one_model_in_two_services():
     long = dict(SERVICES["reasoning"], names=["long", "Long"], port=8100, rpc_port=50100)
     services = {**{name: one for name, one in SERVICES.items() if name != "reasoning"}, "long": long}
-    found = told(services=services)
+    found = configured(services=services)
     assert [(one["name"], one["aliases"]) for one in found["services"]["long"]["models"]] == [("long", ["Long"])]
     assert found["unserved"]["big"] == found["unserved"]["Big"] == "it is served as long, Long"
-    both = told(services={**SERVICES, "long": long})
+    both = configured(services={**SERVICES, "long": long})
     assert both["services"]["reasoning"]["models"][0]["name"] == "big" and "big" not in both["unserved"]

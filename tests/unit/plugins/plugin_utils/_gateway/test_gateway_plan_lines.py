@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where clients will come in, as a plan prints it."""
+"""Lines of a plan about the gateway."""
 
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.plan_lines import gateway_plan_lines
 from ansible_collections.thefermisea.llama_cluster.tests.unit import intents
@@ -16,7 +16,7 @@ def lines(groups=None, only="", **facts):
     return gateway_plan_lines(SERVICES, intents.MODELS, groups or GROUPS, hostvars, ROUTES, only=only)
 
 
-def test_the_front_door_in_four_lines():
+def test_gateway_with_tls_and_keys():
     tls = {"certificate": "/e/fullchain.pem", "key": "/e/privkey.pem"}
     keys = {"laptop": "s3cret-of-laptop", "ci": "s3cret-of-ci"}
     found = lines(gateway_tls=tls, gateway_address="llm.example.org", gateway_keys=keys)
@@ -39,15 +39,15 @@ def test_without_tls_and_keys():
     assert lines(gateway_auth="log_only", gateway_keys={"ci": "k"})[3].endswith(", known to the log: ci")
 
 
-def test_without_a_gateway_each_service_has_an_address():
+def test_services_without_a_gateway():
     assert lines(intents.GROUPS) == [
         "no gateway, clients come to each service: reasoning http://10.0.0.31:8000/v1",
     ]
 
 
-def test_an_address_that_only_a_run_knows_is_left_open():
+def test_address_known_only_to_a_run():
     assert lines(gateway_address="{{ ansible_facts.default_ipv4.address }}")[0].startswith("gateway: http://10.0.0.5")
 
 
-def test_nothing_is_said_where_one_service_is_asked_for():
+def test_no_lines_for_a_single_service():
     assert lines(only="reasoning") == []
