@@ -22,13 +22,13 @@ def unit_refusals(
     kind: str,
     instances: Sequence[Instance],
     deployed: bool,
-    told: Mapping[str, str] | None = None,
+    helps: Mapping[str, str] | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
     kind: rpc, head or router, of those instances that are asked about; node: the fact llama_node with units, `build`
     and, for heads and routers, `files` with their models; deployed: whether earlier tasks have really installed builds
-    and models; told: {release: what its llama-server --help says}, for instances whose `asks_build` is true, without
+    and models; helps: {release: output of its llama-server --help}, for instances whose `asks_build` is true, without
     those that nobody could ask.
     """
     instances = [item for item in instances if item.get("kind", kind) == kind]
@@ -65,9 +65,9 @@ def unit_refusals(
                 "llama_services.%s.cpu_moe: auto and no plan of this run seen, that of role preflight is needed: run "
                 "site.yml without --skip-tags, or give the number of layers" % item["service"]
             )
-        if item.get("asks_build") and item.get("build", "") in (told or {}):
+        if item.get("asks_build") and item.get("build", "") in (helps or {}):
             release = item.get("build", "")
-            found += _unknown_flags(item, host, _path(release), (told or {})[release])
+            found += _unknown_flags(item, host, _path(release), (helps or {})[release])
     return found
 
 
@@ -75,8 +75,8 @@ def _path(release: str) -> str:
     return f"{paths.BUILDS}/releases/{release}" if release else paths.BUILDS + "/current"
 
 
-def _unknown_flags(item: Instance, host: str, build: str, told: str) -> list[str]:
-    known = known_flags(told)
+def _unknown_flags(item: Instance, host: str, build: str, help_text: str) -> list[str]:
+    known = known_flags(help_text)
     if not known:
         return [
             "%s/bin/llama-server: no flags in what --help says on %s, its list is needed to compare the settings of "

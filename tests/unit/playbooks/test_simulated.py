@@ -385,7 +385,7 @@ def test_a_build_whose_speed_nobody_could_measure_is_not_kept_in_silence(upgrade
 def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
     output = cluster.refused("upgrade", "-e", "tag=b2-deaf")
     assert (
-        "llama-rpc-chat.service: nobody listens at 10.0.0.2:50052 of node2 15 s after the start, a worker that does is "
+        "llama-rpc-chat.service: no listener at 10.0.0.2:50052 of node2 15 s after the start, a worker that listens is "
         "needed" in output
     )
     assert "rolled back, b1 serves again" in output
@@ -635,7 +635,7 @@ def test_heads_stop_before_workers_and_start_after_them(by_hand):
     )
     # Nothing is left to do, and nothing is undone but when it is asked for.
     output = by_hand.done("adopt")
-    assert "adopt: nothing runs by hand on node1, node2, nothing is to be done" in output and disturbed(by_hand) == []
+    assert "adopt: no manual deployment on node1, node2, nothing is to be done" in output and disturbed(by_hand) == []
     assert "adopt: undone, the old one serves again; nothing answered for " in by_hand.done("adopt", "-e", "undo=true")
     order = [
         "node1 remove all of head_server",
@@ -664,8 +664,8 @@ def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken)
     assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [broken, broken]
     if broken:
         assert (
-            "adopt: ours is gone, and the old one does not answer either: old nobody listens: see journalctl on the "
-            "node"
+            "adopt: the managed deployment is gone, and the old one does not answer either: old nobody listens: see "
+            "journalctl on the node"
         ) in by_hand.refused("adopt", "-e", "undo=true")
 
 

@@ -47,7 +47,7 @@ def test_it_is_replaced_when_the_new_services_serve_and_put_back_after_the_old_o
     assert events.index("gateway1 front save") > last and "node1 ask" in " ".join(events[:last])
     output = by_hand.done("adopt")
     assert [event for event in by_hand.events if not event.endswith(" adoption finish")] == []
-    assert "adopt: nothing runs by hand on " in output
+    assert "adopt: no manual deployment on " in output
     by_hand.done("adopt", "-e", "undo=true")
     assert is_there(by_hand)
     undone = by_hand.events
@@ -64,7 +64,7 @@ def test_it_is_replaced_when_the_new_services_serve_and_put_back_after_the_old_o
 def test_where_ours_does_not_serve_the_old_one_comes_back_and_the_next_run_goes_on(by_hand):
     by_hand.fail("gateway1 front ours")
     assert (
-        "adopt: our gateway does not serve (no space left), the one made by hand serves the new services again: "
+        "adopt: the managed gateway does not serve (no space left), the manual one serves the new services again: "
         "correct that, then run adopt.yml again"
     ) in by_hand.refused("adopt")
     assert is_there(by_hand)
@@ -98,8 +98,8 @@ def test_what_clients_would_lose_needs_a_word_first(by_hand):
     by_hand.inventory["llama_gateway"]["vars"]["gateway_auth"] = "log_only"
     (by_hand.node("node1") / "talkers").write_text("10.0.0.9 10.0.0.10")
     assert (
-        "llama_clients: not set, and 10.0.0.9 talks to node1, 10.0.0.10 talks to node1 without the gateway, whose "
-        "alone these ports will be: list these clients or their network in llama_clients, or set it to [] to leave the "
+        "llama_clients: not set, and 10.0.0.9 talks to node1, 10.0.0.10 talks to node1 directly, where only the "
+        "gateway will be let in: list these clients or their network in llama_clients, or set it to [] to leave the "
         "ports to the gateway"
     ) in by_hand.refused("adopt")
     assert by_hand.events == []
@@ -124,6 +124,6 @@ def test_teardown_refuses_while_a_gateway_is_saved(by_hand):
     by_hand.node("node1").joinpath("var/lib/llama-cluster/adopted/record.json").unlink()
     by_hand.node("node2").joinpath("var/lib/llama-cluster/adopted/record.json").unlink()
     assert (
-        "/var/lib/llama-cluster/adopted-gateway: the gateway made by hand is saved there on gateway1, none may be"
-        in by_hand.refused("teardown")
+        "/var/lib/llama-cluster/adopted-gateway: the deployment of before 2026-10-01T08:00:00Z is saved there on "
+        "gateway1, none may be" in by_hand.refused("teardown")
     )

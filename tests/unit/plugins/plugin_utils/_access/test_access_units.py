@@ -71,7 +71,7 @@ TOLD = """----- common params -----
 
 
 @pytest.mark.parametrize(
-    ("args", "asks", "told", "unknown"),
+    ("args", "asks", "help_text", "unknown"),
     [
         (["-m", "/m.gguf", "--no-jinja"], True, TOLD, []),
         (["--model", "/m.gguf", "--port", "-1"], True, TOLD, [("port", "--port")]),
@@ -83,10 +83,10 @@ TOLD = """----- common params -----
         (["--mine"], True, None, []),
     ],
 )  # fmt: skip
-def test_the_build_says_which_flags_it_has(args, asks, told, unknown):
+def test_the_build_says_which_flags_it_has(args, asks, help_text, unknown):
     item = dict(HEAD, args=args, asks_build=asks)
     node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
-    units = {"kind": "head", "instances": [item], "deployed": True, "told": told and {"b1": told}}
+    units = {"kind": "head", "instances": [item], "deployed": True, "helps": help_text and {"b1": help_text}}
     assert node_refusals({"llama_node": node}, "n1", units=units) == [
         "llama_services.chat.%s: %s seen, a flag that b1 of n1 has is needed: choose one of its llama-server --help, "
         "or another release" % one
@@ -97,7 +97,7 @@ def test_the_build_says_which_flags_it_has(args, asks, told, unknown):
 def test_a_build_that_lists_no_flags_proves_nothing():
     node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
     item = dict(HEAD, args=["--port", "1"], asks_build=True)
-    units = {"kind": "head", "instances": [item], "deployed": True, "told": {"b1": "killed"}}
+    units = {"kind": "head", "instances": [item], "deployed": True, "helps": {"b1": "killed"}}
     assert node_refusals({"llama_node": node}, "n1", units=units) == [
         "/opt/llama.cpp/releases/b1/bin/llama-server: no flags in what --help says on n1, its list is needed to "
         "compare the settings of service chat with: run it there"
