@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written in two places says the same in both: defaults and argument specs, variables and their readers,
-plugins and their callers."""
+"""Two places that must agree: defaults and argument specs, variables and their readers, plugins and their callers."""
 
 import ast
 import dataclasses
@@ -26,13 +25,13 @@ SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 INVENTORIES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
 MODULES = sorted(ROOT.glob("plugins/modules/[!_]*.py"))
 FILTERS = sorted(ROOT.glob("plugins/filter/[!_]*.py"))
-# The contracts of the collection; whatever else there is its own playbooks and roles call alone.
+# Public modules; only the collection's own playbooks and roles call the others.
 PUBLIC = {
     *("gguf_fetch", "gguf_verify", "llama_plan", "nvidia_smi_facts", "llama_fabric_facts", "llama_unit_info"),
     *("llama_health", "llama_bench"),
 }
 PUBLIC_FILTERS = {"node_serving", "node_rpc", "gateway_config"}
-# What runs on nodes, some of which have nothing newer than CPython 3.9.
+# Code that runs on nodes with CPython 3.9 or newer.
 ON_NODES = MODULES + sorted(ROOT.glob("plugins/module_utils/**/*.py"))
 WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -92,7 +91,7 @@ def plain(value):
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
-def test_what_the_controller_takes_for_the_gateways_defaults_is_so():
+def test_controller_and_role_share_gateway_defaults():
     defaults = load(ROOT / "roles/gateway/defaults/main.yml")
     assert {option: str(defaults[option]) for option in GATEWAY} == {
         option: str(value) for option, value in GATEWAY.items()
@@ -142,7 +141,7 @@ def test_role_has_a_scenario(role):
 
 
 def tasks_of(path):
-    """Every task of a file, those of its plays and blocks too."""
+    """Every task of a file, also inside plays and blocks."""
 
     def walk(entries):
         for entry in entries or []:
@@ -154,7 +153,7 @@ def tasks_of(path):
 
 
 def calls():
-    """(file, role, entry point, what it is told there) of all calls of a role by another one or by a playbook."""
+    """Yields (file, role, entry point, vars) of all calls of a role by another one or by a playbook."""
     for path in [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")]:
         if path.parent.name == "vars":
             continue
@@ -175,20 +174,20 @@ def asked(call, loop):
 
 def test_entry_points_that_others_call_are_specified():
     specs = {role.name: load(role / "meta/argument_specs.yml")["argument_specs"] for role in ROLES}
-    used = {(role, entry) for _path, role, entry, _told in calls()}
+    used = {(role, entry) for _path, role, entry, _given in calls()}
     assert {"apply", "model", "node_setup", "preflight"} <= {role for role, _entry in used}
     assert sorted((role, entry) for role, entry in used if entry not in specs[role]) == []
 
 
-def test_roles_are_told_what_they_specify():
-    """By their own prefix; another name in the same place is the caller's own, and the caller reads it there."""
+def test_calls_pass_specified_variables():
+    """Another name without the role's prefix is the caller's own, and the caller reads it there."""
     specs = {role.name: load(role / "meta/argument_specs.yml")["argument_specs"] for role in ROLES}
     unknown, missing = [], []
-    for path, role, entry, told in calls():
+    for path, role, entry, given in calls():
         options = {option for one in specs.values() for spec in one.values() for option in spec.get("options", {})}
-        own = {word for text in scalars(list(told.values())) for word in WORD.findall(text)}
-        private = {option for option in told if option.startswith("__%s_" % path.parent.parent.name)}
-        unknown += [(path.name, role, option) for option in set(told) - options - own - private]
+        own = {word for text in scalars(list(given.values())) for word in WORD.findall(text)}
+        private = {option for option in given if option.startswith("__%s_" % path.parent.parent.name)}
+        unknown += [(path.name, role, option) for option in set(given) - options - own - private]
         needed = {
             option for option, spec in specs[role].get(entry, {}).get("options", {}).items() if spec.get("required")
         }
@@ -200,8 +199,8 @@ def test_roles_are_told_what_they_specify():
     assert (unknown, missing) == ([], [])
 
 
-def test_what_is_included_by_a_computed_name_imports_nothing():
-    """ansible-core 2.18 would compute the name again for an import, without what is known of the host."""
+def test_files_included_by_computed_name_import_nothing():
+    """ansible-core 2.18 would compute the name again for an import, without the host's variables."""
     for path in sorted(ROOT.glob("roles/*/tasks/**/*.yml")):
         for included in re.findall(r"include_tasks:(.*(?:\n {4,}.*)*)", path.read_text()):
             names = re.findall(r"'([a-z_]+)(?:\.yml)?'", included) if "{{" in included else []
@@ -209,9 +208,9 @@ def test_what_is_included_by_a_computed_name_imports_nothing():
                 assert not file.exists() or "import_tasks" not in file.read_text(), (path, file)
 
 
-def test_no_fact_keeps_what_a_filter_makes_of_all_hosts():
-    """ansible-core 2.18 computes a fact again where it is read, and a server's words may look like an
-    expression: a filter that is given hostvars takes the mark off them that they are somebody else's."""
+def test_no_fact_keeps_a_filter_of_hostvars():
+    """ansible-core 2.18 computes a fact again on each use, and a server's text may look like an expression: a filter of
+    hostvars removes the mark of untrusted text."""
     found = []
     for path in [*ROOT.glob("roles/*/tasks/**/*.yml"), *ROOT.glob("playbooks/**/*.yml")]:
         for task in tasks_of(path) if path.parent.name != "vars" else []:
@@ -223,7 +222,7 @@ def test_no_fact_keeps_what_a_filter_makes_of_all_hosts():
 
 @pytest.mark.parametrize(("role", "record"), [("head_server", Head), ("rpc_worker", Worker)])
 def test_roles_take_all_that_a_record_has(role, record):
-    """Of a field that the specification lacks a run says that it is unsupported."""
+    """A run would refuse a field that the specification lacks as unsupported."""
     options = load(ROOT / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     known = set(options[role + "_instances"]["options"])
     assert {field.name for field in dataclasses.fields(record)} <= known
@@ -238,25 +237,25 @@ def test_no_condition_is_the_content_of_a_file():
 
 @pytest.mark.parametrize("role", ROLES, ids=name)
 def test_no_loop_takes_a_name_of_its_role(role):
-    """Ansible warns of it, in the middle of what a run prints."""
+    """Ansible would print a warning in the middle of the output."""
     own = set(load(role / "vars/main.yml") or {}) | set(load(role / "defaults/main.yml") or {})
     names = re.findall(r"loop_var: (\w+)", "\n".join(path.read_text() for path in role.glob("tasks/**/*.yml")))
     assert own.isdisjoint(names)
 
 
-def test_what_is_private_is_read_by_its_role_alone():
+def test_only_its_role_reads_private_variables():
     wrong = []
     for path in [*ROOT.glob("roles/**/*"), *ROOT.glob("playbooks/**/*.yml")]:
         if path.suffix not in (".yml", ".j2"):
             continue
         role = path.relative_to(ROOT).parts[1]
         found = re.findall(r"\b__(%s)_\w+" % "|".join(role.name for role in ROLES), path.read_text())
-        wrong += ["%s reads what is private to %s" % (path.relative_to(ROOT), one) for one in found if one != role]
+        wrong += ["%s reads variables private to %s" % (path.relative_to(ROOT), one) for one in found if one != role]
     assert wrong == []
 
 
 def test_every_scenario_is_run():
-    """molecule runs what it is asked for, and make test asks for what tests/scenarios.py names."""
+    """make test runs only the scenarios that tests/scenarios.py names."""
     program = ast.parse((ROOT / "tests/scenarios.py").read_text())
     assigned = {node.targets[0].id: node.value for node in program.body if isinstance(node, ast.Assign)}
     named = {table: set(ast.literal_eval(assigned[table])) for table in ("BUDGETS", "WITHOUT_BUILD", "ALONE")}
@@ -269,7 +268,7 @@ def test_every_scenario_is_run():
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name)
 def test_scenario_tests_something(scenario):
-    """Where it finds no tests, molecule passes."""
+    """Molecule passes a scenario without tests."""
     sequence = ((load(scenario / "molecule.yml") or {}).get("scenario") or {}).get("test_sequence", ["verify"])
     assert "verify" in sequence
     assert [
@@ -318,7 +317,7 @@ def test_inventory_variables_are_read(inventory):
 
 
 def named_in(node):
-    """Every variable that plays and tasks, at any depth, give a value of their own."""
+    """Yields every variable that plays and tasks set themselves, at any depth."""
     if isinstance(node, list):
         for item in node:
             yield from named_in(item)
@@ -329,7 +328,7 @@ def named_in(node):
             yield from named_in(node.get(key))
 
 
-def test_what_is_given_with_e_is_no_name_of_anything_else():
+def test_variables_of_e_have_no_other_use():
     """-e wins over vars of plays and tasks: with -e node=NAME a task's own variable `node` would be that name."""
     found = {
         (str(path.relative_to(ROOT)), variable)
@@ -434,8 +433,8 @@ def test_node_programs_import_on_python_3_9(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_matched_whole_ends_with_no_line_break():
-    """In an expression $ is true before a last line break too: a name that is checked with it may have one."""
+def test_whole_matches_do_not_end_with_dollar():
+    """$ also matches before a final line break: a checked name could end with one."""
     loose = []
     for path in sorted(ROOT.glob("plugins/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -446,7 +445,7 @@ def test_what_is_matched_whole_ends_with_no_line_break():
             ):
                 continue
             first = node.args[0] if node.args else None
-            # What takes any text takes it from a line of a log.
+            # Expressions with .* read lines of logs.
             if (
                 isinstance(first, ast.Constant)
                 and str(first.value).startswith("^")
@@ -464,10 +463,10 @@ def test_gates_skip_nothing():
     assert not list(ROOT.glob("tests/sanity/ignore*")) + list(ROOT.glob(".ansible-lint-ignore"))
 
 
-def test_what_a_linter_lets_pass_is_named():
-    """A rule, one by one: a bare noqa would hide every mistake of its line."""
+def test_linter_exceptions_name_their_rule():
+    """A bare noqa would hide every mistake of its line."""
     found = []
-    # As ansible-test has the tree, it is in no repository.
+    # ansible-test runs this on a tree without a repository.
     for path in ROOT.rglob("*"):
         if (
             path.suffix in (".py", ".yml", ".j2", ".sh")

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The laws of imports: which rooms of module_utils and plugin_utils may use which, as docs/architecture.md has them."""
+"""Rules for imports between the packages of module_utils and plugin_utils, as docs/architecture.md has them."""
 
 import ast
 import configparser
@@ -45,7 +45,7 @@ def room_of(path):
 
 
 def imports(path):
-    """[what is imported] as tuples below plugins/, of the collection alone; what Ansible brings as ("ansible",)."""
+    """Yields the collection's imports as tuples below plugins/, and ("ansible",) for an import from Ansible."""
     own = path.relative_to(PLUGINS).with_suffix("").parts
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -79,7 +79,7 @@ def rooms(tree):
 
 
 @pytest.mark.parametrize("tree", FLOORS)
-def test_a_room_imports_lower_floors_alone(tree):
+def test_a_room_imports_only_lower_floors(tree):
     wrong = []
     for path in modules(tree):
         room = path.relative_to(PLUGINS / tree).parts[0].replace(".py", "")
@@ -95,7 +95,7 @@ def test_node_code_imports_nothing_that_a_node_lacks():
         assert {used[0] for used in imports(path)} <= {NODES}, path
 
 
-def test_modules_import_node_code_alone():
+def test_modules_import_only_node_code():
     for path in sorted((PLUGINS / "modules").glob("*.py")):
         assert {used[0] for used in imports(path)} <= {NODES, "ansible"}, path
 

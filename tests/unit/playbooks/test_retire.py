@@ -6,6 +6,7 @@
 import json
 import sys
 
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
     ROOT,
@@ -13,7 +14,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
     refused,
     run_playbook,
 )
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 
 def retire(tmp_path, *names, forged=False, times=1):

@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _files
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 
 @pytest.fixture(name="folder")

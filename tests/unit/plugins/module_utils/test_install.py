@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _install
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import backoff
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import STRANGER, give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import OTHER_USER, give_away
 
 HELLO = "import os, sys\nfrom .. import words\nprint(words.HELLO, sys.argv[1:], os.getcwd())\n"
 SOURCES = {"__init__.py": "", "programs/__init__.py": "", "programs/hello.py": HELLO, "words.py": "HELLO = 'hello'\n"}
@@ -131,7 +131,7 @@ def test_unchanged_program_of_others_is_replaced(tmp_path, name):
     path = tmp_path / name
     give_away(path)
     with path.open("a") as held:
-        assert install(tmp_path, SOURCES, check=True) == ([path.name], digest) and path.stat().st_uid == STRANGER
+        assert install(tmp_path, SOURCES, check=True) == ([path.name], digest) and path.stat().st_uid == OTHER_USER
         assert install(tmp_path, SOURCES) == ([path.name], digest) and path.stat().st_uid == os.geteuid()
         held.write("theirs")
     assert "theirs" not in path.read_text() and install(tmp_path, SOURCES) == ([], digest)

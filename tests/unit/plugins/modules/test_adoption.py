@@ -9,7 +9,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.gateway import Gateway
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import adoption
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 
 @pytest.fixture(name="run")

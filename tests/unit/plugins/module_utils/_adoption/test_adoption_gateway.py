@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import gateway
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.steps import Adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 PORTS = [8000, 8080, 8081]
 SITE = """include UPSTREAMS/upstream-*.conf;

@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import servers
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 SESSION = "/user.slice/user-0.slice/session-3.scope"
 MANAGED = "[Service]\nExecStart=/opt/llama.cpp/releases/b1/bin/llama-server\nEnvironment=LLAMA_CLUSTER_DIGEST=1\n"

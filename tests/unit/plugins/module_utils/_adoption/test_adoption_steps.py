@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import servers, steps
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.steps import Adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
 MANAGED = "[Service]\nExecStart=/opt/llama.cpp/releases/b1/bin/llama-server\nEnvironment=LLAMA_CLUSTER_DIGEST=1\n"

@@ -32,7 +32,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, Handler
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 MODEL = gguf_files.model(12)
 OTHER = gguf_files.model(12, seed=2)

@@ -13,7 +13,7 @@ import time
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api as llama_api
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import STRANGER
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import OTHER_USER
 
 
 @pytest.fixture(name="server")
@@ -85,9 +85,9 @@ def test_other_user_at_port_reads_nothing():
     take = "print(s.getsockname()[1], flush=True); print(s.accept()[0].recv(9999), flush=True)"
     if os.geteuid() != 0:
         pytest.skip("only root is somebody else")
-    with subprocess.Popen([sys.executable, "-c", give + take, str(STRANGER)], stdout=subprocess.PIPE) as stranger:
+    with subprocess.Popen([sys.executable, "-c", give + take, str(OTHER_USER)], stdout=subprocess.PIPE) as stranger:
         url = "http://127.0.0.1:%d" % int(stranger.stdout.readline())
-        with pytest.raises(llama_api.NoAnswer, match="user id %d listens at %s" % (STRANGER, url)):
+        with pytest.raises(llama_api.NoAnswer, match="user id %d listens at %s" % (OTHER_USER, url)):
             llama_api.LlamaApi(url, "k3y", pid=os.getpid()).get("/health", 5)
         assert stranger.stdout.readline() == b"b''\n"
 

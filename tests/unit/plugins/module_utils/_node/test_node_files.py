@@ -13,7 +13,7 @@ import sys
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.files import Files
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import STRANGER, give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import OTHER_USER, give_away
 
 ME = {"owner": pwd.getpwuid(os.geteuid()).pw_name, "group": grp.getgrgid(os.getegid()).gr_name}
 DEFAULTS = {
@@ -141,7 +141,7 @@ def test_a_directory_of_others_is_refused_and_not_given_to_root(tmp_path):
         for check in (True, False):
             with pytest.raises(Refusal, match="x: it belongs to user id 4711, .* is needed: look at who made it, then"):
                 apply(entry, check=check)
-    assert path.stat().st_uid == STRANGER
+    assert path.stat().st_uid == OTHER_USER
     with pytest.raises(Refusal, match="it belongs to user id 4711"):
         apply({"path": path, "state": "directory", "group": "no-such-group"}, check=True)
     assert apply({"path": path, "state": "directory", "kept": True}) == ([], [])

@@ -9,7 +9,7 @@ import stat
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.snapshot import Snapshots, text_of
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 HEAD = "etc/systemd/system/llama-head-chat.service"
 WANTED_BY = "etc/systemd/system/multi-user.target.wants/llama-head-chat.service"

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units as node_units
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 # Captured from systemd 252 with the module's own command, process ids and unit names aside.
 SHOWN = """\

@@ -24,7 +24,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.un
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal import removal as removing
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 ROLES = Path(__file__).resolve().parents[5] / "roles"
 
