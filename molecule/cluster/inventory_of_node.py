@@ -1,5 +1,5 @@
-"""Prints, as JSON, what is on a node: files, accounts, firewall rules and units. Runs on the node; see
-tests/foreign.py."""
+"""Prints files, accounts, firewall rules and units of a node as JSON. Runs on the node; see
+tests/unmanaged.py."""
 
 import grp
 import hashlib
@@ -9,7 +9,7 @@ import pwd
 import stat
 import subprocess
 
-# What the kernel, systemd, logs and Ansible change by themselves.
+# Places that the kernel, systemd, logs and Ansible change.
 VOLATILE = (
     "/dev",
     "/proc",
@@ -32,7 +32,7 @@ def entry(path):
     if stat.S_ISLNK(seen.st_mode):
         content = os.readlink(path)
     elif stat.S_ISREG(seen.st_mode):
-        # Of programs and libraries size and time will do.
+        # For programs and libraries size and time are enough.
         content = "%d %d" % (seen.st_size, seen.st_mtime_ns)
         if seen.st_size < LARGE and not path.startswith("/usr/"):
             with open(path, "rb") as stream:

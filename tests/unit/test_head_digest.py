@@ -14,7 +14,7 @@ TASKS = yaml.safe_load((Path(__file__).resolve().parents[2] / "roles/head_server
 
 
 def test_the_salt_is_root_s_and_made_once(tmp_path):
-    """By the task's own command: it names no secret, and the file is nobody else's from the first moment on."""
+    """The task's command contains no secret, and only root can read the file from the start."""
     made = next(
         task["ansible.builtin.shell"]
         for task in TASKS

@@ -1,5 +1,5 @@
-"""adopt.yml took over what prepare.yml had made by hand: proof, maintenance of a node, undo, and an adoption that
-fails."""
+"""adopt.yml took over the manual deployment of prepare.yml: verification, maintenance of a node, undo, and an adoption
+that fails."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ SERVERS = r"ps -eo pid=,user:32=,args= | grep -E '^ *[0-9]+ +[a-z-]+ +[^ ]*(llam
 
 
 def playbook(lab, name, *words):
-    """With the primary service, whose units have the names of those that were made by hand."""
+    """With the primary service, whose units have the names of the manual ones."""
     return lab.playbook(name, "-i", "molecule/adoption/inventory", *words)
 
 
@@ -29,7 +29,7 @@ def answers(lab, port=8000, timeout=10):
 
 
 class Outage(threading.Thread):
-    """Asks until told to stop, and says for how long nothing answered in between."""
+    """Sends requests until it is stopped, and measures for how long none was answered."""
 
     def __init__(self, lab):
         super().__init__(daemon=True)
@@ -62,7 +62,7 @@ def record(node):
     return json.loads(node.check_output("cat /var/lib/llama-cluster/adopted/record.json"))
 
 
-def test_ours_answers_and_nothing_else_runs(lab):
+def test_only_managed_servers_run(lab):
     assert answers(lab)
     for name in NAMES:
         node = getattr(lab, name)
@@ -71,13 +71,13 @@ def test_ours_answers_and_nothing_else_runs(lab):
         assert server[2].startswith("/opt/llama.cpp/releases/")
 
 
-def test_rpc_listens_on_the_fabric_alone(lab):
+def test_rpc_listens_only_on_the_fabric(lab):
     for name in ("node2", "node3"):
         assert getattr(lab, name).check_output("ss -Hltn sport = :50052").split()[3] == "%s:50052" % lab.fabric(name)
     assert not lab.connects(lab.node3, lab.fabric("node2"), 50052)
 
 
-def test_units_paths_and_names_are_ours(lab):
+def test_units_paths_and_names_are_managed(lab):
     for name, kind in (("node1", "head"), ("node2", "rpc"), ("node3", "rpc")):
         node = getattr(lab, name)
         unit = node.file("/etc/systemd/system/llama-%s.service" % kind)
@@ -96,7 +96,7 @@ def test_record_is_readable_by_root_only(lab):
         assert [unit["active"] for unit in record(getattr(lab, name))["units"]] == [True]
 
 
-def test_the_model_was_taken_as_it_was(lab):
+def test_existing_model_was_kept(lab):
     # The inode that prepare.yml made, not a second copy.
     assert lab.node1.check_output("ls /opt/models").split() == [
         MODEL.rpartition("/")[2],
@@ -104,7 +104,7 @@ def test_the_model_was_taken_as_it_was(lab):
     ]
 
 
-def test_a_node_is_held_and_site_leaves_it_alone(lab):
+def test_held_node_stays_down_after_site(lab):
     status, output = playbook(lab, "maintenance", "-e", "node=node2 maintenance_drain=5")
     assert status == 0, output
     assert "maintenance: node2 is held, chat cannot answer until it returns" in output
@@ -168,7 +168,7 @@ SYSTEMD_FILES = (
 )
 
 
-def test_undo_brings_back_what_was_there(lab, capsys):
+def test_undo_restores_the_manual_deployment(lab, capsys):
     with Outage(lab) as outage:
         status, output = playbook(lab, "adopt", "-e", "undo=true")
         assert status == 0, output
@@ -204,7 +204,7 @@ def test_server_without_a_unit_is_refused(lab):
     assert lab.changed(output) == 0 and answers(lab)
 
 
-def test_an_adoption_that_fails_puts_everything_back(lab, capsys):
+def test_failed_adoption_restores_everything(lab, capsys):
     """The model of the new service is whole by its header, of an architecture that llama.cpp does not know."""
     lab.node1.check_output(
         'python3 -c \'import sys; data = open(sys.argv[1], "rb").read();'
@@ -233,7 +233,7 @@ def test_an_adoption_that_fails_puts_everything_back(lab, capsys):
         assert not node.file("/opt/llama.cpp/build").is_symlink
 
 
-def test_what_cannot_be_staged_stops_nothing(lab):
+def test_failed_staging_stops_nothing(lab):
     models = {
         "smollm2-135m-instruct": {
             "quants": {

@@ -1,4 +1,4 @@
-"""A gateway made by hand, with nginx and a timer that run, is taken over and put back; no request fails meanwhile."""
+"""A manual gateway, with nginx and a timer that run, is taken over and restored; no request fails meanwhile."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ WRITTEN = "/etc/nginx/ai-inference/upstream-fast.conf"
 
 
 class Client(threading.Thread):
-    """Asks for the models until told to stop, and keeps each answer."""
+    """Requests the models until it is stopped, and keeps each answer."""
 
     def __init__(self, lab):
         super().__init__(daemon=True)
@@ -26,7 +26,7 @@ class Client(threading.Thread):
             reply = requests.get(self.url, timeout=10)
             return (
                 reply.status_code,
-                "ours" if reply.text == "ours" else "by hand" if "data" in reply.text else reply.text,
+                "managed" if reply.text == "managed" else "manual" if "data" in reply.text else reply.text,
             )
         except requests.RequestException as error:
             return 0, str(error)
@@ -48,14 +48,14 @@ def moment(lab):
     return float(lab.node3.check_output("cat /run/updater-ran"))
 
 
-def test_a_gateway_is_taken_over_and_put_back(lab):
+def test_gateway_is_taken_over_and_restored(lab):
     before = lab.node3.check_output(FILES)
-    assert "sites-enabled/ai-inference" in before and Client(lab).ask() == (200, "by hand")
+    assert "sites-enabled/ai-inference" in before and Client(lab).ask() == (200, "manual")
     with Client(lab) as client:
         status, output = lab.playbook(PLAYBOOK, "-e", "gateway_auth=log_only")
         assert status == 0, output
-        lab.eventually(lambda: client.seen[-1] == (200, "ours"), 10, "ours answers")
-    assert set(client.seen) == {(200, "by hand"), (200, "ours")}
+        lab.eventually(lambda: client.seen[-1] == (200, "managed"), 10, "the managed site answers")
+    assert set(client.seen) == {(200, "manual"), (200, "managed")}
     assert "/etc/nginx/sites-enabled/ai-inference: a site of nginx, the managed one takes its place" in output
     ran = moment(lab)
     for path in ("/etc/nginx/sites-enabled/ai-inference", "/usr/local/bin/ai-inference-upstream.sh", WRITTEN):
@@ -72,14 +72,14 @@ def test_a_gateway_is_taken_over_and_put_back(lab):
     with Client(lab) as client:
         status, output = lab.playbook(PLAYBOOK, "-e", "undo=true")
         assert status == 0, output
-        lab.eventually(lambda: client.seen[-1] == (200, "by hand"), 10, "the old site answers")
-    assert set(client.seen) == {(200, "by hand"), (200, "ours")}
+        lab.eventually(lambda: client.seen[-1] == (200, "manual"), 10, "the old site answers")
+    assert set(client.seen) == {(200, "manual"), (200, "managed")}
     assert lab.node3.check_output(FILES) == before
     lab.eventually(lambda: moment(lab) > ran, 10, "the updater runs again")
     assert not lab.node3.file("/var/lib/llama-cluster/adopted-gateway").exists
 
 
-def test_a_site_without_a_key_needs_a_word(lab):
+def test_keyless_site_requires_gateway_auth(lab):
     status, output = lab.playbook(PLAYBOOK)
     assert status != 0
     sentence = (
@@ -88,4 +88,4 @@ def test_a_site_without_a_key_needs_a_word(lab):
     )
     assert sentence in output, output
     assert lab.changed(output) == 0
-    assert Client(lab).ask() == (200, "by hand")
+    assert Client(lab).ask() == (200, "manual")

@@ -70,7 +70,7 @@ def disk(lab, size):
 
 
 class Requests(threading.Thread):
-    """One request after the other until told to stop: [(when it was sent, whether it was answered)]"""
+    """One request after the other until it is stopped: [(time of sending, whether it was answered)]"""
 
     def __init__(self, lab):
         super().__init__(daemon=True)
@@ -138,7 +138,7 @@ def test_check_mode_changes_nothing(lab):
     assert serves(lab, OLD) and not lab.node1.file(NEW).exists
 
 
-def test_a_model_that_does_not_load_leaves_the_old_one_serving(lab):
+def test_failed_model_keeps_the_old_one_serving(lab):
     before = lab.node1.file(UNIT).content_string
     plan = lab.node1.file(PLAN).content_string
     status, output = switch(lab, "Q4_X")
@@ -189,7 +189,7 @@ def left_of_trials(lab):
     return lab.node1.check_output("find %s -name '*trial*'" % folders)
 
 
-def test_a_trial_that_is_not_kept_goes_back_by_itself(lab):
+def test_trial_that_is_not_kept_ends(lab):
     status, output = switch(lab, "Q4_1")
     assert status == 0, output
     unit = lab.node1.file(UNIT).content_string
@@ -239,7 +239,7 @@ def test_the_old_model_goes_when_asked(lab):
     ]
 
 
-def test_the_old_model_goes_first_where_both_do_not_fit(lab):
+def test_old_model_goes_first_without_room(lab):
     disk(lab, 260)
     status, output = switch(lab, "Q8_0", "-e", "retire=first")
     assert status == 0, output
@@ -247,7 +247,7 @@ def test_the_old_model_goes_first_where_both_do_not_fit(lab):
     assert not lab.node1.file(OLD).exists
 
 
-def test_a_parked_model_comes_back_when_the_switch_fails(lab):
+def test_parked_model_returns_after_failed_switch(lab):
     status, output = switch(lab, "Q4_X", "-e", "park=node2")
     assert status != 0
     assert "has ended 3 times and never served" in output
@@ -258,7 +258,7 @@ def test_a_parked_model_comes_back_when_the_switch_fails(lab):
     assert lab.node1.check_output("ss -Hltn sport = :50099") == ""
 
 
-def test_the_old_model_is_parked_where_both_do_not_fit(lab):
+def test_old_model_is_parked_without_room(lab):
     status, output = switch(lab, "Q4_1", "-e", "park=node2")
     assert status == 0, output
     assert serves(lab, OLD) and ask(lab)

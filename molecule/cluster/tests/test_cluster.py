@@ -3,9 +3,9 @@
 import json
 import re
 
-import foreign
 import pytest
 import requests
+import unmanaged
 
 
 def ask(lab, timeout=60):
@@ -54,13 +54,13 @@ def test_check_mode_on_a_deployed_cluster_changes_nothing(lab):
     status, output = lab.playbook("site", "--check", "--diff", core=lab.NEWEST)
     assert status == 0, output
     assert lab.changed(output) == 0
-    # What runs is not judged by what the inventory says from now on.
+    # Running heads are not judged by the changed inventory.
     more = json.dumps({"llama_services": lab.chat(ctx_size=8192)})
     status, output = lab.playbook("site", "--check", "--diff", "-e", more, core=lab.NEWEST)
     assert status == 0 and lab.changed(output) > 0 and "--ctx-size 8192" in output, output
 
 
-def test_each_tag_works_alone(lab):
+def test_each_tag_works_by_itself(lab):
     # rpc and head: in the scenarios of their roles. Preflight is in the run before, and one node tells as much as
     # three.
     for tag, nodes in (("node", "node2"), ("build", "node2"), ("model", "node1"), ("verify", "all")):
@@ -77,7 +77,7 @@ def test_status_names_every_unit(lab):
         assert re.search(r"%s: llama-(head|rpc)-chat.service active" % name, output), name
 
 
-def test_a_run_that_died_half_way_is_finished_by_the_next(lab):
+def test_next_run_finishes_one_that_died(lab):
     # As if the run had stopped the head for a restart of the workers and then lost its controller.
     lab.node1.check_output("systemctl stop llama-head-chat")
     lab.node2.check_output("systemctl stop llama-rpc-chat")
@@ -102,7 +102,7 @@ client.close()
 """
 
 
-def test_a_head_gets_its_port_beside_what_another_build_left_there(lab):
+def test_head_gets_port_after_another_build(lab):
     lab.node1.check_output("systemctl stop llama-head-chat")
     lab.node1.check_output("python3 -c %s", LEFT_BEHIND % lab.ethernet("node1"))
     assert lab.node1.check_output("ss -Htn state time-wait src %s:8000", lab.ethernet("node1"))
@@ -157,12 +157,12 @@ def test_tensor_cache_is_used_and_removed(lab, planted):
     lab.eventually(lambda: answers(lab), 120, "it answers again")
     status, output = lab.playbook("site", *with_cache)
     assert status == 0 and lab.changed(output) == 0, output
-    planted.update({name: foreign.plant(getattr(lab, name)) for name in ("node1", "node2")})
+    planted.update({name: unmanaged.plant(getattr(lab, name)) for name in ("node1", "node2")})
     status, output = lab.playbook("site", "--tags", "rpc,head")
     assert status == 0, output
     for name in ("node2", "node3"):
         assert not getattr(lab, name).file(CACHE).exists
-    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(
+    assert {name: unmanaged.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(
         planted, []
     )
 
@@ -194,27 +194,27 @@ def test_check_mode_of_teardown_changes_nothing(lab):
     assert state() == before
 
 
-def test_teardown_keeps_models_and_what_is_not_ours(lab, planted):
+def test_teardown_keeps_models_and_unmanaged_files(lab, planted):
     for name, then in planted.items():
-        foreign.plant_in_builds(getattr(lab, name), then)
+        unmanaged.plant_in_builds(getattr(lab, name), then)
     status, output = lab.playbook("teardown")
     assert status == 0, output
-    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(
+    assert {name: unmanaged.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(
         planted, []
     )
     model = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-    assert foreign.left(lab.node1, planted["node1"]) == [model, model + ".manifest.json"]
-    assert foreign.left(lab.node2, planted["node2"]) == []
+    assert unmanaged.left(lab.node1, planted["node1"]) == [model, model + ".manifest.json"]
+    assert unmanaged.left(lab.node2, planted["node2"]) == []
 
 
 def test_teardown_leaves_nothing(lab, planted):
     status, output = lab.playbook("teardown", "-e", "teardown_models=true")
     assert status == 0, output
-    # What the run before had left: the models of node1, and node3's empty directory.
+    # Left by the run before: the models of node1, and node3's empty directory.
     assert lab.changed(output) == 2
     for name, then in planted.items():
         node = getattr(lab, name)
-        assert (foreign.differences(node, then), foreign.left(node, then)) == ([], []), name
+        assert (unmanaged.differences(node, then), unmanaged.left(node, then)) == ([], []), name
         assert "llama_cluster" not in node.check_output("nft list ruleset")
     assert (
         lab.node3.run(

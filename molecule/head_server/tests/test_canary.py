@@ -1,4 +1,4 @@
-"""What a program sees and may write that runs in the place of a head or a worker, with every line of its unit but the
+"""Files and processes that a program sees in the place of a head or a worker, with every line of its unit except the
 program."""
 
 import json
@@ -75,15 +75,13 @@ def test_what_a_unit_lets_its_program_do(lab, unit):
     finally:
         node.check_output(CLEAN)
     assert found["written"] == [], "it has nothing to write"
-    assert [place for place in found["read"] if place.startswith(("/home", "/root"))] == [], (
-        "homes are nobody's business"
-    )
+    assert [place for place in found["read"] if place.startswith(("/home", "/root"))] == [], "homes are hidden"
     assert "/etc/canary" in found["read"], "the canary itself works"
-    assert found["processes"] == [], "it sees its own processes alone"
+    assert found["processes"] == [], "it sees only its own processes"
     assert found["temporary"] == [], "/tmp is its own"
 
 
-def test_what_the_watchdog_may_do(lab):
+def test_watchdog_is_confined(lab):
     assert lab.exposure(lab.node1, "llama-watchdog.service") == 2.2
     limits = lab.node1.check_output("systemctl show --property=WatchdogUSec --property=MemoryMax llama-watchdog")
     assert set(limits.splitlines()) == {"WatchdogUSec=1min", "MemoryMax=268435456"}

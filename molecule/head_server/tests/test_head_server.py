@@ -73,12 +73,12 @@ def test_it_answers_to_the_models_names(lab):
     assert {model["id"], *model["aliases"]} >= {"smollm2-135m-instruct", "smollm2"}
 
 
-def test_it_listens_on_ethernet_alone(lab):
+def test_it_listens_only_on_ethernet(lab):
     listeners = [line.split()[3] for line in lab.node1.check_output("ss -Hltn sport = :8000").splitlines()]
     assert listeners == ["%s:8000" % lab.ethernet("node1")]
 
 
-def test_it_holds_a_connection_to_each_worker_over_the_fabric(lab):
+def test_it_is_connected_to_each_worker(lab):
     peers = {
         line.split()[3] for line in lab.node1.check_output("ss -Htn state established dport = :50052").splitlines()
     }
@@ -112,7 +112,7 @@ def test_it_waits_for_its_workers(lab):
     lab.eventually(lambda: answers(lab), 90, "the head answers once its worker is there")
 
 
-def test_its_process_carries_no_secret_and_its_unit_no_prompt(lab):
+def test_process_and_unit_show_no_secret(lab):
     assert "--api-key" not in lab.node1.check_output("systemctl cat %s", UNIT)
     assert "primary colors" not in lab.node1.check_output("journalctl -u %s -o cat", UNIT)
 
@@ -155,7 +155,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module", name="another")
 def fixture_another(lab, tmp_path_factory):
-    """Other settings, of every kind that a head has -> what Ansible said, in full."""
+    """Deploys other settings, of every kind that a head has -> Ansible's output."""
     template = tmp_path_factory.mktemp("templates") / "chat.jinja"
     template.write_text(TEMPLATE)
     family = {
@@ -190,7 +190,7 @@ def test_another_setting_is_applied(lab, another):
     assert lab.node1.check_output("systemctl show --property=MemoryMax --value %s", UNIT) == str(1 << 30)
 
 
-def test_its_chat_template_is_the_file_of_the_controller(lab, another):
+def test_its_chat_template_comes_from_the_controller(lab, another):
     path = "/etc/llama-cluster/template-chat.jinja"
     file = lab.node1.file(path)
     assert (file.user, file.group, file.mode) == ("root", "root", 0o644) and file.content_string == TEMPLATE
@@ -212,13 +212,13 @@ def test_a_flag_that_the_build_lacks_stops_nothing(lab, another):
     assert (main_pid(lab), lab.node1.check_output("systemctl cat %s", UNIT)) == (before, unit)
 
 
-def test_it_answers_to_its_keys_alone(lab, another):
+def test_it_accepts_only_its_keys(lab, another):
     assert post(lab).status_code == 401
-    assert post(lab, "lab-k3y-of-nobody").status_code == 401
+    assert post(lab, "lab-k3y-unknown").status_code == 401
     assert all(answers(lab, key) for key in KEYS)
 
 
-def test_nobody_sees_its_keys(lab, another):
+def test_its_keys_stay_secret(lab, another):
     file = lab.node1.file("/etc/llama-cluster/keys/chat")
     assert (file.user, file.group, file.mode) == ("root", "llama", 0o640)
     places = {
@@ -233,7 +233,7 @@ def test_nobody_sees_its_keys(lab, another):
         else "k3y",
     }
     assert [place for place, text in places.items() if "k3y" in text] == []
-    # What the digest in the unit is salted with: else keys could be tried against it.
+    # The salt of the unit's digest: without it keys could be tried against the digest.
     salt = lab.node1.file("/etc/llama-cluster/salt")
     assert (salt.user, salt.group, salt.mode, salt.size) == ("root", "root", 0o600, len("llama-cluster ") + 32)
 
@@ -273,7 +273,7 @@ def test_an_automatic_split_is_planned_and_stays(lab):
     assert lab.changed(output) == 0
 
 
-def test_a_mixture_of_experts_answers_with_some_in_main_memory_and_stays(lab):
+def test_experts_in_main_memory_answer(lab):
     """Without a GPU they lie where all weights do; what is shown is the flag, the answer and the second run. Its memory
     is interleaved, and the model that it was made of drafts for it."""
     quant = "Q4_1"

@@ -147,7 +147,7 @@ def test_names_and_aliases_find_their_model(lab, deployed):
         assert ask(lab, ALIASES[model])[0] == model
 
 
-def test_64_requests_at_once_are_each_answered_by_their_model(lab, deployed):
+def test_64_concurrent_requests_reach_their_models(lab, deployed):
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
         asked = [MODELS[number % 2] for number in range(64)]
         found = list(pool.map(lambda model: ask(lab, model, 2, 180), asked))
@@ -165,7 +165,7 @@ def test_it_comes_back_from_kills(lab, deployed):
         lab.eventually(lambda: answers(lab, model), 30, "the router was killed, and %s answers again" % model)  # noqa: B023
 
 
-def test_what_is_gone_from_the_inventory_goes_from_the_node(lab, deployed, intent):
+def test_removed_router_leaves_the_node(lab, deployed, intent):
     del intent["llama_services"]["fast"], intent["llama_api_keys"]
     status, output = lab.playbook("site", "--tags", "router", "-e", json.dumps(intent))
     assert status == 0, output

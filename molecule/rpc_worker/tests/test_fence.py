@@ -1,4 +1,4 @@
-"""Whoever may not reach a worker is told so at once: a reset, not a silence that a client waits in."""
+"""Clients that may not reach a worker get a reset at once, and do not wait."""
 
 import pytest
 

@@ -10,7 +10,7 @@ def main_pid(node):
     return int(node.check_output("systemctl show --property=MainPID --value %s", UNIT))
 
 
-def test_the_worker_listens_on_the_fabric_alone(lab):
+def test_worker_listens_only_on_the_fabric(lab):
     for name in ("node2", "node3"):
         listeners = [
             line.split()[3] for line in getattr(lab, name).check_output("ss -Hltn sport = :50052").splitlines()
@@ -22,12 +22,12 @@ def test_the_services_of_its_head_reach_it(lab):
     assert lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama")
 
 
-def test_another_user_of_its_head_does_not_reach_it(lab):
+def test_other_user_on_head_is_refused(lab):
     for user in ("nobody", "root"):
         assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, user), user
 
 
-def test_a_container_of_its_head_does_not_reach_it(lab):
+def test_container_on_head_is_refused(lab):
     """Forwarded and with the head's own address, as an engine's bridge does it."""
     lab.node1.check_output(
         "ip netns add guest && ip link add guest0 type veth peer name eth0 netns guest && ip address add "
@@ -50,7 +50,7 @@ def test_another_node_does_not_reach_it(lab):
     assert not lab.connects(lab.node1, lab.ethernet("node2"), 50052, "llama")
 
 
-def test_another_user_of_its_node_does_not_reach_it(lab):
+def test_other_user_on_its_node_is_refused(lab):
     for user in ("nobody", "llama", "llama-rpc", "root"):
         assert not lab.connects(lab.node2, lab.fabric("node2"), 50052, user), user
 
@@ -59,7 +59,7 @@ def test_it_runs_as_its_own_user(lab):
     assert lab.node2.check_output("ps -o user:32= -p %s", str(main_pid(lab.node2))) == "llama-rpc"
 
 
-def test_its_user_leaves_for_nobody(lab):
+def test_its_user_reaches_no_other_host(lab):
     assert (
         lab.connects(lab.node2, lab.fabric("node1"), 22222, "root")
         is lab.connects(lab.node2, lab.fabric("node1"), 22222, "llama-rpc")
@@ -103,9 +103,9 @@ def test_it_comes_back_with_its_node(lab):
     assert not lab.connects(lab.node2, lab.fabric("node3"), 50052, "llama")
 
 
-def test_rules_that_were_flushed_come_back_without_a_restart(lab):
-    """Seen with a listener of another process on the worker's port: the worker's own unit keeps strangers out without
-    rules too."""
+def test_flushed_rules_return_without_a_restart(lab):
+    """With a listener of another process on the worker's port: the worker's own unit refuses other users without rules
+    too."""
     before = main_pid(lab.node2)
     address = lab.ethernet("node2")
     lab.node2.check_output("systemd-run --unit=other python3 -m http.server 50052 --bind %s", address)

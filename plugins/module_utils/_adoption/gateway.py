@@ -7,6 +7,7 @@ start the updater. Private to the collection."""
 from __future__ import annotations
 
 import glob
+import ipaddress
 import os
 import re
 import shutil
@@ -20,8 +21,7 @@ from .._node.managed import GATEWAY_FILES
 from .._node.running import group_of, unit_of_group
 from .._node.units import Show, parse_show, systemctl, systemctl_show
 from .._text import Refusal, printable
-from .connected import clients_of, in_tailnet
-from .servers import MANAGED, PROPERTIES, Unit, read_text, shown_unit
+from .servers import MANAGED, PROPERTIES, Unit, clients_of, read_text, shown_unit
 
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 COMMENT = re.compile(r"#[^\n]*")
@@ -29,6 +29,8 @@ LISTEN = re.compile(r"(?:^|[;{\s])listen\s+(?:\S*:)?(\d+)\b")
 PROXY = re.compile(r"\bproxy_pass\s")
 KEY_CHECK = re.compile(r"\bauth_basic\s+(?!off)|\bauth_request\s|\$http_(authorization|x_api_key)\b")
 NAME = "ai-inference"
+# Tailscale's addresses of hosts.
+TAILNET = ipaddress.ip_network("100.64.0.0/10")
 OUR_SITE = re.compile(dict(GATEWAY_FILES)[paths.NGINX_SITE], re.MULTILINE)
 
 
@@ -94,7 +96,7 @@ def look(gateway: Gateway, ports: Sequence[int], directory: str) -> dict[str, An
     return {
         "sites": gateway.sites,
         "keyless": gateway.keyless,
-        "tailnet": sorted({address for address in connected if in_tailnet(address)}),
+        "tailnet": sorted({address for address in connected if ipaddress.ip_address(address) in TAILNET}),
         "lines": lines,
     }
 
@@ -112,14 +114,14 @@ def link_target(path: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path))) if os.path.islink(path) else ""
 
 
-def listened(text: str) -> list[int]:
-    return sorted({int(port) for port in LISTEN.findall(text)})
+def listened(text: str) -> set[int]:
+    return {int(port) for port in LISTEN.findall(text)}
 
 
 def find_sites(ports: Sequence[int], places: Places) -> list[str]:
     """Paths of the gateway's sites that nginx loads. Errors: Refusal."""
     main = without_comments(places.main)
-    if set(listened(main)) & set(ports) or places.upstreams in main:
+    if listened(main) & set(ports) or places.upstreams in main:
         raise Refusal(
             "%s: cannot take over a gateway in nginx's main file: move its servers to "
             "/etc/nginx/conf.d/ai-inference.conf, then run again" % places.main
@@ -127,7 +129,7 @@ def find_sites(ports: Sequence[int], places: Places) -> list[str]:
     sites = []
     for path in found(places.sites):
         text = without_comments(path)
-        mine = sorted(set(listened(text)) & set(ports))
+        mine = sorted(listened(text) & set(ports))
         named = NAME in text or NAME in os.path.basename(path)
         if OUR_SITE.search(read_text(path)) or not (named or mine) or not (PROXY.search(text) or mine):
             continue
@@ -136,7 +138,7 @@ def find_sites(ports: Sequence[int], places: Places) -> list[str]:
                 "%s: it listens on port %d, which the gateway needs, and proxies nothing: give one of them another "
                 "port" % (path, mine[0])
             )
-        others = sorted(set(listened(text)) - set(ports))
+        others = sorted(listened(text) - set(ports))
         if others:
             raise Refusal(
                 "%s: it listens on %s, the gateway will on %s: move the servers of other ports to a file of their own, "

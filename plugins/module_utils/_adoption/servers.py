@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import ipaddress
 import os
 import re
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import _files
-from .._llama.api import LlamaApi
 from .._node import paths
 from .._node.running import below_root, group_of, unit_of_group
 from .._node.sockets import process_tree
 from .._node.units import DIGEST_VARIABLE, Show, number, parse_show, systemctl_show, unit_kind
 from .._text import Refusal, printable
-from .connected import clients_of
 
 Settings = dict[str, Any]
 Unit = dict[str, Any]
@@ -48,6 +50,8 @@ BESIDE = (
 )
 MENTIONS = re.compile(r"llama-server|rpc-server|llama-(?:rpc|head)\b|ai-inference")
 MOST_TEXT = 256 * 1024
+# In /proc/net/tcp.
+ESTABLISHED = "01"
 # Control groups of processes that a login, cron or a boot script leaves behind. In other groups a manager starts and
 # ends the process: SLURM, a user's systemd, a container.
 LEFT_BEHIND = re.compile(
@@ -94,14 +98,32 @@ def arguments(kind: str, argv: Sequence[str]) -> Settings:
 
 def read_text(path: str) -> str:
     """The text of a file; empty for one that cannot be read or is too large to be a configuration."""
-    try:
-        if not os.path.isfile(path) or os.path.getsize(path) > MOST_TEXT:
-            return ""
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except OSError:
-        return ""
-    return "" if b"\0" in data else data.decode("utf-8", "replace")
+    with contextlib.suppress(OSError):
+        if os.path.isfile(path) and os.path.getsize(path) <= MOST_TEXT:
+            data = Path(path).read_bytes()
+            return "" if b"\0" in data else data.decode("utf-8", "replace")
+    return ""
+
+
+def address(text: str) -> str:
+    """An address of /proc/net/tcp, words of 32 bits in the byte order of the machine; IPv4 also if a socket of IPv6 has
+    it."""
+    data = b"".join(struct.pack("=I", int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
+    found = ipaddress.ip_address(data)
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def clients_of(ports: Collection[int], proc: str = "/proc") -> list[dict[str, object]]:
+    """Returns [{port, address}] of the established connections from other hosts, sorted."""
+    seen: set[tuple[int, str]] = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(os.path.join(proc, "net", table), encoding="ascii") as stream:
+            for line in stream.readlines()[1:]:
+                (own, port), (other, _port), state = *(end.split(":") for end in line.split()[1:3]), line.split()[3]
+                # A connection within this node has the same address at both ends.
+                if state == ESTABLISHED and int(port, 16) in ports and own != other:
+                    seen.add((int(port, 16), address(other)))
+    return [{"port": port, "address": client} for port, client in sorted(seen)]
 
 
 def processes(proc: str = "/proc") -> list[Process]:
@@ -237,26 +259,13 @@ def url(settings: Settings) -> str:
     return "http://%s:%d" % (host, settings["port"])
 
 
-def build_of(kind: str, settings: Settings) -> str | None:
-    """The build that a running head reports, None without one."""
-    if kind != "head" or settings["port"] is None:
-        return None
-    try:
-        status, body = LlamaApi(url(settings)).get("/props", 3)
-    except Refusal:
-        return None
-    return body.get("build_info") if status == 200 and isinstance(body, dict) else None
-
-
 def describe(process: Process, proc: str = "/proc") -> Settings:
-    """{program, host, port, model, rpc, build} of a process; never its whole command line."""
-    try:
-        with open(os.path.join(proc, str(process.pid), "cmdline"), "rb") as stream:
-            argv = [word.decode("utf-8", "replace") for word in stream.read().split(b"\0")]
-    except OSError:
-        argv = []
-    settings = arguments(process.kind, argv)
-    return dict(settings, program=process.program, build=build_of(process.kind, settings))
+    """{program, host, port, model, rpc} of a process; never its whole command line."""
+    argv: list[str] = []
+    with contextlib.suppress(OSError):
+        data = Path(proc, str(process.pid), "cmdline").read_bytes()
+        argv = data.decode("utf-8", "replace").split("\0")
+    return dict(arguments(process.kind, argv), program=process.program)
 
 
 def words(kind: str, serves: Settings | None) -> str:
@@ -266,5 +275,4 @@ def words(kind: str, serves: Settings | None) -> str:
     parts = [f"{serves['program']} at {serves['host']}:{serves['port']}"]
     parts += [f"model {serves['model']}"] if serves["model"] else []
     parts += [f"over {', '.join(serves['rpc'])}"] if serves["rpc"] else []
-    parts += [f"build {serves['build']}"] if serves["build"] else []
     return printable(", ".join(parts), None)

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers a playbook's tasks for a node that is a directory: units are files, what runs is a file, each task that
-touches a node is an event.
+"""Runs a playbook's tasks on a node that is a directory: units are files, a running unit is a file, each task that
+changes a node is an event.
 
 An action plugin under the name of each module that simulation.py replaces. Builds and snapshots are read and put back
 by the collection's own code.
@@ -83,7 +83,7 @@ class Node:
 
 
 def worker_at(endpoint):
-    """What listens at an endpoint, whichever node that is."""
+    """The worker that listens at an endpoint, on any node."""
     for path in NODES.glob("*/run/llama-rpc*"):
         process = json.loads(path.read_text())
         arguments = process["arguments"]
@@ -107,8 +107,8 @@ class ActionModule(ActionBase):
         return dict(result, **answer)
 
     def event(self, text):
-        """Notes what happens to the node, before it happens. Here a moment is kept, a node is lost or an event fails,
-        as the test wants it."""
+        """Records an event of the node before it happens. Here a moment is kept, a node is lost or an event fails, if
+        the test asks for it."""
         if self.check:
             return
         text = "%s %s" % (self.node.name, text)
@@ -257,8 +257,8 @@ class ActionModule(ActionBase):
 
     def do_adoption(self, arguments):
         """Servers of the operators are a file by-hand, with its kind; their head is a unit that does not respond if its
-        node has a file `broken`. A gateway is a file front, which says whether it requires a key; step `ours` is role
-        gateway."""
+        node has a file `broken`. A gateway is a file front, whose text is whether it requires a key; step `managed` is
+        role gateway."""
         part, step, kind = arguments.get("part", "servers"), arguments["step"], arguments.get("kind")
         by_hand = self.node.root / ("front" if part == "gateway" else "by-hand")
         name = "adopted-gateway" if part == "gateway" else "adopted"
@@ -275,7 +275,7 @@ class ActionModule(ActionBase):
             else:
                 units = ["llama-%s.service" % one for one in found]
                 clients = [{"port": 8080, "address": address} for address in self._talkers()]
-                result.update(units=units, pids=[], clients=clients, lines=["by hand: %s" % unit for unit in units])
+                result.update(units=units, pids=[], clients=clients, lines=["manual: %s" % unit for unit in units])
             return result
         if step == "save" and by_hand.exists():
             text = by_hand.read_text()
@@ -407,7 +407,7 @@ class ActionModule(ActionBase):
         return dict(snapshots.look(), changed=bool(restored), restored=restored)
 
     def do_llama_health(self, arguments):
-        """health_only is how another node asks: a node with a file `closed` answers nobody but itself."""
+        """health_only is a request from another node: a node with a file `closed` responds only to itself."""
         if arguments.get("health_only"):
             closed = (self.node.root / "closed").exists()
             return {
@@ -420,7 +420,7 @@ class ActionModule(ActionBase):
             return {
                 "changed": False,
                 "state": "down" if broken else "ready",
-                "reason": "nobody listens" if broken else "it answered 1 token",
+                "reason": "no listener" if broken else "it answered 1 token",
             }
         if (self.node.root / "unasked").exists():
             said = (self.node.root / "unasked").read_text() % arguments["unit"]
@@ -431,7 +431,7 @@ class ActionModule(ActionBase):
         workers = [worker_at(endpoint) for endpoint in endpoints]
         state, reason = "ready", "it answered 8 tokens in 0.1 s"
         if not process:
-            state, reason = "down", "nobody listens"
+            state, reason = "down", "no listener"
         elif (self.node.root / "busy").exists():
             state, reason = "busy", "1 of 1 slots works"
         elif not all(workers) or {worker["release"] for worker in workers} - {process["release"]}:
@@ -450,7 +450,7 @@ class ActionModule(ActionBase):
             self.event("talk %s with %s%s" % (arguments["conversation"], arguments["unit"], model))
             parts = dict.fromkeys(("question", "embedding", "reranking", "tools", "reasoning", "context", "not_held"))
             answer["conversation"] = dict(parts, question="answers", tools="called", reasoning="none")
-            broken = self.node.root / "conversation"  # with whom nobody can talk
+            broken = self.node.root / "conversation"  # its text is why a conversation fails
             if broken.exists() and state == "ready":
                 state, reason = "degraded", broken.read_text()
                 answer.update(state=state, reason=reason)
@@ -459,7 +459,7 @@ class ActionModule(ActionBase):
         return answer
 
     def _speed(self):
-        """What a file health.json says is said instead."""
+        """Fixed speeds, or those of a file health.json."""
         planned = self.node.root / "health.json"
         speed = {"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}
         return dict(speed, **(json.loads(planned.read_text()) if planned.exists() else {}))
@@ -471,13 +471,13 @@ class ActionModule(ActionBase):
             return {"changed": False, "failed": True, "msg": "llama_bench: " + refused.read_text()}
         if "model" in arguments:
             self.event("measure %s of %s" % (arguments["model"], arguments["url"]) + self._asker(arguments))
-        told = self._speed()
-        server = {name: {"p50": told[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
+        speed = self._speed()
+        server = {name: {"p50": speed[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
         times = 2 if "//127.0.0.1:" in arguments["url"] else 1
-        figures["request_tokens_per_second"] = {"p50": times * told["tokens_per_second"]}
+        figures["request_tokens_per_second"] = {"p50": times * speed["tokens_per_second"]}
         figures.update(time_to_first_token={"p50": 0.5}, queue_seconds={"p50": 0.0})
-        figures.update(tokens_per_second=told["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
+        figures.update(tokens_per_second=speed["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
         cell = {"depth": 0, "depth_counted": True, "concurrency": 1, "others": 0}
         cell.update(began=1000.0, ended=1003.0, figures=figures)
         cells = [dict(cell, prompt=prompt["name"]) for prompt in arguments["prompts"]]
@@ -511,7 +511,7 @@ class ActionModule(ActionBase):
         return {"changed": False}
 
     def do_firewalld_rules(self, arguments):
-        """Who is let in, at the node where it is."""
+        """The event has the peers that a node lets in."""
         there = "%s: %s" % (self._task.delegate_to or self.node.name, " ".join(arguments["peers"]) or "nobody")
         self.event("lets in at %s for %s" % (there, arguments["timeout"]))
         return {"changed": False, "calls": [], "left": []}
@@ -531,11 +531,11 @@ class ActionModule(ActionBase):
         return {"changed": False, "ansible_facts": {"llama_fabric": fabric}}
 
     def do_node_history(self, arguments):
-        """The node has been left alone for two days; what a file hand.json says is said instead."""
-        told = {"now": 200000.0, "at": 20000.0, "what": "/etc/llama-cluster changed", "recovered": None}
+        """The last manual change was two days ago; a file hand.json overrides the answer."""
+        history = {"now": 200000.0, "at": 20000.0, "what": "/etc/llama-cluster changed", "recovered": None}
         planned = self.node.root / "hand.json"
-        told.update(restart=dict.fromkeys(arguments["units"], "always"), changed=False)
-        return dict(told, **(json.loads(planned.read_text()) if planned.exists() else {}))
+        history.update(restart=dict.fromkeys(arguments["units"], "always"), changed=False)
+        return dict(history, **(json.loads(planned.read_text()) if planned.exists() else {}))
 
     def do_llama_wire(self, arguments):
         """Directories have no connections: nothing is looked at, as of a service that serves others."""

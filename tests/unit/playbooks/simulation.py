@@ -7,7 +7,7 @@ any moment can be kept.
 Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds.
 Replaced are the modules that touch a node (simulated_node.py) and the roles that take long. What those do on a node is
 for the scenarios in containers. Tasks run in the process of ansible-playbook (tests/lab/callback), which is loaded
-once for many runs (playbook_servers.py), those of the real collection too.
+once for many runs (playbook_servers.py), also for tests with the real collection.
 """
 
 import atexit
@@ -26,7 +26,7 @@ from pathlib import Path
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import builds
 
 ROOT = Path(__file__).resolve().parents[3]
-# Where Ansible finds the collection as it is.
+# The search path of the real collection.
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
 ANSIBLE = ("async_status", "command", "copy", "file", "shell", "slurp", "systemd_service", "wait_for")
 OURS = (
@@ -59,7 +59,7 @@ OURS = (
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
 BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
-# They change what a run costs, and nothing of what it does.
+# Callbacks that only make a run cheaper.
 CALLBACKS = "thefermisea.llama_cluster.warm,compiled_once"
 SETTINGS = {
     "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
@@ -112,10 +112,10 @@ MODEL = """
   thefermisea.llama_cluster.model: {step: %s}
 """
 GATEWAY = """
-- name: Set up ours
-  thefermisea.llama_cluster.adoption: {part: gateway, step: ours}
+- name: Set up the managed gateway
+  thefermisea.llama_cluster.adoption: {part: gateway, step: managed}
 """
-# Whether the host can be asked at all.
+# Shows that the host can be reached.
 GATEWAY_ASKED = """
 - name: Look at the units
   thefermisea.llama_cluster.llama_unit_info:
@@ -124,9 +124,9 @@ CLIENT_KEY = """
 - name: Note the key
   ansible.builtin.set_fact: {gateway_client_key: k3y-of-clients}
 """
-# Real is which services it is told of.
+# Its services are real.
 SAMPLER = """
-- name: Write what it is told
+- name: Write its services
   thefermisea.llama_cluster.copy:
     dest: /etc/llama-cluster/sampler.json
     content: "{{ monitoring_services | to_json }}"
@@ -184,7 +184,7 @@ INVENTORY = {
 }
 
 
-# What follows the tag in the name of a build; tests read the tag alone.
+# The suffix of the tag in the name of a build; tests read only the tag.
 SUFFIX = re.compile(r"-cpu-[0-9a-f]{8}\b")
 
 
@@ -223,7 +223,7 @@ def build_collection(folder):
             # Nothing here becomes true by waiting for it.
             text = re.sub(r"(ansible\.builtin\.command): (\S.*)", r'\1: {line: "\2"}', source.read_text())
             text = re.sub(r"\bretries: \d+", "retries: 1", text)
-            # No action plugin of ours runs in a process of its own.
+            # A simulated action does not run in a process of its own.
             text = re.sub(r"^ +async: \d+\n +poll: 0\n", "", text, flags=re.MULTILINE)
             target.write_text(
                 re.sub(r"ansible\.builtin\.(%s):" % "|".join(ANSIBLE), r"thefermisea.llama_cluster.\1:", text)
@@ -346,7 +346,7 @@ class Simulation:
         (self.folder / "fails").write_text(pattern)
 
     def builds(self):
-        """What runs: {unit: build}"""
+        """Running units: {unit: build}"""
         paths = sorted(self.folder.glob("nodes/*/run/*"))
         return {
             path.name[len("llama-") : -len(".service")]: SUFFIX.sub("", json.loads(path.read_text())["release"])
@@ -371,7 +371,7 @@ class Simulation:
         }
 
     def configuration(self):
-        """What snapshots keep."""
+        """The files that snapshots keep."""
         return self.files("etc")
 
     def snapshots(self):
@@ -413,13 +413,13 @@ def playbook_lines(playbook, *arguments, home, **environment):
         while path != output.name:
             path, status = servers.stdout.readline().split()
         lines = output.read().splitlines()
-        # One that a signal has ended, after LONGEST seconds of playbook_server.py too, has not refused anything.
+        # A run that a signal has ended, also after LONGEST seconds of playbook_server.py, has not refused anything.
         assert int(status) >= 0, "ended by signal %d: %s" % (-int(status), lines)
         return int(status), lines
 
 
 def places(home):
-    """Where Ansible keeps its own files. A server reads it once: its runs share the place of the first."""
+    """Directories of Ansible's own files. A server reads them once: its runs share those of the first."""
     return {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home)}
 
 
@@ -430,7 +430,7 @@ def outside():
 
 @functools.cache
 def playbook_servers():
-    """playbook_servers.py for this process and those that it forks; it ends when nobody can write to it any more."""
+    """playbook_servers.py for this process and those that it forks; it ends with the last of them."""
     program = [sys.executable, str(Path(__file__).with_name("playbook_servers.py"))]
     servers = subprocess.Popen(program, env=outside(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     atexit.register(servers.communicate)

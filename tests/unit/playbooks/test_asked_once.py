@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run asks a node once for each thing, and writes a list of files in one execution."""
+"""A run asks a node once for each fact, and writes a list of files in one execution."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def known(expression):
     return {"ansible.builtin.assert": {"that": expression}}
 
 
-def test_what_an_earlier_task_asked_for_is_not_asked_again(play):
+def test_known_facts_are_not_asked_again(play):
     assert play(
         ask(**ACCOUNTS),
         known("ansible_facts.llama_node.accounts.passwd[0][2] == '971'"),
@@ -75,7 +75,7 @@ def test_what_an_earlier_task_asked_for_is_not_asked_again(play):
 @pytest.mark.parametrize(
     "more", [{"again": True}, {"delegated": True}, {"forget": True}, {"accounts": {"names": ["other"]}}]
 )
-def test_what_may_have_changed_is_asked_again(play, more):
+def test_facts_that_may_have_changed_are_asked(play, more):
     second = ask(**{**ACCOUNTS, **{name: value for name, value in more.items() if name not in ("delegated", "forget")}})
     if "delegated" in more:
         second["delegate_to"] = "localhost"
@@ -83,7 +83,7 @@ def test_what_may_have_changed_is_asked_again(play, more):
     assert len(play(ask(**ACCOUNTS), *between, second)) == 4
 
 
-def test_facts_of_another_run_are_not_believed(play, tmp_path):
+def test_facts_of_another_run_are_ignored(play, tmp_path):
     cache = {
         "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
         "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts"),
@@ -92,7 +92,7 @@ def test_facts_of_another_run_are_not_believed(play, tmp_path):
     assert any((tmp_path / "facts").iterdir())
 
 
-def test_templates_see_what_they_are_given(play, tmp_path):
+def test_templates_get_their_variables(play, tmp_path):
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates/unit.j2").write_text(
         "{{ ansible_managed | comment }}\n{% for one in item %}\n{{ one }} {{ user }}\n{% endfor %}\n"
@@ -126,10 +126,10 @@ def test_templates_see_what_they_are_given(play, tmp_path):
     ],
 )
 def test_models_are_checked_by_runs_that_fetch_them(tmp_path, arguments, tags, checked):
-    """One that cannot be had forbids no repair of another part."""
-    told = {"playbook_tags": tags} if tags else {}
+    """A missing model does not stop the repair of another part."""
+    given = {"playbook_tags": tags} if tags else {}
     tasks = [dict(known("__preflight_fetches | bool == %s" % checked), tags="always")]
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": told, "tasks": tasks}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": given, "tasks": tasks}
     role = Path(__file__).resolve().parents[3] / "roles/preflight/vars/main.yml"
     (tmp_path / "play.yml").write_text(json.dumps([dict(play, vars_files=[str(role)])]))
     done(run_playbook(tmp_path / "play.yml", "-i", "localhost,", *arguments, home=tmp_path))

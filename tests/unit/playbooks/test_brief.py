@@ -45,7 +45,7 @@ QUIET = """
   hosts: all
   gather_facts: false
   tasks:
-    - name: Fail, and nobody minds
+    - name: Fail, and be ignored
       ansible.builtin.fail: {msg: ignored}
       ignore_errors: true
     - block:
@@ -62,7 +62,7 @@ QUIET = """
       ansible.builtin.debug: {msg: a message}
       run_once: true
     - name: Show
-      thefermisea.llama_cluster.show_lines: {lines: [one line, "  and another"], warnings: [of n2 alone]}
+      thefermisea.llama_cluster.show_lines: {lines: [one line, "  and another"], warnings: [only of n2]}
       run_once: true
 """
 CHANGING = """
@@ -89,7 +89,7 @@ ANSWER = """
   thefermisea.llama_cluster.llama_health: {url: "{{ url }}", deep: true}
   when: url is defined
 """
-# What others wrote: it would set the clipboard and say that all is well.
+# Untrusted text: it would set the clipboard and print a false result.
 HOSTILE = "x\x1b]52;c;eA==\x07\r\nno change, verified in 1 s"
 STRANGE = """
 - name: Strange
@@ -187,7 +187,7 @@ def test_plays_that_change_nothing_share_a_line(run):
             "First N s, Second N s: no change",
             "warning: n1: the fabric is slow",
             "a message",
-            "warning: of n2 alone",
+            "warning: only of n2",
             "one line",
             "  and another",
             "no change, N s",
@@ -195,7 +195,7 @@ def test_plays_that_change_nothing_share_a_line(run):
     )
 
 
-def test_what_changed_and_what_was_verified(run):
+def test_changes_and_verification_are_shown(run):
     server = FakeLlamaServer()
     status, lines = run(CHANGING, "--forks", "1", "-e", "url=" + server.url)
     server.stop()
@@ -251,7 +251,7 @@ def test_check_mode_shows_what_would_differ(run):
         ),
     ],
 )
-def test_a_failure_is_said_once(run, case, lines):
+def test_failure_is_shown_once(run, case, lines):
     status, seen = run(FAILING, "-e", "case=" + case)
     assert status != 0
     assert [re.sub("^n2, n1:", "n1, n2:", line).partition(": give a size")[0] for line in seen] == lines
@@ -261,13 +261,13 @@ def test_a_failure_is_said_once(run, case, lines):
     "given, where",
     [("e=1", "/nodes"), ("c=1", "/nodes or -e"), ("x=missing", "/nodes or -e"), ("x=true y=2", "/nodes")],
 )
-def test_extra_variables_are_named_where_a_mistake_names_them(run, given, where):
+def test_mistake_names_its_extra_variables(run, given, where):
     assert (
         run(FAILING, "-e", "case=refused " + given)[1][-1] == "stopped: 3 mistakes in %s, nothing was changed" % where
     )
 
 
-def test_what_had_changed_before_a_failure(run):
+def test_failure_reports_earlier_changes(run):
     status, lines = run(FAILING, "-e", "case=program change=1", "--limit", "n2")
     assert status != 0
     assert lines[0].startswith("n2: Call a program: ") and lines[1:3] == ["  one", "  two"]
@@ -279,7 +279,7 @@ def test_what_had_changed_before_a_failure(run):
     assert lines[-1] == "3 findings, 1 task had changed something"
 
 
-def test_what_is_hidden_stays_hidden(run):
+def test_hidden_output_stays_hidden(run):
     status, lines = run(FAILING, "-e", "case=hidden", "--limit", "n1")
     assert status != 0
     assert (
@@ -289,7 +289,7 @@ def test_what_is_hidden_stays_hidden(run):
     assert "secret" not in "".join(lines)
 
 
-def test_what_others_wrote_neither_works_the_terminal_nor_forges_a_line(run):
+def test_hostile_text_forges_no_line(run):
     status, lines = run(STRANGE, "-e", json.dumps({"hostile": HOSTILE}), "--limit", "n1")
     assert status != 0
     shown = "x?]52;c;eA==???no change, verified in N s"
@@ -302,7 +302,7 @@ def test_what_others_wrote_neither_works_the_terminal_nor_forges_a_line(run):
         "+x?]52;c;eA==?",
         "+no change, verified in N s",
     } <= set(lines)
-    # Of the message of debug, of the task's name, twice, and of a program's output.
+    # From the message of debug, the task's name, twice, and a program's output.
     assert lines.count("  no change, verified in N s") == 3
 
 
@@ -329,6 +329,6 @@ LOOKING = """
 
 
 def test_findings_are_no_mistakes(run):
-    """What doctor.yml has shown is not said again, and what verify.yml refuses is a sentence."""
+    """Findings of doctor.yml are not repeated, and a refusal of verify.yml is a sentence."""
     assert run(LOOKING % "7 findings")[1] == ["7 findings, nothing was changed"]
     assert run(LOOKING % "chat: no answer")[1] == ["chat: no answer", "1 finding, nothing was changed"]

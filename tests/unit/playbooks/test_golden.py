@@ -1,8 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What inventories become, compared with tests/golden/expected: files of nodes, gateways and monitoring hosts, plans,
-clients' files, and the plays and tasks of every playbook. `make golden` writes them anew; git diff shows the change."""
+"""Renders inventories and compares them with tests/golden/expected: files of nodes, gateways and monitoring hosts,
+plans, clients' files, and the plays and tasks of every playbook. `make golden` writes them anew; git diff shows the
+change."""
 
 import difflib
 import json
@@ -22,19 +23,19 @@ GOLDEN = ROOT / "tests/golden"
 INVENTORIES = {name: ["inventories/" + name] for name in ("example", "beefcake2", "beefcake2-hybrid")}
 INVENTORIES.update({name: ["inventories/" + name] for name in ("beefcake2-slurm", "beefcake2-april")})
 INVENTORIES.update({"lab-" + name: ["inventories/lab", "tests/lab/" + name] for name in ("services", "gateway_host")})
-# The lab's nodes have no cards, and its inventory does not say so: preflight asks them.
+# The lab's nodes have no cards; its inventory leaves that to preflight.
 LAB = {"llama_devices": [{"main": True, "memory_mib": 16000}]}
-# Files of roles/NAME/observed that are only put together, and rules, which every inventory has alike: shown once.
+# Files that are only assembled from roles/NAME/observed, and rules, which are the same in every inventory: shown once.
 LEFT_OUT = re.compile("/dashboards/.|/doctor.json$")
 RULES, SHOWN_BY = "/rules/", "beefcake2-april"
 COMMENT = re.compile(r"\s*#(?!!)")
 TAGS = re.compile(r"(?<=TAGS: \[)[^]]*")
-# Of code and templates: a comment in them changes it.
+# A digest of code and templates: a comment changes it.
 DIGEST = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 def rendered(name, tmp_path):
-    """The text of a golden file: what each host of an inventory is given, alike hosts together."""
+    """The text of a golden file: the files of each host of an inventory, equal hosts together."""
     recorded = tmp_path / "recorded"
     recorded.mkdir()
     extra = {"ansible_connection": "local", **(LAB if name.startswith("lab") else {})}
@@ -77,7 +78,7 @@ def readable(path, text):
 
 
 def listed(tmp_path):
-    """-> what --list-tasks says of every playbook: the plays with the tags of their tasks, and the tasks' names"""
+    """Returns the output of --list-tasks of every playbook: plays with the tags of their tasks, and names of tasks."""
     plays, tasks = [], []
     for playbook in sorted((ROOT / "playbooks").glob("[!_]*.yml")):
         arguments = ("-i", str(ROOT / "inventories/beefcake2"), "--list-tasks")
@@ -94,7 +95,7 @@ def listed(tmp_path):
 
 
 def keep(name, text):
-    """-> the golden file, written anew where that is asked for"""
+    """Returns the golden file, after writing it if GOLDEN=write."""
     path = GOLDEN / "expected" / (name + ".txt")
     if os.environ.get("GOLDEN") == "write":
         path.write_text(text)
@@ -108,7 +109,7 @@ def compare(name, text):
 
 
 @pytest.mark.parametrize("name", INVENTORIES)
-def test_inventory_becomes_what_it_became(name, tmp_path):
+def test_inventory_renders_as_before(name, tmp_path):
     compare(name, rendered(name, tmp_path))
 
 

@@ -88,7 +88,7 @@ def fixture_nodes(tmp_path):
     return Nodes(tmp_path)
 
 
-def test_a_second_run_is_refused_or_waits_whatever_its_limit(nodes):
+def test_second_run_is_refused_or_waits(nodes):
     first = nodes.at_work()
     try:
         status, output = nodes.done("--limit", "n2")
@@ -107,7 +107,7 @@ def test_a_second_run_is_refused_or_waits_whatever_its_limit(nodes):
     until(lambda: not nodes.locks())
 
 
-def test_a_run_changes_nothing_by_it_and_leaves_no_lock(nodes):
+def test_run_leaves_no_lock(nodes):
     status, output = nodes.done()
     assert status == 0 and output.count("changed=0") == 2, output
     until(lambda: not nodes.locks())
@@ -123,19 +123,19 @@ def run_of(pid=1, host="desk", start="7"):
     return _run_lock.Run("ann", host, "m", pid, start, "site.yml", "2026-11-27 10:02 UTC")
 
 
-def test_the_lock_of_a_controller_that_is_gone_counts_no_more(tmp_path):
+def test_lock_of_a_lost_controller_expires(tmp_path):
     lock = tmp_path / "made" / "run.lock"
     ann, bob = run_of(1), run_of(2, "laptop")
     assert sh(_run_lock.TAKE, lock, ann) == (0, "")
     assert sh(_run_lock.TAKE, lock, ann) == (0, ""), "the same run"
     status, said = sh(_run_lock.TAKE, lock, bob)
     assert status == _run_lock.HELD
-    held, told = _run_lock.holder(said)
-    assert (held, _run_lock.words(told)) == (
+    held, record = _run_lock.holder(said)
+    assert (held, _run_lock.words(record)) == (
         ann.id,
         "site.yml of ann on desk, process 1, since 2026-11-27 10:02 UTC",
     )
-    # What is not its own it neither renews nor removes.
+    # It neither renews nor removes the lock of another run.
     assert sh(_run_lock.RENEWED, lock, bob)[0] == _run_lock.HELD
     assert sh(_run_lock.RELEASED, lock, bob)[0] == 0 and lock.exists()
     os.utime(lock, (0, time.time() - _run_lock.STALE - 1))
@@ -143,11 +143,11 @@ def test_the_lock_of_a_controller_that_is_gone_counts_no_more(tmp_path):
     assert sh(_run_lock.TAKE, lock, bob)[0] == _run_lock.HELD, "it was renewed"
     os.utime(lock, (0, time.time() - _run_lock.STALE - 1))
     assert sh(_run_lock.TAKE, lock, bob) == (0, "")
-    assert lock.stat().st_mode & 0o777 == 0o600, "whoever can open it could hold up every run"
+    assert lock.stat().st_mode & 0o777 == 0o600, "another user could open it and hold up every run"
     assert sh(_run_lock.RELEASED, lock, bob)[0] == 0
 
 
-def test_nothing_is_left_of_a_lock_and_its_keeper_makes_nothing(tmp_path):
+def test_released_lock_leaves_nothing(tmp_path):
     lock, own = tmp_path / "made" / "run.lock", run_of()
     assert sh(_run_lock.TAKE, lock, own) == (0, "")
     assert [path.name for path in lock.parent.iterdir()] == ["run.lock"]
@@ -157,14 +157,14 @@ def test_nothing_is_left_of_a_lock_and_its_keeper_makes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_many_calls_at_once_one_has_the_lock(tmp_path):
+def test_one_of_many_calls_gets_the_lock(tmp_path):
     lock = tmp_path / "made" / "run.lock"
     for _round in range(5):
         runs = [run_of(number) for number in range(8)]
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda run: sh(_run_lock.TAKE, lock, run)[0], runs))
         assert sorted(found) == [0] + [_run_lock.HELD] * 7
-        # Whoever takes it just when it is removed has one that is there.
+        # A run that takes the lock while it is removed has a file that exists.
         with ThreadPoolExecutor(2) as pool:
             released = pool.submit(sh, _run_lock.RELEASED, lock, runs[found.index(0)])
             taken = pool.submit(sh, _run_lock.TAKE, lock, run_of(9))
@@ -176,7 +176,7 @@ def test_of_many_calls_at_once_one_has_the_lock(tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "x", "\0" * 2000, "{}", "a" * 5000 + " [1]", 'y {"user": "\\u001b[2J", "pid": []}']
 )
-def test_a_damaged_lock_is_told_and_runs_out(tmp_path, text):
+def test_damaged_lock_is_reported_and_expires(tmp_path, text):
     lock = tmp_path / "run.lock"
     lock.write_text(text)
     status, said = sh(_run_lock.TAKE, lock, run_of())
@@ -188,22 +188,22 @@ def test_a_damaged_lock_is_told_and_runs_out(tmp_path, text):
         assert sh(_run_lock.TAKE, lock, run_of())[0] == 0
 
 
-def test_a_run_of_this_machine_that_has_ended_is_known():
+def test_ended_run_of_this_machine_is_known():
     own = _run_lock.this_run(os.getpid(), ["playbooks/site.yml"], "now")
     assert own.playbook == "site.yml" and not _run_lock.has_ended(own._asdict(), own)
     other = subprocess.Popen(["true"])
     there = _run_lock.this_run(other.pid, [], "now")
-    until(lambda: not _run_lock.lives(other.pid))  # nobody has waited for it yet
+    until(lambda: not _run_lock.lives(other.pid))  # a zombie
     assert _run_lock.has_ended(there._asdict(), own)
     other.wait()
     assert _run_lock.has_ended(there._asdict(), own)
-    # Its number may be another process' by now, and of another machine nobody knows.
+    # Its number may belong to another process now; a process of another machine is unknown.
     assert _run_lock.has_ended(dict(own._asdict(), start="1"), own)
     assert not _run_lock.has_ended(dict(there._asdict(), host="laptop"), own)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link", "dangling"])
-def test_what_is_no_regular_file_is_refused(tmp_path, kind):
+def test_lock_must_be_a_regular_file(tmp_path, kind):
     lock, other = tmp_path / "run.lock", tmp_path / "other"
     {
         "fifo": lambda: os.mkfifo(lock),
@@ -223,7 +223,7 @@ def test_the_lock_of_another_user_is_refused(tmp_path):
     assert sh(_run_lock.TAKE, lock, run_of())[0] == _run_lock.CANNOT
 
 
-def test_a_lock_that_others_could_open_is_closed_to_them(tmp_path):
+def test_open_lock_becomes_private(tmp_path):
     lock = tmp_path / "run.lock"
     lock.touch()
     lock.chmod(0o644)
@@ -231,7 +231,7 @@ def test_a_lock_that_others_could_open_is_closed_to_them(tmp_path):
     assert lock.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_lock_from_the_future_is_held_and_runs_out_from_now_on(tmp_path):
+def test_lock_from_the_future_expires_from_now(tmp_path):
     lock = tmp_path / "run.lock"
     assert sh(_run_lock.TAKE, lock, run_of(1))[0] == 0
     os.utime(lock, (0, time.time() + 10**8))
@@ -240,12 +240,12 @@ def test_a_lock_from_the_future_is_held_and_runs_out_from_now_on(tmp_path):
 
 
 @pytest.mark.parametrize("pid", [True, 0, -1, 1 << 22, 10**30, "1", 1.5, None])
-def test_a_number_that_no_process_has_is_no_run_that_has_ended(pid):
+def test_impossible_process_has_not_ended(pid):
     own = _run_lock.this_run(os.getpid(), [], "now")
     assert not _run_lock.has_ended(dict(own._asdict(), pid=pid, start="1"), own)
 
 
-def test_every_process_of_a_controller_without_a_network_card_has_one_name(monkeypatch):
+def test_run_id_is_one_in_every_process(monkeypatch):
     monkeypatch.setattr("uuid._node", None)
     monkeypatch.setattr("uuid._GETTERS", [])
     monkeypatch.setattr("uuid._generate_time_safe", None, raising=False)
@@ -284,10 +284,10 @@ class Task(run_lock.ActionModule):
         return self.run(None, {"inventory_hostname": "n1", "ansible_play_hosts": list(hosts)})
 
 
-def test_a_node_that_answers_and_cannot_be_locked_is_refused():
+def test_unlockable_node_is_refused():
     found = Task((_run_lock.CANNOT, "no room\nno room\nit is full\n")).result()
     assert found["failed"] and found["msg"].endswith("anything because no room, it is full")
-    # Root is refused: of a node of the play preflight says why, of another nobody would.
+    # Root is refused: preflight reports it for a node of the play; for another node the lock has to.
     assert Task((1, "sudo: no")).result()["taken"] is False
     assert Task((1, "sudo: no")).result(["n2"])["failed"]
     assert Task(AnsibleError("Incorrect sudo password")).result(["n2"])["failed"]
@@ -302,7 +302,7 @@ def test_a_wait_has_an_end(monkeypatch):
     assert found["failed"] and "waits for it up to 12 hours" in found["msg"] and next(clock) == 13 * 3600
 
 
-def test_a_run_that_has_lost_its_lock_is_told_and_ended(nodes):
+def test_run_that_lost_its_lock_ends(nodes):
     first = nodes.at_work()
     try:
         (nodes.folder / "n1" / "run.lock").write_text(run_of(host="laptop").line() + "\n")

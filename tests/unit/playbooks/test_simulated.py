@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks promise of their order, of their refusals and of runs that died, over simulated nodes
-(simulation.py)."""
+"""Order, refusals and interrupted runs of playbooks, over simulated nodes (simulation.py)."""
 
 import copy
 import json
@@ -26,7 +25,7 @@ TO_B2 = ("-e", "tag=b2")
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
-    """What site.yml made: b1 runs on both nodes."""
+    """The result of site.yml: b1 runs on both nodes."""
     cluster = deployment(tmp_path_factory, "deployed", **BRIEF)
     assert cluster.builds() == ALL_B1
     return cluster
@@ -82,8 +81,8 @@ def disturbed(cluster):
     ]
 
 
-def test_what_a_first_run_prints_and_one_that_changes_nothing(deployed, cluster):
-    """A table of what serves, and few lines more."""
+def test_output_of_first_and_second_run(deployed, cluster):
+    """A table of services, and few lines more."""
     first = json.loads((deployed.folder / "first.json").read_text())
     assert len(first) <= 20
     assert [line.partition(" ")[0] for line in first[-3:-1]] == ["next:", "logs:"]
@@ -99,8 +98,8 @@ def test_what_a_first_run_prints_and_one_that_changes_nothing(deployed, cluster)
 
 def test_ten_services_are_a_row_each(cluster):
     chat = cluster.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]
-    alone = {"model": "m", "quant": "F16"}
-    nine = {"service%d" % number: dict(alone, head="node%d" % (1 + number % 2)) for number in range(1, 10)}
+    small = {"model": "m", "quant": "F16"}
+    nine = {"service%d" % number: dict(small, head="node%d" % (1 + number % 2)) for number in range(1, 10)}
     given = ("-e", json.dumps({"llama_services": dict(nine, chat=chat)}))
     for name in simulation.NODES:
         (cluster.node(name) / "health.json").write_text(json.dumps({"n_ctx": 4096, "slots": 2}))
@@ -112,7 +111,7 @@ def test_ten_services_are_a_row_each(cluster):
     assert [row.split()[0] for row in rows] == ["chat", *sorted(nine)] and len({len(row) for row in rows}) == 1
     assert "  2 x 4096  " in rows[0] and max(map(len, lines)) <= 120
     # More are counted.
-    more = ("-e", json.dumps({"llama_services": dict(nine, chat=chat, more=dict(alone, head="node1"))}))
+    more = ("-e", json.dumps({"llama_services": dict(nine, chat=chat, more=dict(small, head="node1"))}))
     assert cluster.run_lines("site", *more, **BRIEF)[0] == 0
     assert "11 instances answer: verify.yml shows each" in cluster.run_lines("site", *more, **BRIEF)[1]
 
@@ -120,7 +119,7 @@ def test_ten_services_are_a_row_each(cluster):
 # verify
 
 
-def test_a_worker_without_its_layers_is_refused(cluster):
+def test_worker_without_its_layers_is_refused(cluster):
     sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0}
     loaded = {"reason": None, "devices": [dict(sizes, device="RPC0", endpoint="10.0.0.2:50052", layers=29)]}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
@@ -144,7 +143,7 @@ def test_a_worker_without_any_layer_is_refused(cluster):
     )
 
 
-def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
+def test_unknown_bytes_of_ss_are_reported(cluster):
     unknown = {
         "workers": [{"endpoint": "10.0.0.2:50052", "connected": True, "bytes_sent": None, "bytes_received": None}]
     }
@@ -162,7 +161,7 @@ def talks(cluster):
     return [event for event in cluster.events if event.split()[1] in ("talk", "fill")]
 
 
-def test_a_run_that_changes_nothing_asks_nothing_more(cluster):
+def test_unchanged_run_asks_only_plainly(cluster):
     cluster.done("site")
     assert talks(cluster) == ["node1 talk plain with " + HEAD]
     (cluster.node("node1") / "run" / HEAD).unlink()
@@ -171,7 +170,7 @@ def test_a_run_that_changes_nothing_asks_nothing_more(cluster):
     assert "http://node1:8000/v1 answers, tools: called" in output
 
 
-def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
+def test_verify_talks_fully_and_fills_slot(cluster):
     cluster.done("verify")
     assert talks(cluster) == ["node1 talk full with " + HEAD]
     output = cluster.done("verify", "-e", "deep=true")
@@ -179,10 +178,10 @@ def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
     assert "answers, tools: called 3686 of the 4096 tokens of a slot read in 15 s" in output
 
 
-def test_how_fast_a_long_prompt_was_read_is_kept_with_its_plan(cluster):
+def test_speed_of_long_prompt_is_kept_with_plan(cluster):
     kept = cluster.node("node1") / "var/lib/llama-cluster/prompt-chat.json"
     cluster.done("verify", "-e", "deep=true")
-    assert not kept.exists(), "without a plan nobody could say what it was measured with"
+    assert not kept.exists(), "without a plan its conditions are unknown"
     plan = {"node": "node1", "model": "m", "devices": [], "layers": {}, "tensor_split": [], "cpu_moe": 0}
     plan["inputs"] = ["m", 1]
     given = json.dumps({"preflight_plan": {"services": {"chat": [plan]}}})
@@ -195,19 +194,19 @@ def test_how_fast_a_long_prompt_was_read_is_kept_with_its_plan(cluster):
 BROKEN = "a request with tools is answered 500 (Object expected), 200 is needed: set another chat_template or build"
 
 
-def test_a_service_that_nobody_can_talk_with_is_refused(cluster):
+def test_service_with_broken_conversation_is_refused(cluster):
     (cluster.node("node1") / "conversation").write_text(BROKEN)
     assert "http://node1:8000 is degraded: " + BROKEN in cluster.refused("_verify")
 
 
-def test_a_switch_to_what_nobody_can_talk_with_is_taken_back(deployed, cluster):
+def test_switch_with_broken_conversation_is_undone(deployed, cluster):
     (cluster.node("node1") / "conversation").write_text(BROKEN)
     assert BROKEN in cluster.refused("switch_model", "-e", "service=chat quant=Q8_0")
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
     assert cluster.builds() == ALL_B1
 
 
-def test_a_rollback_to_what_nobody_can_talk_with_is_whole_and_says_so(upgraded, tmp_path):
+def test_rollback_with_broken_conversation_completes_and_fails(upgraded, tmp_path):
     cluster = upgraded.copy(tmp_path)
     (cluster.node("node1") / "conversation").write_text(BROKEN)
     assert BROKEN in cluster.refused("rollback")
@@ -226,7 +225,7 @@ def test_a_rollback_to_what_nobody_can_talk_with_is_whole_and_says_so(upgraded, 
         ("upgraded", "rollback", "tag=b2"),
         ("deployed", "upgrade", "tag=b2"),
         ("deployed", "switch_model", "service=chat quant=Q8_0"),
-        ("by_hand", "adopt", "undo=false"),
+        ("manual", "adopt", "undo=false"),
     ],
 )
 def test_check_mode_changes_nothing(request, tmp_path_factory, state, playbook, settings):
@@ -234,7 +233,7 @@ def test_check_mode_changes_nothing(request, tmp_path_factory, state, playbook, 
     before = cluster.files()
     output = cluster.done(playbook, "--check", "--diff", "-e", settings)
     assert cluster.files() == before and disturbed(cluster) == []
-    # It is not silent about what it would do.
+    # It reports the changes that it would make.
     assert re.search(r"changed=[1-9]", output)
 
 
@@ -276,7 +275,7 @@ def test_running_requests_end_before_anything_stops(cluster):
         "node1 started " + HEAD,
     ]
     held = cluster.configuration()
-    # Nothing upgrades around a node that is held.
+    # An upgrade with a held node is refused.
     assert (
         "upgrade: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml -e "
         "node=node2 -e state=return"
@@ -306,7 +305,7 @@ def held(deployed, tmp_path_factory):
     return cluster
 
 
-def test_what_is_not_fit_does_not_return(held, tmp_path):
+def test_unfit_node_does_not_return(held, tmp_path):
     cluster = held.copy(tmp_path)
     returns = ("-e", "node=node2 state=return")
     cluster.install("node2", "b1", "another program")
@@ -333,7 +332,7 @@ def test_what_is_not_fit_does_not_return(held, tmp_path):
     assert cluster.events == []
 
 
-def test_what_is_fit_returns(held, tmp_path):
+def test_fit_node_returns(held, tmp_path):
     cluster = held.copy(tmp_path)
     cluster.done("maintenance", "-e", "node=node2 state=return")
     assert cluster.events[:4] == [
@@ -359,13 +358,13 @@ def test_staged_builds_that_differ_stop_nothing(cluster):
     assert disturbed(cluster) == [] and cluster.configuration() == before and cluster.snapshots() == [[], []]
 
 
-def test_a_build_that_does_not_serve_is_rolled_back(deployed, rolled_back):
+def test_build_that_does_not_serve_is_undone(deployed, rolled_back):
     assert rolled_back.builds() == ALL_B1 and rolled_back.current() == ["b1", "b1"]
     assert rolled_back.configuration() == deployed.configuration() and rolled_back.snapshots() == [[], []]
 
 
-def test_a_build_that_is_slower_than_four_fifths_is_rolled_back(upgraded, tmp_path):
-    """Without upgrade_min_ratio. The old one's 10 tokens/s were kept by a run that died."""
+def test_slow_build_is_rolled_back(upgraded, tmp_path):
+    """Without upgrade_min_ratio. A run that died has kept the 10 tokens/s of the old build."""
     cluster = upgraded.copy(tmp_path, "at-proving")
     (cluster.node("node1") / "health.json").write_text('{"tokens_per_second": 7.9}')
     assert "llama_services.chat generates 7.9 tokens/s, 8.0 are needed (0.8 of the 10.0 " in cluster.refused(
@@ -374,7 +373,7 @@ def test_a_build_that_is_slower_than_four_fifths_is_rolled_back(upgraded, tmp_pa
     assert cluster.builds() == ALL_B1
 
 
-def test_a_build_whose_speed_nobody_could_measure_is_not_kept_in_silence(upgraded, tmp_path):
+def test_unmeasured_build_is_reported(upgraded, tmp_path):
     cluster = upgraded.copy(tmp_path, "at-proving")
     (cluster.node("node1") / "health.json").write_text('{"state": "busy", "reason": "1 of 1 slots work"}')
     assert "chat: its speed was not measured (busy, 1 of 1 slots work) and may be lower than before: " in cluster.done(
@@ -382,7 +381,7 @@ def test_a_build_whose_speed_nobody_could_measure_is_not_kept_in_silence(upgrade
     )
 
 
-def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
+def test_build_with_deaf_worker_is_rolled_back(deployed, cluster):
     output = cluster.refused("upgrade", "-e", "tag=b2-deaf")
     assert (
         "llama-rpc-chat.service: no listener at 10.0.0.2:50052 of node2 15 s after the start, a worker that listens is "
@@ -392,7 +391,7 @@ def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
 
 
-def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
+def test_lost_node_restores_the_others(deployed, cluster):
     cluster.lose("node2 restarted " + WORKER)
     output = cluster.refused("upgrade", *TO_B2)
     assert (
@@ -406,7 +405,7 @@ def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
 
 
-def test_a_node_that_cannot_be_put_back_has_the_others_put_back(deployed, cluster):
+def test_node_that_cannot_restore_restores_the_others(deployed, cluster):
     cluster.fail("node2 snapshot restored")
     output = cluster.refused("upgrade", "-e", "tag=b2-mute")
     assert (
@@ -419,7 +418,7 @@ def test_a_node_that_cannot_be_put_back_has_the_others_put_back(deployed, cluste
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
 
 
-def test_a_run_that_died_while_it_staged_leaves_the_old_one(deployed, upgraded, tmp_path):
+def test_run_that_died_staging_changed_nothing(deployed, upgraded, tmp_path):
     cluster = upgraded.copy(tmp_path, "at-staged")
     assert cluster.builds() == ALL_B1 and cluster.current() == ["b1", "b1"]
     assert cluster.configuration() == deployed.configuration()
@@ -444,7 +443,7 @@ def test_a_run_that_died_is_finished(deployed, upgraded, tmp_path, moment, serve
     output = cluster.done(finishes, *(TO_B2 if finishes != "rollback" else ()))
     assert cluster.builds() == then and set(cluster.current()) == set(then.values())
     assert cluster.configuration() == (deployed if then == ALL_B1 else upgraded).configuration()
-    # What served before the switch is what rollback.yml puts back from here on.
+    # From here on rollback.yml restores the state before the switch.
     assert cluster.snapshots() == [["last.json"], ["last.json"]]
     if finishes == "upgrade":
         assert "chat: b2 serves, which finishes what an earlier run began" in output
@@ -462,7 +461,7 @@ def test_a_rollback_that_died_is_finished_by_rollback(deployed, rolled_back, tmp
 # A node is gone for good
 
 
-def test_a_node_that_left_the_inventory_is_not_asked(upgraded, tmp_path):
+def test_removed_node_is_not_contacted(upgraded, tmp_path):
     """It was lost in the middle of an upgrade; its service has other nodes now."""
     cluster = upgraded.copy(tmp_path, "at-written")
     before = cluster.files()
@@ -499,7 +498,7 @@ def models(cluster):
     return [process["arguments"][process["arguments"].index("--model") + 1] for process in processes]
 
 
-def test_a_switch_restarts_the_head_alone_and_can_be_rolled_back(deployed, cluster):
+def test_switch_restarts_only_head_and_rolls_back(deployed, cluster):
     output = cluster.done("switch_model", "-e", "service=chat quant=Q8_0")
     assert models(cluster) == ["/opt/models/m8.gguf"]
     assert disturbed(cluster) == ["node1 configure " + HEAD, "node1 stopped " + HEAD, "node1 started " + HEAD]
@@ -519,7 +518,7 @@ def test_a_switch_restarts_the_head_alone_and_can_be_rolled_back(deployed, clust
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
 
 
-def test_a_switch_leaves_other_services_alone(cluster):
+def test_switch_keeps_other_services(cluster):
     """The unit of a service that is in no inventory any more, as before the next run of site.yml."""
     other = HEAD.replace("chat", "other")
     for folder in ("etc/systemd/system", "run"):
@@ -531,7 +530,7 @@ def test_a_switch_leaves_other_services_alone(cluster):
     assert cluster.snapshots() == [[], []]
 
 
-def test_a_model_that_does_not_load_gives_way_to_the_old_one(deployed, cluster):
+def test_model_that_does_not_load_is_undone(deployed, cluster):
     assert (
         "llama_services.chat: the new model does not serve (llama_health: http://node1:8000 is loading: it has been "
         "loading for ever), the old one serves again: see journalctl -t llama-head-chat on node1"
@@ -541,7 +540,7 @@ def test_a_model_that_does_not_load_gives_way_to_the_old_one(deployed, cluster):
 
 
 @pytest.mark.parametrize("when", ["first", "after"])
-def test_an_old_model_that_cannot_be_removed_is_refused_before_the_switch(deployed, cluster, when):
+def test_unremovable_old_model_is_refused_before_switch(deployed, cluster, when):
     cluster.fail("node1 model record")
     cluster.refused("switch_model", "-e", "service=chat quant=Q8_0 retire=" + when)
     assert cluster.events[-1] == "node1 model record"
@@ -552,7 +551,7 @@ def test_an_old_model_that_cannot_be_removed_is_refused_before_the_switch(deploy
     )
 
 
-def test_a_model_that_cannot_be_had_stops_nothing(deployed, cluster):
+def test_model_that_cannot_be_fetched_stops_nothing(deployed, cluster):
     cluster.fail("node1 model fetch")
     assert "no space left" in cluster.refused("switch_model", "-e", "service=chat quant=Q8_0")
     assert (
@@ -562,7 +561,7 @@ def test_a_model_that_cannot_be_had_stops_nothing(deployed, cluster):
     )
 
 
-def test_a_parked_model_comes_back_before_its_head_starts(deployed, cluster):
+def test_parked_model_returns_before_its_head_starts(deployed, cluster):
     cluster.fail("node1 model fetch")
     assert (
         "llama_services.chat: the new model does not serve (no space left), m.gguf is back from node2 and serves again"
@@ -573,7 +572,7 @@ def test_a_parked_model_comes_back_before_its_head_starts(deployed, cluster):
     assert cluster.configuration() == deployed.configuration() and cluster.snapshots() == [[], []]
 
 
-def test_a_parked_model_that_does_not_come_back_is_named(deployed, cluster):
+def test_lost_parked_model_is_named(deployed, cluster):
     cluster.fail("node1 model unpark")
     assert (
         "it has been loading for ever), the old one does not answer either (no space left): see journalctl -t "
@@ -585,7 +584,7 @@ def test_a_parked_model_that_does_not_come_back_is_named(deployed, cluster):
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
 
 
-def test_nothing_is_switched_around_a_node_that_is_held(held, tmp_path):
+def test_switch_is_refused_with_a_held_node(held, tmp_path):
     cluster = held.copy(tmp_path)
     before = cluster.files()
     assert (
@@ -599,8 +598,8 @@ def test_nothing_is_switched_around_a_node_that_is_held(held, tmp_path):
 
 
 @pytest.fixture
-def by_hand(deployed, tmp_path):
-    """What serves was made by hand: nothing of ours is there but the build."""
+def manual(deployed, tmp_path):
+    """A manual deployment serves; only the build is managed."""
     cluster = deployed.copy(tmp_path)
     for name, kind in (("node1", "head"), ("node2", "worker")):
         (cluster.node(name) / "by-hand").write_text(kind)
@@ -610,7 +609,7 @@ def by_hand(deployed, tmp_path):
     return cluster
 
 
-def serves_by_hand(cluster):
+def serves_manually(cluster):
     return [(cluster.node(name) / "by-hand").exists() for name in ("node1", "node2")]
 
 
@@ -618,8 +617,8 @@ def recorded(cluster):
     return [(cluster.node(name) / "var/lib/llama-cluster/adopted/record.json").exists() for name in ("node1", "node2")]
 
 
-def test_heads_stop_before_workers_and_start_after_them(by_hand):
-    output = by_hand.done("adopt")
+def test_heads_stop_before_workers_and_start_after_them(manual):
+    output = manual.done("adopt")
     order = [
         "node1 adoption stop head",
         "node2 adoption stop worker",
@@ -627,46 +626,44 @@ def test_heads_stop_before_workers_and_start_after_them(by_hand):
         "node1 started " + HEAD,
         "node1 ask " + HEAD,
     ]
-    assert [event for event in by_hand.events if event in order] == order
-    assert by_hand.events.index("node2 adoption put_aside") < by_hand.events.index("node2 started " + WORKER)
+    assert [event for event in manual.events if event in order] == order
+    assert manual.events.index("node2 adoption put_aside") < manual.events.index("node2 started " + WORKER)
     assert "adopt: nothing answered for at most " in output and "adopt.yml -e undo=true brings it back" in output
-    assert (
-        by_hand.builds() == ALL_B1 and serves_by_hand(by_hand) == [False, False] and recorded(by_hand) == [True, True]
-    )
+    assert manual.builds() == ALL_B1 and serves_manually(manual) == [False, False] and recorded(manual) == [True, True]
     # Nothing is left to do, and nothing is undone but when it is asked for.
-    output = by_hand.done("adopt")
-    assert "adopt: no manual deployment on node1, node2, nothing is to be done" in output and disturbed(by_hand) == []
-    assert "adopt: undone, the old one serves again; nothing answered for " in by_hand.done("adopt", "-e", "undo=true")
+    output = manual.done("adopt")
+    assert "adopt: no manual deployment on node1, node2, nothing is to be done" in output and disturbed(manual) == []
+    assert "adopt: undone, the old one serves again; nothing answered for " in manual.done("adopt", "-e", "undo=true")
     order = [
         "node1 remove all of head_server",
         "node2 remove all of rpc_worker",
         "node2 adoption start worker",
         "node1 adoption start head",
     ]
-    assert [event for event in by_hand.events if event in order] == order
-    assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [False, False]
+    assert [event for event in manual.events if event in order] == order
+    assert serves_manually(manual) == [True, True] and recorded(manual) == [False, False]
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken):
+def test_failed_adoption_restores_the_manual_deployment(manual, broken):
     for name in ("node1", "node2"):
-        by_hand.install(name, "b1-mute")
+        manual.install(name, "b1-mute")
     if broken:
-        (by_hand.node("node1") / "broken").touch()
-    output = by_hand.refused("adopt", "-e", "tag=b1-mute")
-    end = "and the old one does not answer either: old nobody listens" if broken else "the old one serves again"
+        (manual.node("node1") / "broken").touch()
+    output = manual.refused("adopt", "-e", "tag=b1-mute")
+    end = "and the old one does not answer either: old no listener" if broken else "the old one serves again"
     reason = "llama_health: http://node1:8000 is loading: it has been loading for ever"
     assert (
         "adopt: the new deployment does not serve (%s), %s: correct that, then run adopt.yml again" % (reason, end)
         in output
     )
     # The record stays for as long as something is to be repaired by it.
-    assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [broken, broken]
+    assert serves_manually(manual) == [True, True] and recorded(manual) == [broken, broken]
     if broken:
         assert (
-            "adopt: the managed deployment is gone, and the old one does not answer either: old nobody listens: see "
+            "adopt: the managed deployment is gone, and the old one does not answer either: old no listener: see "
             "journalctl on the node"
-        ) in by_hand.refused("adopt", "-e", "undo=true")
+        ) in manual.refused("adopt", "-e", "undo=true")
 
 
 # Teardown
@@ -688,7 +685,7 @@ def test_teardown_keeps_the_models(cluster):
     assert "Models in /opt/models were kept; run with -e teardown_models=true" in output
 
 
-def test_teardown_removes_models_when_it_is_told_to(cluster):
+def test_teardown_removes_models_on_request(cluster):
     output = cluster.done("teardown", "-e", "teardown_models=true")
     assert removed(cluster) == dict.fromkeys(
         ("node1", "node2"), ["router_server", "head_server", "rpc_worker", "llama_cpp", "model", "node_setup"]
@@ -708,7 +705,7 @@ def test_teardown_refuses_while_an_adoption_can_be_undone(cluster):
     assert cluster.events == []
 
 
-def test_a_port_that_clients_do_not_reach_is_no_success(cluster):
+def test_port_closed_to_clients_fails_verify(cluster):
     (cluster.node("node1") / "closed").touch()
     asker = cluster.node("asker")
     asker.write_text("10.0.0.2")
@@ -716,14 +713,14 @@ def test_a_port_that_clients_do_not_reach_is_no_success(cluster):
         "llama_services.chat.port: node2 (10.0.0.2) gets no answer from http://node1:8000/v1 (No route to host), which "
         "answers on node1 itself"
     ) in cluster.refused("verify")
-    # From there nobody has to reach it.
+    # From there the port need not be reachable.
     asker.write_text("192.0.2.9")
     assert "chat: not asked from another machine, node2 is no client of its port (10.0.0.0/24)" in cluster.done(
         "verify"
     )
 
 
-def test_a_service_that_is_not_deployed_cannot_be_switched(cluster):
+def test_missing_service_cannot_be_switched(cluster):
     (cluster.node("node1") / "etc/systemd/system" / HEAD).unlink()
     (cluster.node("node1") / "run" / HEAD).unlink()
     before = cluster.files()
@@ -733,7 +730,7 @@ def test_a_service_that_is_not_deployed_cannot_be_switched(cluster):
     assert cluster.files() == before and cluster.events == []
 
 
-def test_services_given_with_e_cannot_be_switched_and_that_is_said(deployed, tmp_path):
+def test_services_of_e_cannot_be_switched(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     services = json.dumps({"llama_services": simulation.INVENTORY["llama_nodes"]["vars"]["llama_services"]})
     assert "switch_model: llama_services given with -e, which nothing can change in a run" in cluster.refused(
@@ -742,7 +739,7 @@ def test_services_given_with_e_cannot_be_switched_and_that_is_said(deployed, tmp
     assert disturbed(cluster) == []
 
 
-def test_verify_names_what_somebody_has_added_to_a_unit(deployed, tmp_path):
+def test_verify_names_drop_ins_of_operators(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     path = "/etc/systemd/system/%s.d/override.conf" % HEAD
     (cluster.node("node1") / path.lstrip("/")).parent.mkdir()

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks do with a service that has replicas, over simulated nodes (simulation.py)."""
+"""Playbooks with a service that has replicas, over simulated nodes (simulation.py)."""
 
 import copy
 import json
@@ -49,21 +49,21 @@ def running(cluster):
     return [name for name in BOTH if (cluster.node(name) / "run" / UNIT).exists()]
 
 
-def test_a_second_run_and_one_of_a_part_of_the_nodes_change_nothing(cluster):
+def test_second_and_limited_run_change_nothing(cluster):
     cluster.done("site", *services())
     assert changed(cluster) == []
     cluster.done("site", *services(), "--limit", "node2")
     assert changed(cluster) == [] and running(cluster) == BOTH
 
 
-def test_a_host_joins_and_leaves_and_the_others_stay(cluster):
+def test_host_joins_and_leaves_others_stay(cluster):
     cluster.done("site", *services(head="node1"))
     assert changed(cluster) == ["node2"] and running(cluster) == ["node1"]
     cluster.done("site", *services())
     assert changed(cluster) == ["node2"] and running(cluster) == BOTH
 
 
-def test_a_node_that_is_held_holds_its_replica_alone(cluster):
+def test_held_node_stops_only_its_replica(cluster):
     output = cluster.done("maintenance", *services(), "-e", "node=node2")
     assert "node2 is held, no service waits for it; embed answers on node1" in output
     assert changed(cluster) == ["node2"] and running(cluster) == ["node1"]
@@ -79,13 +79,13 @@ def test_status_has_a_line_for_each(cluster):
 
 
 def in_its_inventory(cluster):
-    """What -e says stays, whatever quant is switched to."""
+    """Defines the service in the inventory: a quant given with -e could not be switched."""
     inventory = copy.deepcopy(cluster.inventory)
     inventory["llama_nodes"]["vars"]["llama_services"] = {"embed": EMBED}
     cluster.inventory = inventory
 
 
-def test_a_switch_is_one_of_all_and_can_be_rolled_back(cluster):
+def test_switch_changes_all_replicas_and_rolls_back(cluster):
     in_its_inventory(cluster)
     cluster.done("switch_model", "-e", "service=embed quant=Q8_0")
     assert nodes(cluster, "stopped") == BOTH == nodes(cluster, "started")
@@ -93,14 +93,14 @@ def test_a_switch_is_one_of_all_and_can_be_rolled_back(cluster):
     assert nodes(cluster, "started") == BOTH == running(cluster)
 
 
-def test_a_model_that_does_not_serve_is_taken_back_on_all(cluster):
+def test_failed_model_is_undone_on_all_replicas(cluster):
     in_its_inventory(cluster)
     before = cluster.configuration()
     assert "the old one serves again" in cluster.refused("switch_model", "-e", "service=embed quant=Q4_X")
     assert cluster.configuration() == before and running(cluster) == BOTH
 
 
-def test_what_is_for_one_head_is_refused(cluster):
+def test_options_for_one_head_are_refused(cluster):
     assert (
         "switch_model: park node2 seen, and embed has replicas on node1, node2, one head is needed for it: take -e "
         "retire=first, or free space there"

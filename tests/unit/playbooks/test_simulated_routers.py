@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks do with a router, over simulated nodes (simulation.py)."""
+"""Playbooks with a router, over simulated nodes (simulation.py)."""
 
 import json
 
@@ -46,7 +46,7 @@ def happened(cluster, *kinds):
     return [event for event in cluster.events if event.split()[1] in kinds]
 
 
-def test_a_second_run_changes_nothing_and_asks_no_model(cluster):
+def test_second_run_changes_and_asks_nothing(cluster):
     cluster.done("site", *intent())
     assert happened(cluster, "configure", "started", "stopped", "talk") == []
     cluster.done("verify", *intent())
@@ -60,7 +60,7 @@ def test_it_is_held_and_returned_with_its_node(cluster):
     assert happened(cluster, "started") == ["node1 started " + UNIT]
 
 
-def test_another_quant_is_taken_back_where_a_model_does_not_answer(cluster):
+def test_failed_quant_of_router_is_undone(cluster):
     output = cluster.done("upgrade", *intent(models={"m": "Q8_0", "n": "F16"}))
     assert len(happened(cluster, "talk")) == 2, output
     assert "rolled back" in cluster.refused("upgrade", *intent(models={"m": "Q8_0", "n": "Q4_X"}))
@@ -68,7 +68,7 @@ def test_another_quant_is_taken_back_where_a_model_does_not_answer(cluster):
     assert "/opt/models/n.gguf" in unit["arguments"]
 
 
-def test_what_the_inventory_does_not_name_any_more_goes(cluster):
+def test_removed_router_goes(cluster):
     chat = {"model": "m", "quant": "F16", "head": "node1", "port": 8000}
     variables = json.loads(intent()[1])
     cluster.done("site", "-e", json.dumps(dict(variables, llama_services={"chat": chat})))

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks do with a service that the inventory has stopped, over simulated nodes (simulation.py)."""
+"""Playbooks with a service that the inventory has stopped, over simulated nodes (simulation.py)."""
 
 import json
 
@@ -26,7 +26,7 @@ STOPPED, STARTED = services(chat="stopped"), services(chat="started")
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """What site.yml made of a service that is stopped."""
+    """The result of site.yml with a stopped service."""
 
     def proves(cluster, output):
         assert SAYS in output and cluster.builds() == {}
@@ -46,12 +46,12 @@ def changes(cluster):
     return [event for event in cluster.events if event.split()[1] not in quiet]
 
 
-def test_a_second_run_changes_nothing_and_nobody_waits(cluster):
+def test_second_run_changes_nothing_without_waiting(cluster):
     assert SAYS in cluster.done("site", *STOPPED)
     assert changes(cluster) == [] and not any(" ask " in event for event in cluster.events)
 
 
-def test_starting_and_stopping_it_is_a_run_of_site(cluster):
+def test_site_starts_and_stops_a_service(cluster):
     cluster.done("site", *STARTED)
     assert cluster.builds() == RUNS
     assert SAYS in cluster.done("site", *STOPPED) and cluster.builds() == {}
@@ -61,7 +61,7 @@ def test_starting_and_stopping_it_is_a_run_of_site(cluster):
     ]
 
 
-def test_check_mode_foretells_and_does_not_wait(cluster):
+def test_check_mode_predicts_without_waiting(cluster):
     before = cluster.files()
     assert "changed=1" in cluster.done("site", "--check", *STARTED)
     assert cluster.files() == before and changes(cluster) == []
@@ -73,7 +73,7 @@ def test_check_mode_foretells_and_does_not_wait(cluster):
     assert "changed=3" in output
 
 
-def test_one_that_runs_all_the_same_is_refused_by_verify(cluster):
+def test_verify_refuses_running_stopped_service(cluster):
     cluster.done("site", *STARTED)
     assert (
         "llama_services.chat.state: stopped seen, and llama-rpc-chat.service is active on node2, inactive is needed: "
@@ -112,7 +112,7 @@ def test_maintenance_neither_starts_nor_enables_it(cluster):
     assert changes(cluster) == ["node2 remove /etc/llama-cluster/held.json"] and cluster.builds() == {}
 
 
-def test_its_quant_is_not_switched_before_it_can_answer(cluster):
+def test_quant_of_stopped_service_is_not_switched(cluster):
     output = cluster.refused("switch_model", *STOPPED, "-e", "service=chat quant=Q8_0")
     assert cluster.events == []
     assert (

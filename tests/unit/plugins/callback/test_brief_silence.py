@@ -1,15 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Callback brief while nothing changes: plays share a line, but not for so long that nobody knows whether the run still
-goes on."""
+"""Callback brief while nothing changes: plays share a line, which is printed at least once a minute."""
 
 import types
 
 from ansible_collections.thefermisea.llama_cluster.plugins.callback import brief
 
 
-def test_plays_share_a_line_for_a_minute_of_them(monkeypatch):
+def test_unchanged_plays_share_a_line_each_minute(monkeypatch):
     clock, lines = [0.0], []
     monkeypatch.setattr(brief, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(brief, "warm", lambda: None)

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is loaded before the first task is there for the processes of all tasks."""
+"""Plugins loaded before the first task are available to the processes of all tasks."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ assert set(sys.modules) == before, set(sys.modules) - before
 """
 
 
-def test_a_filter_that_a_task_uses_loads_nothing_any_more():
+def test_filter_of_a_task_loads_nothing():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, COLLECTIONS],
         stdout=subprocess.PIPE,

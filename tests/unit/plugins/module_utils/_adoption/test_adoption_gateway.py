@@ -20,7 +20,7 @@ OURS = "# Ports, paths and TLS of the gateway; x\nserver { listen 8080; proxy_pa
 
 
 class Host:
-    """What an operator made; called: of systemctl and nginx."""
+    """A manual gateway; called: calls of systemctl and nginx."""
 
     def __init__(self, path):
         self.path, self.called, self.active = path, [], True
@@ -129,7 +129,7 @@ def test_site_that_requires_a_key_is_not_keyless(host, line):
     assert host.find().keyless
 
 
-def test_site_of_conf_d_is_found_by_its_ports(host):
+def test_site_in_conf_d_is_found_by_ports(host):
     os.unlink(str(host.path / "sites-enabled/ai-inference"))
     host.write("conf.d/models.conf", "server { listen 10.0.0.5:8081; location / { proxy_pass http://10.0.0.20:81; } }")
     host.write("conf.d/llama-cluster.conf", OURS)

@@ -6,12 +6,11 @@
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import servers
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 SESSION = "/user.slice/user-0.slice/session-3.scope"
 MANAGED = "[Service]\nExecStart=/opt/llama.cpp/releases/b1/bin/llama-server\nEnvironment=LLAMA_CLUSTER_DIGEST=1\n"
-SERVES = {"host": "10.1.0.2", "port": 8000, "model": None, "rpc": [], "program": "/x/llama-server", "build": None}
+SERVES = {"host": "10.1.0.2", "port": 8000, "model": None, "rpc": [], "program": "/x/llama-server"}
 
 
 class Node:
@@ -46,8 +45,7 @@ class Node:
 
 
 @pytest.fixture(name="node")
-def fixture_node(tmp_path, monkeypatch):
-    monkeypatch.setattr(servers, "build_of", lambda _kind, _settings: None)
+def fixture_node(tmp_path):
     return Node(tmp_path)
 
 
@@ -137,7 +135,7 @@ def test_server_without_a_unit_is_refused(node, group, owner):
         assert [servers.owner_of(one) for one in node.find()[1]] == [owner]
 
 
-def test_server_of_another_user_is_left_alone(node, tmp_path):
+def test_server_of_another_user_is_listed(node, tmp_path):
     base = node.process(71, SESSION)
     give_away(base)
     node.write("rpc.service", "[Service]\nExecStart=/opt/rpc-server\n")
@@ -156,7 +154,7 @@ def test_group_name_cannot_pretend_to_be_another(node, end):
     assert servers.processes(str(node.proc))[0].unit == "user@1000.service"
 
 
-def test_programs_of_processes_are_told_by_the_kernel(node):
+def test_program_of_a_process_comes_from_the_kernel(node):
     node.process(71, SESSION, program="/opt/ggml-rpc-server (deleted)")
     node.process(72, SESSION, program="/usr/bin/python3", argv=("llama-server",))
     (node.proc / "73").mkdir()
@@ -168,7 +166,7 @@ def test_programs_of_processes_are_told_by_the_kernel(node):
 def test_files_beside_a_deployment_are_listed(tmp_path):
     for name, text in (("upstream.sh", "# for ai-inference\n"), ("else.sh", "true\n"), ("own", "rpc-server")):
         (tmp_path / name).write_text(text)
-    (tmp_path / "ours.sh").write_text("# https://github.com/thefermisea/ansible-llama-cluster llama-server\n")
+    (tmp_path / "managed.sh").write_text("# https://github.com/thefermisea/ansible-llama-cluster llama-server\n")
     unit = {"path": str(tmp_path / "own")}
     assert servers.beside([unit], [str(tmp_path / "*")]) == [str(tmp_path / "upstream.sh")]
 
@@ -179,33 +177,14 @@ def test_files_beside_a_deployment_are_listed(tmp_path):
         (None, "a head that does not run"),
         (SERVES, "/x/llama-server at 10.1.0.2:8000"),
         (
-            dict(SERVES, model="m.gguf", rpc=["a:1", "b:2"], build="b7772"),
-            "/x/llama-server at 10.1.0.2:8000, model m.gguf, over a:1, b:2, build b7772",
+            dict(SERVES, model="m.gguf", rpc=["a:1", "b:2"]),
+            "/x/llama-server at 10.1.0.2:8000, model m.gguf, over a:1, b:2",
         ),
         (dict(SERVES, model="\x1b]0;t\x07m\n\udcff"), "/x/llama-server at 10.1.0.2:8000, model ?]0;t?m??"),
     ],
 )
 def test_server_is_one_printable_line(serves, words):
     assert servers.words("head", serves) == words
-
-
-def test_running_head_reports_its_build():
-    server = fake.FakeLlamaServer()
-    port = int(server.url.rpartition(":")[2])
-    try:
-        for host in ("127.0.0.1", "0.0.0.0", "localhost", None):
-            server.responses["/props"] = (200, {"build_info": "b7772-1a2b3c4d"})
-            assert servers.build_of("head", {"host": host, "port": port}) == "b7772-1a2b3c4d"
-        asked = len(server.requests)
-        assert servers.build_of("worker", {"host": None, "port": port}) is None
-        assert servers.build_of("head", {"host": None, "port": None}) is None
-        assert len(server.requests) == asked, "no worker is contacted, and nothing without a port"
-        for answer in ((503, {"build_info": "b7772"}), (200, ["b7772"]), (200, {})):
-            server.responses["/props"] = answer
-            assert servers.build_of("head", {"host": None, "port": port}) is None
-    finally:
-        server.stop()
-    assert servers.build_of("head", {"host": None, "port": port}) is None
 
 
 def test_text_that_is_not_a_configuration_is_empty(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import servers, steps
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.steps import Adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
 MANAGED = "[Service]\nExecStart=/opt/llama.cpp/releases/b1/bin/llama-server\nEnvironment=LLAMA_CLUSTER_DIGEST=1\n"
@@ -90,7 +89,7 @@ def test_restored_files_are_those_of_before(node, tmp_path):
     left = sorted(path.name for path in node.units.rglob("*"))
     assert left == ["llama-head-chat.service", "multi-user.target.wants", "ssh.service"]
     assert not (tmp_path / "build").exists()
-    # What ours puts there gives way, also where an undo died in the middle.
+    # Managed files give way, also after an undo that died.
     (tmp_path / "build").symlink_to("current")
     node.write("llama-rpc.service", MANAGED)
     (node.units / ".rpc.service.partial").symlink_to("half")
@@ -133,7 +132,7 @@ def test_nothing_of_others_gives_way(node, tmp_path):
     assert os.listdir(str(tmp_path / "adopted")) == ["notes.txt"]
 
 
-def test_unit_that_differs_from_the_saved_one_is_refused(node):
+def test_unit_that_changed_after_adoption_is_refused(node):
     node.run("save", "finish")
     node.write("llama-rpc.service", RPC_UNIT.replace("50052", "50053"))
     with pytest.raises(Refusal, match=r"llama-rpc.service: it differs from the one that was saved at .*: undo that"):
@@ -154,34 +153,18 @@ def test_name_for_the_moved_directory_must_be_free(node, tmp_path):
         node.run("save")
 
 
-def test_fifo_among_the_drop_ins_is_left_alone(node):
+def test_fifo_among_the_drop_ins_stays(node):
     fifo = node.units / "llama-rpc.service.d/fifo"
     os.mkfifo(str(fifo))
     node.run(*EVERY)
     assert fifo.is_fifo() and (node.units / "llama-rpc.service.d/limits.conf").exists()
 
 
-def spoil_record(tmp_path, how):
-    record = tmp_path / "adopted/record.json"
-    if how == "mode of the directory":
-        record.parent.chmod(0o777)
-    elif how == "owner of the directory":
-        give_away(record.parent)
-    elif how == "owner of the file":
-        give_away(record)
-    else:
-        record.rename(tmp_path / "theirs")
-        os.mkfifo(str(record), 0o600) if how == "fifo" else record.symlink_to(tmp_path / "theirs")
-
-
-@pytest.mark.parametrize(
-    "how", ["mode of the directory", "owner of the directory", "owner of the file", "fifo", "link"]
-)
-def test_record_that_others_could_write_is_refused(node, tmp_path, how):
+def test_record_that_others_could_write_is_refused(node, tmp_path):
     node.run("save")
-    spoil_record(tmp_path, how)
+    (tmp_path / "adopted").chmod(0o777)
     for step in EVERY:
-        with pytest.raises(Refusal, match=r"(belongs to user id 4711|no regular file|its mode 0777)"):
+        with pytest.raises(Refusal, match="its mode 0777"):
             node.run(step)
     assert (node.units / "llama-rpc.service").exists()
 

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is removed, beside things of others under every name that is ours: after each removal all of these are as they
-were."""
+"""Removal of managed files beside unmanaged ones under every managed name: no removal changes an unmanaged one."""
 
 import errno
 import fnmatch
@@ -33,7 +32,7 @@ BUILD = "b11434-cpu-01234567"
 
 
 def inventory(top):
-    """{path: what is there} of everything below a directory."""
+    """Returns {path: (mode, user, group, content)} of everything below a directory."""
     found = {}
     for folder, folders, files in os.walk(str(top)):
         for name in folders + files:
@@ -53,8 +52,8 @@ def write(path, text=""):
 
 
 def plant(folder, *names):
-    """Things of others in a directory: a file, a directory with a file, a link and a FIFO; and a FIFO or a link under
-    each of these names."""
+    """Puts unmanaged entries into a directory: a file, a directory with a file, a link and a FIFO; and a FIFO or a link
+    under each of these names."""
     write(folder / "notes.txt", "an operator's\n")
     write(folder / "theirs/data", "theirs\n")
     (folder / "link").symlink_to("notes.txt")
@@ -142,13 +141,13 @@ def test_builds_go_with_what_their_record_lists(tmp_path):
     assert remove_builds(prefix) == []
 
 
-def test_what_others_put_beside_builds_and_into_them_stays(tmp_path):
+def test_unmanaged_files_in_builds_stay(tmp_path):
     prefix = tmp_path / "llama.cpp"
     plant(prefix, "current", "previous", "build")
     plant(prefix / "releases")
     plant(prefix / "releases" / BUILD / "bin")
-    write(prefix / "releases/by-hand/bin/llama-server", "theirs")
-    # A copy of our record under another name, and one that lists what is not below it.
+    write(prefix / "releases/manual/bin/llama-server", "theirs")
+    # A copy of a managed record under another name, and one that lists files outside of it.
     write(tmp_path / "precious", "theirs")
     write(prefix / "releases/copy/build.json", json.dumps({"build": BUILD, "files": {"bin/x": ""}}))
     write(prefix / "releases/copy/bin/x", "theirs")
@@ -164,7 +163,7 @@ def test_what_others_put_beside_builds_and_into_them_stays(tmp_path):
     assert inventory(tmp_path) == before
 
 
-def test_builds_on_another_disk_go_and_the_link_to_it_stays(tmp_path):
+def test_builds_go_but_a_linked_disk_stays(tmp_path):
     prefix = tmp_path / "llama.cpp"
     write(tmp_path / "disk/notes.txt", "an operator's\n")
     prefix.mkdir()
@@ -200,7 +199,7 @@ def unfinished(folder, name):
 
 @pytest.fixture(name="models")
 def fixture_models(tmp_path):
-    """A directory that others use as well."""
+    """A directory of models that also has unmanaged files."""
     folder = tmp_path / "models"
     plant(
         folder,
@@ -216,7 +215,7 @@ def fixture_models(tmp_path):
         "Qwen3-0.6B-Q8_0.gguf",
         "Qwen3.gguf.bak",
         "odd.gguf.manifest.json",
-        "by-hand.gguf.partial",
+        "manual.gguf.partial",
         "Qwen3-00009-of-00009.gguf",
     ):
         write(folder / name, "theirs")
@@ -243,13 +242,13 @@ def test_models_go_by_their_records(models):
     assert inventory(models.parent) == before
 
 
-def test_a_directory_of_models_goes_when_it_is_empty(tmp_path):
+def test_empty_directory_of_models_goes(tmp_path):
     model(tmp_path / "models", "m.gguf")
     remove_models(tmp_path / "models")
     assert not (tmp_path / "models").exists()
 
 
-def test_a_file_that_was_there_before_or_was_exchanged_since_stays(models):
+def test_found_or_exchanged_model_file_stays(models):
     write(models / "found.gguf", "weights")
     write(models / "exchanged.gguf", "another model")
     before = inventory(models)
@@ -262,8 +261,8 @@ def test_a_file_that_was_there_before_or_was_exchanged_since_stays(models):
 
 @pytest.mark.parametrize("how", ["model", "models", "retire"])
 @pytest.mark.parametrize("when", ["record", "file"])
-def test_a_folder_that_is_exchanged_meanwhile_leads_nowhere_else(tmp_path, monkeypatch, when, how):
-    """A stranger who may write above it puts a link to others' models in its place, once a name was looked up."""
+def test_exchanged_folder_is_not_followed(tmp_path, monkeypatch, when, how):
+    """Another user with write access above the folder replaces it by a link to other models after a look-up."""
     folder, theirs = tmp_path / "models", tmp_path / "theirs"
     for place in (folder, theirs):
         model(place, "m.gguf", "n.gguf")
@@ -292,7 +291,7 @@ def test_a_folder_that_is_exchanged_meanwhile_leads_nowhere_else(tmp_path, monke
     assert str(folder / "m.gguf") in removal.removed
 
 
-def test_what_cannot_be_removed_is_named_by_its_path(models, monkeypatch):
+def test_failed_removal_names_the_path(models, monkeypatch):
     model(models, "m.gguf")
 
     def refuse(_path):
@@ -305,25 +304,25 @@ def test_what_cannot_be_removed_is_named_by_its_path(models, monkeypatch):
 
 
 def retire(models, name, check=False):
-    """-> (what is or would be removed, what the record says)"""
+    """Returns (removed names, files of the record)."""
     removal = Removal(check)
     recorded = removal.retire(str(models / name))
     return [os.path.basename(path) for path in removal.removed], recorded
 
 
-def test_a_retired_model_goes_whoever_put_it_there_and_once(models):
+def test_retired_model_goes_once_with_its_record(models):
     before = inventory(models)
     model(models, "Big-00001-of-00002.gguf", "Big-00002-of-00002.gguf", found=True)
     names = ["Big-00001-of-00002.gguf", "Big-00002-of-00002.gguf", "Big-00001-of-00002.gguf.manifest.json"]
-    foretold, recorded = retire(models, names[0], check=True)
+    predicted, recorded = retire(models, names[0], check=True)
     assert (models / names[1]).exists() and [entry["size"] for entry in recorded] == [7, 7]
-    assert retire(models, names[0])[0] == foretold == names
+    assert retire(models, names[0])[0] == predicted == names
     assert inventory(models) == before
     assert retire(models, names[0]) == ([], [])
     assert retire(models / "none", "m.gguf") == ([], [])
 
 
-def test_a_retired_model_of_which_a_file_is_gone_loses_the_rest(models):
+def test_retired_model_without_a_file_loses_the_rest(models):
     before = inventory(models)
     model(models, "a.gguf", "b.gguf")
     (models / "a.gguf").unlink()
@@ -364,7 +363,7 @@ def a_directory(path):
         (a_directory, "a directory"),
     ],
 )
-def test_of_a_retired_model_nothing_goes_where_one_file_is_another(models, exchange, seen, check):
+def test_retired_model_with_a_foreign_file_stays(models, exchange, seen, check):
     model(models, "a.gguf", "b.gguf")
     exchange(models / "b.gguf")
     before = inventory(models)
@@ -378,7 +377,7 @@ def test_of_a_retired_model_nothing_goes_where_one_file_is_another(models, excha
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_model_that_nobody_recorded_is_not_retired(models, check):
+def test_model_without_a_record_is_not_retired(models, check):
     write(models / "m.gguf", "weights")
     before = inventory(models)
     with pytest.raises(Refusal, match="m.gguf.manifest.json: no record of root's seen, one is needed"):
@@ -386,7 +385,7 @@ def test_a_model_that_nobody_recorded_is_not_retired(models, check):
     assert inventory(models) == before
 
 
-def test_a_model_goes_alone(models):
+def test_other_models_stay(models):
     model(models, "Other.gguf")
     unfinished(models, "Big-00001-of-00002.gguf")
     before = inventory(models)
@@ -406,19 +405,19 @@ def test_all_shards_of_an_unfinished_model_go(models):
     assert inventory(models) == before
 
 
-def test_a_record_or_a_journal_of_others_removes_nothing_and_their_files_stay(models):
+def test_record_of_another_user_removes_nothing(models):
     model(models, "forged.gguf", "victim.gguf")
     unfinished(models, "begun.gguf")
-    model(models, "ours.gguf")
+    model(models, "own.gguf")
     unfinished(models, "half.gguf")
-    for name in ("forged.gguf.manifest.json", "begun.gguf.partial.journal", "ours.gguf", "half.gguf.partial"):
+    for name in ("forged.gguf.manifest.json", "begun.gguf.partial.journal", "own.gguf", "half.gguf.partial"):
         give_away(models / name)
     assert remove_models(models) == [
-        str(models / name) for name in ("ours.gguf.manifest.json", "half.gguf.partial.journal")
+        str(models / name) for name in ("own.gguf.manifest.json", "half.gguf.partial.journal")
     ]
 
 
-# What the roles write, by the place of its mark in NODE_FILES or FIREWALL_FILES.
+# Files of the roles, one for each mark in NODE_FILES and FIREWALL_FILES.
 WRITTEN = {
     "etc/llama-cluster/selector.json": '{"base_url": "http://10.0.0.5:8000", "paths": {}}\n',
     "usr/local/bin/llama-model-selector": "#!/bin/sh\n# llama-model-selector TASK: the model that answers\n",
@@ -483,14 +482,14 @@ def test_every_file_of_the_roles_is_known(tmp_path):
     for path, text in WRITTEN.items():
         write(tmp_path / path, text)
     before = inventory(tmp_path)
-    foretold = remove_node_files(tmp_path, check=True)
+    predicted = remove_node_files(tmp_path, check=True)
     assert inventory(tmp_path) == before
-    assert remove_node_files(tmp_path) == foretold
+    assert remove_node_files(tmp_path) == predicted
     left = ["etc", "etc/rsyslog.d", "etc/systemd", "etc/systemd/system", "opt", "run", "usr", "usr/local"]
     assert sorted(inventory(tmp_path)) == [*left, "usr/local/bin", "var", "var/lib"]
 
 
-def test_lists_of_what_is_still_open_in_firewalld_stay(tmp_path):
+def test_records_of_open_firewalld_rules_stay(tmp_path):
     for name in ("client-rules", "rpc-rules"):
         (tmp_path / "var/lib/llama-cluster").mkdir(parents=True, exist_ok=True)
         write(
@@ -503,7 +502,7 @@ def test_lists_of_what_is_still_open_in_firewalld_stay(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["text", "fifo", "link", "directory"])
-def test_what_has_the_name_of_a_file_of_ours_stays(tmp_path, kind):
+def test_unmanaged_file_with_a_managed_name_stays(tmp_path, kind):
     write(tmp_path / "elsewhere/precious", "".join(WRITTEN.values()))
     for folder in FOLDERS:
         plant(tmp_path / folder)
@@ -522,10 +521,10 @@ def test_what_has_the_name_of_a_file_of_ours_stays(tmp_path, kind):
     assert inventory(tmp_path) == before
 
 
-def test_what_others_put_into_our_directories_stays(tmp_path):
+def test_unmanaged_files_in_managed_directories_stay(tmp_path):
     for folder in FOLDERS:
         plant(tmp_path / folder)
-    write(tmp_path / "etc/llama-cluster/keys/by-hand", "sk-1\n")
+    write(tmp_path / "etc/llama-cluster/keys/manual", "sk-1\n")
     before = inventory(tmp_path)
     for path, text in WRITTEN.items():
         write(tmp_path / path, text)
@@ -554,7 +553,7 @@ GATEWAY = {
 
 
 @pytest.mark.parametrize("theirs", ["", "etc/nginx/conf.d/llama-cluster.conf", "etc/llama-cluster/gateway/keys.json"])
-def test_of_a_gateway_goes_what_is_ours(tmp_path, theirs):
+def test_only_managed_gateway_files_go(tmp_path, theirs):
     for path, text in GATEWAY.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         write(tmp_path / path, "somebody else's\n" if path == theirs else text)
@@ -567,7 +566,7 @@ def test_of_a_gateway_goes_what_is_ours(tmp_path, theirs):
 
 
 @pytest.mark.parametrize("template", sorted(ROLES.glob("*/templates/*.j2")), ids=lambda path: path.stem)
-def test_a_mark_is_what_the_template_of_its_file_says(template):
+def test_templates_contain_their_mark(template):
     marks = [
         mark
         for path, mark in FIREWALL_FILES + GATEWAY_FILES + NODE_FILES

@@ -53,7 +53,7 @@ def digest(*instances, **more):
     return of(heads(*instances, **more), "/etc/systemd/system/llama-head-chat.service")["vars"]["digest"]
 
 
-def test_what_a_router_is_made_of():
+def test_files_of_a_router():
     one = {"service": "fast.big", "model": "big", "args": ["--model", "/opt/models/m.gguf"], "chat_template_file": "/t"}
     router = dict(
         HEAD, service="fast", kind="router", unit="llama-router-fast.service", models=[one], models_max=1, model_path=""
@@ -91,9 +91,9 @@ def test_what_a_router_is_made_of():
         "/etc/llama-cluster/preset-fast.ini",
         "/etc/llama-cluster/watchdog/router-fast.json",
         "/etc/systemd/system/multi-user.target.wants/llama-router-fast.service",
-        # A key that it has no more.
+        # A key that it has lost.
         "/etc/llama-cluster/keys/fast",
-        # Of a model that it serves no more, and of a router that is gone. A head of that name keeps its keys and plan.
+        # Templates of a model it has lost, and of a router that is gone. A head of that name keeps its keys and plan.
         "/etc/llama-cluster/template-fast.gone.jinja",
         "/etc/llama-cluster/template-old.jinja",
         "/etc/llama-cluster/template-old.big.jinja",
@@ -110,7 +110,7 @@ def test_what_a_router_is_made_of():
     assert elsewhere["vars"]["digest"] == unit["vars"]["digest"]
 
 
-def test_what_a_head_is_made_of():
+def test_files_of_a_head():
     plan = [{"node": "node1", "devices": [{"node": "n1"}]}]
     seen = [{"problem": "no header", "node": "node1", "devices": [{"node": "n1", "free_mib": 9}]}]
     entries = heads(HEAD, plans={"chat": seen, "other": seen})
@@ -135,12 +135,12 @@ def test_what_a_head_is_made_of():
     assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
 
 
-def test_a_replica_keeps_its_own_plan_and_its_name_is_not_what_it_runs_with():
+def test_replica_keeps_its_plan_and_digest():
     plans = {"chat": [{"node": name, "devices": []} for name in ("node1", "node2")]}
     own = of(heads(dict(HEAD, node="node2"), plans=plans), "/etc/llama-cluster/plan-chat.json")
     assert json.loads(own["content"]) == [plans["chat"][1]]
     assert digest(dict(HEAD, node="node2"), plans=plans) == digest(HEAD)
-    # One that is not part of this run's plan leaves what is there.
+    # A replica outside of this run's plan keeps its file.
     paths = [entry["path"] for entry in heads(dict(HEAD, node="node3"), plans=plans)]
     assert "/etc/llama-cluster/plan-chat.json" not in paths
 
@@ -148,12 +148,12 @@ def test_a_replica_keeps_its_own_plan_and_its_name_is_not_what_it_runs_with():
 @pytest.mark.parametrize("words", [["--port", "8000"], ["--embeddings", "--port", "8000"], ["--reranking"]])
 def test_the_watchdog_knows_a_head_of_embeddings(words):
     entries = heads(dict(HEAD, args=words))
-    told = json.loads(of(entries, "/etc/llama-cluster/watchdog/head-chat.json")["content"])
-    assert told.get("embeddings", False) is ("--embeddings" in words or "--reranking" in words)
-    assert told.get("reranking", False) is ("--reranking" in words)
+    watched = json.loads(of(entries, "/etc/llama-cluster/watchdog/head-chat.json")["content"])
+    assert watched.get("embeddings", False) is ("--embeddings" in words or "--reranking" in words)
+    assert watched.get("reranking", False) is ("--reranking" in words)
 
 
-def test_what_a_worker_is_made_of():
+def test_files_of_a_worker():
     unit, watch, at_boot = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)
     assert unit["path"] == "/etc/systemd/system/llama-rpc-chat.service" and unit["template"] == "llama-rpc.service.j2"
     assert json.loads(watch["content"]) == {
@@ -167,7 +167,7 @@ def test_what_a_worker_is_made_of():
     assert at_boot["target"] == "/etc/systemd/system/llama-rpc-chat.service"
 
 
-def test_units_that_do_not_start_at_boot_lose_what_starts_them():
+def test_units_not_started_at_boot_lose_links():
     unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "managed": True, "enabled": True}
     wants = "/etc/systemd/system/multi-user.target.wants/llama-head-chat.service"
     assert of(heads(HEAD, at_boot=False, node=dict(NODE, units=[unit])), wants) == {"path": wants, "state": "absent"}
@@ -195,13 +195,13 @@ def test_a_stopped_service_does_not_start_at_boot():
         ("/etc/systemd/system/multi-user.target.wants/llama-head-chat.service", "absent"),
         (watch, "absent"),
     ]
-    # What is stopped and has none of them: nothing is left to do but its unit and its plan.
+    # Without link and watched file only its unit and its plan are written.
     plans = {"chat": [{"node": "node1", "devices": []}]}
     running = [entry["path"] for entry in heads(HEAD, plans=plans)]
     assert [entry["path"] for entry in heads(stopped, plans=plans)] == running[:2]
 
 
-def test_a_unit_sees_the_cards_of_its_service_alone():
+def test_unit_sees_only_cards_of_its_service():
     def exported(**item):
         process = dict(PROCESS, environment={"A": "1"})
         return heads(dict(HEAD, **item), process=process)[0]["vars"]["exported"]
@@ -209,7 +209,7 @@ def test_a_unit_sees_the_cards_of_its_service_alone():
     assert exported(cards=["GPU-a", "GPU-b"]) == ["A=1", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b"]
     assert exported(cards=[]) == ["A=1", "CUDA_VISIBLE_DEVICES="]
     assert exported(cards=None) == exported() == ["A=1"]
-    # A service without the key runs with what it ran with before there was one.
+    # A service without the key keeps its digest.
     assert digest(dict(HEAD, cards=None)) == digest(HEAD)
     assert len({digest(dict(HEAD, cards=cards)) for cards in (None, [], ["GPU-a"], ["GPU-b"])}) == 4
 
@@ -226,17 +226,17 @@ def test_units_of_cuda_count_cards_by_slot(kind):
     assert exported("cpu", {"A": "1"}) == ["A=1"]
 
 
-def test_starting_and_stopping_is_no_change_of_what_a_unit_runs():
+def test_state_does_not_change_the_digest():
     assert digest(dict(HEAD, state="stopped")) == digest(dict(HEAD, state="started")) == digest(HEAD)
 
 
-def test_what_no_service_has_any_more_goes():
+def test_files_of_removed_services_go():
     owned = (("head", "chat", True), ("head", "old", True), ("head", "theirs", False), ("rpc", "worker", True))
     units = [
         {"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "managed": one[2]} for one in owned
     ]
     watched = ["/etc/llama-cluster/watchdog/%s.json" % name for name in ("head-chat", "head-old", "rpc-old")]
-    # A head has none of another name: a copy that somebody keeps beside it is not ours.
+    # A head has one template: a copy beside it is unmanaged.
     templates = ("chat", "chat.kept", "fast.big", "old", "old.kept", "theirs")
     templates = ["/etc/llama-cluster/template-%s.jinja" % name for name in templates]
     entries = heads(HEAD, node=dict(NODE, units=units, watched=watched, templates=templates))
@@ -245,10 +245,10 @@ def test_what_no_service_has_any_more_goes():
         "/etc/llama-cluster/keys/old",
         "/etc/llama-cluster/template-chat.jinja",
         "/etc/llama-cluster/template-old.jinja",
-        # A service that this run has no plan of keeps what it was started by.
+        # A service without a plan in this run keeps its plan.
         "/etc/llama-cluster/plan-old.json",
     ]
-    # A service that has no keys any more.
+    # A service that has lost its keys.
     entries = heads(dict(HEAD, api_key_file=""), node=dict(NODE, units=units))
     assert of(entries, "/etc/llama-cluster/keys/chat") == {
         "path": "/etc/llama-cluster/keys/chat",
@@ -257,8 +257,8 @@ def test_what_no_service_has_any_more_goes():
     }
 
 
-def test_a_chat_template_lies_beside_the_plan_and_counts_by_its_text():
-    """Not by the path that it has on the controller, and not by who was asked of flags."""
+def test_text_of_chat_template_changes_the_digest():
+    """Its path on the controller and the build that listed the flags do not change it."""
     unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "managed": True}
     head = dict(HEAD, chat_template_file="/home/me/inventories/mine/t.jinja", asks_build=False)
     text = "{{ messages }}\n"
@@ -274,7 +274,7 @@ def test_a_chat_template_lies_beside_the_plan_and_counts_by_its_text():
     assert digest(HEAD) == digest(dict(HEAD, chat_template_file="", asks_build=False)) != digests[0]
 
 
-def test_all_that_a_process_runs_with_is_in_the_digest():
+def test_every_input_of_a_process_changes_the_digest():
     keys = {"chat": ["one"]}
     base = digest(HEAD, keys=keys, salt="s")
     assert digest(copy.deepcopy(HEAD), keys=keys, salt="s") == base
@@ -305,7 +305,7 @@ def test_all_that_a_process_runs_with_is_in_the_digest():
     assert len({base, *others}) == 10 + len(PROCESS)
 
 
-def test_what_a_unit_runs_with_is_words_of_systemd():
+def test_arguments_and_environment_are_escaped_for_systemd():
     process = dict(PROCESS, environment={"B": "1", "A": "two $words"}, numa_node="0")
     given = dict(WORKER, service="x", rdma=True, args=["--cache", "100 %"])
     variables = files.unit_files([given], "rpc", NODE, process, True)[0]["vars"]
@@ -329,7 +329,7 @@ def test_what_a_unit_runs_with_is_words_of_systemd():
         ("interleave", "1", "/usr/bin/numactl --interleave=all -- "),
     ],
 )
-def test_a_service_has_its_own_way_with_numa_nodes(policy, node, words):
+def test_each_service_has_its_numa_policy(policy, node, words):
     item, process = dict(HEAD, **({} if policy is None else {"numa": policy})), dict(PROCESS, numa_node=node)
     variables = of(heads(item, process=process), "/etc/systemd/system/llama-head-chat.service")["vars"]
     assert variables["numactl"] == words
@@ -353,19 +353,18 @@ def test_each_unit_names_the_build_of_its_service():
     assert (chat["sandbox"], other["sandbox"]) == (unit_sandbox("cpu"), unit_sandbox("cuda"))
 
 
-def test_files_of_one_service_alone_leave_all_others_as_they_are():
+def test_files_of_one_service_leave_others():
     seen = dict(NODE, watched=["/etc/llama-cluster/watchdog/head-gone.json"])
     other = dict(HEAD, service="quick", unit="llama-head-quick.service", api_key_file="")
-    alone = heads(HEAD, other, node=seen, only=["quick"])
-    assert {"quick" in entry["path"] for entry in alone} == {True}
-    whole = heads(HEAD, other, node=seen)
-    assert [entry for entry in whole if "quick" in entry["path"]] == alone
+    quick = heads(HEAD, other, node=seen, only=["quick"])
+    assert {"quick" in entry["path"] for entry in quick} == {True}
+    assert [entry for entry in heads(HEAD, other, node=seen) if "quick" in entry["path"]] == quick
 
 
 def test_keys_cannot_be_tried_against_the_digest():
-    """Everybody can read a digest, and what else is in it."""
+    """Every user can read a digest and its other parts."""
     known = {digest(HEAD, keys={"chat": ["weak"]}, salt=salt) for salt in ("", "\n")}
     salted = {digest(HEAD, keys={"chat": ["weak"]}, salt=salt) for salt in ("b25l", "dHdv")}
     assert len(salted) == 2 and not known & salted
-    # Without keys there is no secret to guess, and a new salt restarts nobody.
+    # Without keys there is no secret to guess, and a new salt restarts no head.
     assert digest(dict(HEAD, api_key_file=""), salt="b25l") == digest(dict(HEAD, api_key_file=""), salt="dHdv")

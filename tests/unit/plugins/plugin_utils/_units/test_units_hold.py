@@ -19,7 +19,7 @@ def unit(kind, service, sub_state="running", installed=True, managed=True, enabl
     }
 
 
-# What node_facts tells of a node beside the units of services.
+# Units of a node that node_facts returns beside those of services.
 OTHERS = [
     {"name": "llama-%s.service" % name, "installed": True, "managed": name in ("watchdog", "firewall"), "enabled": True}
     for name in ("firewall", "head", "rpc", "watchdog")
@@ -37,7 +37,7 @@ def test_all_of_the_node_stops_and_stays_down():
     )
 
 
-def test_heads_elsewhere_that_lose_a_worker_stop_and_wait_for_it():
+def test_heads_of_other_nodes_wait_for_held_worker():
     found = hold_changes(NODES, "node1", "node2")
     assert found == dict(NOTHING, heads_down=["llama-head-chat.service"], heads_up=["llama-head-chat.service"])
     # The worker of a service whose head is on the held node has nothing to do, and neither has another node.
@@ -49,18 +49,18 @@ def test_a_head_that_waits_already_is_left_waiting():
     assert hold_changes(nodes, "node1", "node2") == dict(NOTHING, heads_up=["llama-head-chat.service"])
 
 
-def test_a_process_without_a_unit_is_nothing_to_hold():
+def test_process_without_unit_is_not_held():
     nodes = {"node1": [unit("head", "chat")], "node2": [unit("rpc", "chat", installed=False)]}
     assert hold_changes(nodes, "node2", "node2") == NOTHING
     assert hold_changes(nodes, "node1", "node2") == NOTHING
 
 
-def test_a_head_whose_own_node_is_held_stays_down():
+def test_head_of_a_held_node_stays_down():
     nodes = dict(NODES, node1=[unit("head", "chat", sub_state="dead", enabled=False)])
     assert hold_changes(nodes, "node1", "node2") == NOTHING
 
 
-def test_what_is_not_ours_goes_on():
+def test_unmanaged_units_keep_running():
     nodes = {"node1": [unit("head", "chat")], "node2": [unit("rpc", "chat", managed=False)]}
     assert hold_changes(nodes, "node2", "node2") == NOTHING
     assert hold_changes(nodes, "node1", "node2") == NOTHING

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of the links to releases, and which of these stay."""
+"""Links to releases, and the releases that stay."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.links import build_links
@@ -35,7 +35,7 @@ def test_a_node_that_is_as_it_should_be():
     assert links(links={"current": "releases/b2", "build": "current"}, releases=["b2"])["settled"]
 
 
-def test_another_release_becomes_current_and_the_old_one_previous():
+def test_new_release_becomes_current_old_one_previous():
     found = links("b3", releases=["b1", "b2", "b3"])
     assert not found["settled"] and found["used"] == ["/opt/llama.cpp/releases/b2", "/opt/llama.cpp/releases/b3"]
 
@@ -49,7 +49,7 @@ def test_a_release_that_a_unit_names_stays():
     assert not links(releases=["b0", "b1", "b2"])["settled"]
 
 
-def test_builds_of_other_services_and_those_that_a_rollback_leads_to_stay():
+def test_builds_of_services_and_rollback_stay():
     four = ["b0", "b1", "b2", "b3"]
     assert not links(releases=four)["settled"] and not links(releases=four, others=["b3"])["settled"]
     found = links(releases=four, others=["b3"], kept=["b0"])
@@ -62,11 +62,11 @@ def test_builds_of_other_services_and_those_that_a_rollback_leads_to_stay():
         ({"links": dict(LINKS, previous="/srv/b1"), "releases": ["b2"]}, ["previous"]),
         ({"links": {"build": "current"}, "taken": ["current"]}, ["current"]),
         ({"links": dict(LINKS, current="releases/b1/bin")}, ["current"]),
-        # What operators know by that name may be theirs.
+        # The path that operators know may be unmanaged.
         ({"links": dict(LINKS, build="/srv/llama")}, []),
     ],
 )
-def test_links_that_are_not_ours(seen, strange):
+def test_unmanaged_links_are_strange(seen, strange):
     found = links(**seen)
     assert found["strange"] == strange and found["settled"] == (not strange)
 

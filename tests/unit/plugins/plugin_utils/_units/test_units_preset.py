@@ -5,7 +5,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.p
 ARGS = ["--model", "/m/big.gguf", "--alias", "big,b", "--no-mmap", "--reasoning-budget", "-1", "--chat-template-kwargs"]
 
 
-def test_a_section_for_each_model_with_a_line_for_each_flag():
+def test_preset_has_section_per_model_line_per_flag():
     text = preset([{"model": "big", "args": [*ARGS, '{"a": "one; two #3"}']}, {"model": "small", "args": ["--jinja"]}])
     read = configparser.ConfigParser()
     read.read_string(text.replace("version = 1\n", ""))
@@ -15,7 +15,7 @@ def test_a_section_for_each_model_with_a_line_for_each_flag():
         "alias": "big,b",
         "no-mmap": "true",
         "reasoning-budget": "-1",
-        # What would end a value for llama.cpp.
+        # Characters that would end a value for llama.cpp.
         "chat-template-kwargs": '{"a": "one\\u003b two \\u00233"}',
     }
     assert dict(read["small"]) == {"jinja": "true"}

@@ -39,7 +39,7 @@ def test_rdma_sees_its_cards_and_no_others():
     ) == 1
 
 
-def test_no_directive_is_given_twice_but_those_that_add_up():
+def test_only_additive_directives_repeat():
     for accelerator in ("cpu", "cuda"):
         names = [line.split("=")[0] for line in unit_sandbox(accelerator)]
         assert len(names) == len(set(names)) + names.count("SystemCallFilter") - 1 + max(
@@ -47,7 +47,7 @@ def test_no_directive_is_given_twice_but_those_that_add_up():
         )
 
 
-def test_a_card_without_its_module_is_named_in_the_journal(tmp_path):
+def test_card_without_module_is_logged(tmp_path):
     line = next(line for line in unit_sandbox("cuda") if "/dev/nvidia-uvm" in line)
 
     def start(*devices):

@@ -94,7 +94,7 @@ def test_a_service_with_workers_that_stays_joins_nothing():
     assert [wave[1] for wave in found] == [["embed on %s" % node] for node in NODES]
 
 
-def test_a_head_whose_worker_is_held_has_not_to_answer():
+def test_head_with_held_worker_need_not_answer():
     units = {
         "node1": [unit("head", "chat", active="inactive")],
         "node2": [unit("rpc", "chat", active="inactive", enabled=False)],
@@ -102,7 +102,7 @@ def test_a_head_whose_worker_is_held_has_not_to_answer():
     assert waves(units, {"chat": {"head": "node1", "workers": "node2"}}) == [(["node1"], [], {})]
 
 
-def test_a_replica_that_leaves_drains_and_does_not_come_back():
+def test_leaving_replica_drains_and_stays_down():
     units = {node: [unit("head", "embed")] for node in NODES}
     found = waves(units, {"embed": {"head": "both"}})
     assert [one for wave in found for one in wave[1]] == ["embed on node3"]

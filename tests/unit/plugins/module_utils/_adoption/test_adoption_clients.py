@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who talks to a head, from the kernel's tables."""
+"""Clients of a head, from the kernel's tables."""
 
 import socket
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.connected import address, clients_of
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.servers import address, clients_of
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 LINE = "   0: %s %s %s 00000000:00000000 00:00000000 00000000     0        0 1\n"
@@ -37,7 +37,7 @@ def test_an_address_of_version_6():
     assert address("B80D0120000000000000000001000000") == "2001:db8::1"
 
 
-def test_the_kernel_s_table_is_read_as_it_is():
+def test_real_table_of_the_kernel_is_read():
     """A real connection: both ends are this machine's, at two addresses."""
     with socket.socket() as server, socket.socket() as client:
         server.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Things of others in every directory that the collection uses, and whether they are as they were. Used by
+"""Plants unmanaged files in every directory that the collection uses, and finds out whether they have changed. Used by
 test_cluster.py."""
 
 import json
@@ -24,7 +24,7 @@ for folder in %s; do
     chown -R alice "$folder/notes.txt" "$folder/theirs"
 done
 """
-# Then what has a name of ours without being ours.
+# Then unmanaged files with managed names.
 PLANT = (
     """
 set -eu
@@ -59,8 +59,8 @@ nft add table inet theirs
     % FILL
     % FOLDERS
 )
-# What may go: all of it ours, and told by its path alone because nothing of others was planted under these names.
-OURS = (
+# Paths that may go: everything else below them is managed.
+MANAGED = (
     "/etc/llama-cluster",
     "/etc/systemd/system/llama-",
     "/etc/systemd/system/multi-user.target.wants/llama-",
@@ -72,7 +72,7 @@ OURS = (
     "/run/llama-cluster",
     "/var/lib/llama-cluster",
 )
-# Rewritten whenever an account goes; what they say is compared as users and groups.
+# Rewritten with each account that goes; their content is compared as users and groups.
 ACCOUNTS = ("/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/subuid", "/etc/subgid")
 
 
@@ -81,7 +81,7 @@ def inventory(node):
 
 
 def plant(node):
-    """Plants on a node -> what of it must stay: {files, units, active}."""
+    """Plants on a node -> the state that must stay: {files, units, active}."""
     before = inventory(node)
     node.check_output("bash -c %s", PLANT)
     after = inventory(node)
@@ -94,8 +94,7 @@ def plant(node):
 
 
 def plant_in_builds(node, then):
-    """The same in the directories of programs, later: from a build with files that its manifest does not list nothing
-    is started."""
+    """Plants in the directories of programs, later: a build with files that its manifest does not list never starts."""
     node.check_output("bash -c %s", FILL % "/opt/llama.cpp/releases/*/bin")
     now = inventory(node)["files"]
     then["planted"].update(
@@ -108,7 +107,7 @@ def plant_in_builds(node, then):
 
 
 def differences(node, then):
-    """What of others is not as it was then: [sentence]."""
+    """Sentences about unmanaged files, accounts, units and rules that have changed."""
     now = inventory(node)
     found = [
         "%s: %s, now %s" % (path, seen, now["files"].get(path))
@@ -116,12 +115,12 @@ def differences(node, then):
         if now["files"].get(path) != seen
     ]
     for path in set(then["files"]) | set(now["files"]):
-        if not path.startswith(OURS + ACCOUNTS) and then["files"].get(path) != now["files"].get(path):
+        if not path.startswith(MANAGED + ACCOUNTS) and then["files"].get(path) != now["files"].get(path):
             found.append("%s: %s, now %s" % (path, then["files"].get(path), now["files"].get(path)))
     for kind in ("users", "groups", "units"):
         for name, seen in then[kind].items():
-            ours = name in ("llama", "llama-rpc") or (name.startswith("llama-") and "by-hand" not in name)
-            if now[kind].get(name) != seen and not ours:
+            managed = name in ("llama", "llama-rpc") or (name.startswith("llama-") and "by-hand" not in name)
+            if now[kind].get(name) != seen and not managed:
                 found.append("%s %s: %s, now %s" % (kind, name, seen, now[kind].get(name)))
     found.extend("rule %s is gone" % line for line in then["rules"] if "theirs" in line and line not in now["rules"])
     found.extend(
@@ -131,9 +130,9 @@ def differences(node, then):
 
 
 def left(node, then):
-    """What of ours is still there: everything under names of ours that was not planted, and holds nothing that was."""
+    """Managed files that are left: paths below MANAGED that were not planted, and hold nothing planted."""
     now = inventory(node)["files"]
     kept = [path for path in then["planted"] if path in now]
     return sorted(
-        path for path in now if path.startswith(OURS) and not any((one + "/").startswith(path + "/") for one in kept)
+        path for path in now if path.startswith(MANAGED) and not any((one + "/").startswith(path + "/") for one in kept)
     )
