@@ -459,7 +459,7 @@ class ActionModule(ActionBase):
         return answer
 
     def _speed(self):
-        """Fixed speeds, or those of a file health.json."""
+        """Fixed speeds, or the content of a file health.json."""
         planned = self.node.root / "health.json"
         speed = {"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}
         return dict(speed, **(json.loads(planned.read_text()) if planned.exists() else {}))

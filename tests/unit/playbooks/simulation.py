@@ -419,7 +419,7 @@ def playbook_lines(playbook, *arguments, home, **environment):
 
 
 def places(home):
-    """Directories of Ansible's own files. A server reads them once: its runs share those of the first."""
+    """Directories of Ansible's own files. A server reads them once: all its runs share them."""
     return {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home)}
 
 

@@ -2,7 +2,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import unit_changes
 
 GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
-SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "solo": {"head": "node1"}}
+SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "base": {"head": "node1"}}
 
 
 def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0, managed=True):
@@ -21,7 +21,7 @@ def unit(kind, service="chat", stale=False, active="active", installed=True, ena
 
 def changes(host, node2=None, node1=None, services=None, degraded=()):
     nodes = {
-        "node1": node1 or [unit("head"), unit("head", "solo")],
+        "node1": node1 or [unit("head"), unit("head", "base")],
         "node2": [unit("rpc")] if node2 is None else node2,
         "node3": [unit("rpc")],
     }
@@ -30,7 +30,7 @@ def changes(host, node2=None, node1=None, services=None, degraded=()):
 
 
 def test_unchanged_node_only_starts_heads():
-    assert changes("node1") == {"heads_up": ["llama-head-chat.service", "llama-head-solo.service"]}
+    assert changes("node1") == {"heads_up": ["llama-head-chat.service", "llama-head-base.service"]}
     assert changes("node2") == {}
 
 
@@ -65,11 +65,11 @@ def test_worker_that_is_down_stops_its_head():
 
 
 def test_new_primary_service_takes_the_short_names():
-    """The unit files already have the new intent: the short names belong to `solo` now, and still run `chat`."""
-    services = {"chat": {"head": "node1", "workers": "workers"}, "solo": {"head": "node1", "primary": True}}
+    """The unit files already have the new intent: the short names belong to `base` now, and still run `chat`."""
+    services = {"chat": {"head": "node1", "workers": "workers"}, "base": {"head": "node1", "primary": True}}
     node1 = [
-        dict(unit("head", "solo", stale=True), name="llama-head.service"),
-        unit("head", "solo"),
+        dict(unit("head", "base", stale=True), name="llama-head.service"),
+        unit("head", "base"),
         unit("head", "chat", active="inactive"),
     ]
     old = dict(unit("rpc"), name="llama-rpc.service")
@@ -77,9 +77,9 @@ def test_new_primary_service_takes_the_short_names():
     wanted = wanted_units(services, GROUPS)
     assert sorted(wanted["node1"]) == ["llama-head-chat.service", "llama-head.service"]
     found = unit_changes(nodes, "node1", wanted)
-    assert found["heads_down"] == ["llama-head-solo.service", "llama-head.service", "llama-head-chat.service"]
+    assert found["heads_down"] == ["llama-head-base.service", "llama-head.service", "llama-head-chat.service"]
     assert found["heads_up"] == ["llama-head.service", "llama-head-chat.service"]
-    assert found["unwanted"] == ["llama-head-solo.service"]
+    assert found["unwanted"] == ["llama-head-base.service"]
     workers = unit_changes(nodes, "node2", wanted)
     assert (workers["unwanted"], workers["workers_start"]) == (["llama-rpc.service"], ["llama-rpc-chat.service"])
 
@@ -87,26 +87,26 @@ def test_new_primary_service_takes_the_short_names():
 def test_services_that_are_not_named_stay():
     """Stale heads, dead workers and unwanted units wait for a run of site.yml."""
     nodes = {
-        "node1": [unit("head", stale=True), unit("head", "solo", stale=True), unit("head", "gone")],
+        "node1": [unit("head", stale=True), unit("head", "base", stale=True), unit("head", "gone")],
         "node2": [unit("rpc", active="failed")],
     }
     wanted = wanted_units(SERVICES, GROUPS)
-    assert unit_changes(nodes, "node1", wanted, [], ["solo"])["heads_down"] == ["llama-head-solo.service"]
-    assert unit_changes(nodes, "node1", wanted, [], ["solo"])["unwanted"] == []
-    assert unit_changes(nodes, "node2", wanted, [], ["solo"])["idle"]
+    assert unit_changes(nodes, "node1", wanted, [], ["base"])["heads_down"] == ["llama-head-base.service"]
+    assert unit_changes(nodes, "node1", wanted, [], ["base"])["unwanted"] == []
+    assert unit_changes(nodes, "node2", wanted, [], ["base"])["idle"]
     assert unit_changes(nodes, "node2", wanted, [], ["chat"])["workers_start"] == ["llama-rpc-chat.service"]
 
 
 def test_a_stale_or_degraded_head():
     assert changes("node1", node1=[unit("head", stale=True)])["heads_down"] == ["llama-head-chat.service"]
-    assert changes("node1", degraded=["solo"])["heads_down"] == ["llama-head-solo.service"]
+    assert changes("node1", degraded=["base"])["heads_down"] == ["llama-head-base.service"]
 
 
 def test_units_of_a_removed_service_go():
-    services = {"solo": SERVICES["solo"]}
+    services = {"base": SERVICES["base"]}
     found = changes("node1", services=services)
     assert found["heads_down"] == found["unwanted"] == ["llama-head-chat.service"]
-    assert found["heads_up"] == ["llama-head-solo.service"]
+    assert found["heads_up"] == ["llama-head-base.service"]
     assert changes("node3", services=services) == {"unwanted": ["llama-rpc-chat.service"]}
 
 
@@ -123,14 +123,14 @@ def test_unit_without_a_file_is_not_started():
 def test_units_of_a_held_node_stay_down():
     held = [unit("rpc", active="inactive", enabled=False)]
     assert changes("node2", held) == {}
-    assert changes("node1", held) == {"heads_up": ["llama-head-chat.service", "llama-head-solo.service"]}
+    assert changes("node1", held) == {"heads_up": ["llama-head-chat.service", "llama-head-base.service"]}
     assert changes("node1", node1=[unit("head", active="inactive", enabled=False)]) == {}
 
 
 def test_wanted_units_exclude_services_of_slurm():
     services = dict(SERVICES, batch=dict(SERVICES["chat"], launcher="slurm"), fast={"kind": "router", "head": "node2"})
     assert wanted_units(services, GROUPS) == {
-        "node1": ["llama-head-solo.service", "llama-head-chat.service"],
+        "node1": ["llama-head-base.service", "llama-head-chat.service"],
         "node2": ["llama-rpc-chat.service", "llama-router-fast.service"],
         "node3": ["llama-rpc-chat.service"],
     }
@@ -155,12 +155,12 @@ def test_idle_node_runs_every_wanted_unit():
         nodes = {"node1": [unit("head"), head], "node2": [unit("rpc")], "node3": [unit("rpc")]}
         return unit_changes(nodes, "node1", wanted or wanted_units(SERVICES, GROUPS), [])["idle"]
 
-    assert idle(unit("head", "solo")) is True
-    assert idle(unit("head", "solo", active="activating")) is False
-    assert idle(unit("head", "solo", stale=True)) is False
+    assert idle(unit("head", "base")) is True
+    assert idle(unit("head", "base", active="activating")) is False
+    assert idle(unit("head", "base", stale=True)) is False
     assert (
         idle(
-            unit("head", "solo"),
+            unit("head", "base"),
             {
                 "node1": ["llama-head-chat.service"],
                 "node2": ["llama-rpc-chat.service"],
@@ -173,19 +173,19 @@ def test_idle_node_runs_every_wanted_unit():
 
 def test_unmanaged_unit_with_our_name_stays():
     assert changes("node2", [unit("rpc"), unit("rpc", "test", managed=False)]) == {}
-    both = [unit("head"), unit("head", "solo"), unit("head", "test", managed=False)]
-    assert changes("node1", node1=both) == {"heads_up": ["llama-head-chat.service", "llama-head-solo.service"]}
+    both = [unit("head"), unit("head", "base"), unit("head", "test", managed=False)]
+    assert changes("node1", node1=both) == {"heads_up": ["llama-head-chat.service", "llama-head-base.service"]}
 
 
 def stopped(host, head=None, rpc=None, names=("llama-head-chat.service", "llama-rpc-chat.service")):
-    nodes = {"node1": [head or unit("head"), unit("head", "solo")], "node2": [rpc or unit("rpc")], "node3": []}
+    nodes = {"node1": [head or unit("head"), unit("head", "base")], "node2": [rpc or unit("rpc")], "node3": []}
     return unit_changes(nodes, host, wanted_units(SERVICES, GROUPS), stopped=names)
 
 
 def test_stopped_service_goes_down_and_stays_configured():
     found = stopped("node1")
     assert found["heads_down"] == found["resting"] == ["llama-head-chat.service"]
-    assert (found["heads_up"], found["unwanted"], found["idle"]) == (["llama-head-solo.service"], [], False)
+    assert (found["heads_up"], found["unwanted"], found["idle"]) == (["llama-head-base.service"], [], False)
     found = stopped("node2")
     assert found["resting"] == ["llama-rpc-chat.service"] and not found["idle"]
     assert found["unwanted"] == found["workers_restart"] == found["workers_start"] == []
@@ -210,9 +210,9 @@ def test_stopped_service_waiting_or_enabled_is_stopped():
 def test_unmanaged_or_unnamed_stopped_units_keep_running():
     assert stopped("node1", unit("head", managed=False))["resting"] == []
     assert stopped("node2", rpc=unit("rpc", managed=False))["resting"] == []
-    nodes = {"node1": [unit("head"), unit("head", "solo")]}
+    nodes = {"node1": [unit("head"), unit("head", "base")]}
     wanted, name = wanted_units(SERVICES, GROUPS), "llama-head-chat.service"
-    assert unit_changes(nodes, "node1", wanted, [], ["solo"], stopped=[name])["resting"] == []
+    assert unit_changes(nodes, "node1", wanted, [], ["base"], stopped=[name])["resting"] == []
 
 
 def test_held_node_uses_hold_changes():

@@ -19,7 +19,7 @@ def unit(kind, service, sub_state="running", installed=True, managed=True, enabl
     }
 
 
-# Units of a node that node_facts returns beside those of services.
+# Units of a node that node_facts returns beside the units of services.
 OTHERS = [
     {"name": "llama-%s.service" % name, "installed": True, "managed": name in ("watchdog", "firewall"), "enabled": True}
     for name in ("firewall", "head", "rpc", "watchdog")
