@@ -47,7 +47,7 @@ def acceptance(
     plans: Sequence[Map] = (),
     cards: Map | None = None,
 ) -> dict[str, Any]:
-    """-> {refused: sentences, report and files: to keep, row and lines: to print, prompt: how fast a long prompt was
+    """-> {refused: sentences, report and files: to keep, row: to print, prompt: how fast a long prompt was
     read, empty without one}.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and
@@ -64,7 +64,6 @@ def acceptance(
         "report": report,
         "files": {f"{label}.json": json.dumps(kept_report, indent=4) + "\n"},
         "row": _row(head, host, health, load, report),
-        "lines": _lines(report),
         "prompt": record(health.get("long") or {}, own[0].get("inputs") or [] if own else []),
     }
 
@@ -84,7 +83,7 @@ def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str,
         "context": context_cell(health),
         "plan": "%.0f of %d MiB" % (loaded, planned) if rows else "",
         "endpoint": report["endpoint"],
-        "conversation": ", ".join(_conversation(report, USUAL)),
+        "conversation": ", ".join(_conversation(report)),
         "long prompt": report["long_prompt"],
         "curl": report["curl"],
         "key": f"llama_api_keys.{head['service']}" if head.get("api_key_file") else "",
@@ -209,42 +208,12 @@ def _places(devices: Iterable[Map], endpoint: str | None, name: str, beside: boo
     return [one for one in own if (name != "main") == bool(re.match(r"^[A-Za-z]+\d+\Z", one["device"]))]
 
 
-def _lines(report: Map) -> list[str]:
-    """The lines of -v."""
-    lines = []
-    for worker in report["workers"]:
-        line = (
-            "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV "
-        )
-        line += "cache"
-        # A busy service gave no answer of its own.
-        if report["answer"] is not None:
-            line += (
-                ", bytes for the answer unknown: ss of the head's node does not count them"
-                if worker["bytes_sent"] is None
-                else ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer"
-            )
-        lines.append(line % worker)
-    lines.extend(_plan_line(row) for row in report["plan"])
-    rate = report["tokens_per_second"]
-    if report["answer"] is None:
-        rate = f"not measured, the service is {report['state']} with other requests and makes progress"
-    named = {
-        "endpoint": ", ".join(part for part in (report["endpoint"], report["context"]) if part),
-        "tokens/s": rate,
-        "conversation": ", ".join(_conversation(report)),
-        "long prompt": report["long_prompt"],
-        "answer": " ".join((report["answer"] or "").split()),
-    }
-    return lines + [f"{name}: {text}" for name, text in named.items() if text]
-
-
-def _conversation(report: Map, usual: Sequence[str] = ()) -> list[str]:
+def _conversation(report: Map) -> list[str]:
     """The parts of the conversation that llama_health reports, without the usual ones."""
     said = report["conversation"] or {}
     named = {"not_held": "not held: ", "question": "", **{name: f"{name}: " for name in PARTS}}
     order = ("question", *PARTS, "not_held")
-    return [f"{named[name]}{said[name]}" for name in order if said.get(name) and said[name] not in usual]
+    return [f"{named[name]}{said[name]}" for name in order if said.get(name) and said[name] not in USUAL]
 
 
 def context_of(health: Map) -> str | None:
@@ -253,15 +222,3 @@ def context_of(health: Map) -> str | None:
         return None
     slots = health.get("slots") or 1
     return "%d tokens a slot%s" % (health["n_ctx"], " (%d slots)" % slots if slots > 1 else "")
-
-
-def _plan_line(row: Map) -> str:
-    line = f"plan {row['node']} {row['device']}: "
-    line += "%(weights)d + %(kv)d + %(compute)d MiB planned" % row["planned_mib"]
-    if row["loaded_mib"] is None:
-        return line + ", the log does not report what was loaded"
-    line += ", %(weights).1f + %(kv).1f + %(compute).1f loaded (weights, KV cache, compute)" % row["loaded_mib"]
-    line += f", off by {row['error_percent']:+.2f} %"
-    if row["card_mib"] is None:
-        return line
-    return line + ", the card has %d MiB in use of %d planned with the margin" % (row["card_mib"], row["total_mib"])

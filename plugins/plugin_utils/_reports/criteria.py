@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ten success criteria, and the report of them. Private to the collection. docs/measuring.md explains each one."""
+"""The ten success criteria, explained in docs/measuring.md. Private to the collection."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ HOURS = 24
 
 
 class Criterion(NamedTuple):
-    """value: what was seen. evidence: where it comes from. measured_at: ISO 8601, of the oldest that it rests on.
-    needed: what is needed and what to do, of one that is not met. name: of CRITERIA."""
+    """value: the observation. evidence: its source. measured_at: ISO 8601, of its oldest part. needed: the need and the
+    next step if it is not met. name: of CRITERIA."""
 
     verdict: str
     value: str
@@ -37,11 +37,10 @@ class Criterion(NamedTuple):
 
 
 class Service(NamedTuple):
-    """A head that is to run, or a model of a router. head: of node_serving; workers: its nodes; report, wire, drill:
-    the latest of its kind, None without one."""
+    """A head that is to run, or a model of a router. workers: their nodes; report, wire: the latest of the kind, None
+    without one."""
 
     measured: Measured
-    head: Map
     workers: Sequence[str]
     report: Map | None
     wire: Map | None
@@ -49,13 +48,12 @@ class Service(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What is known of a cluster.
+    """The facts of a cluster.
 
-    now: ISO 8601. nodes: {node: its fact llama_node}, of those that were looked at; missing: the others. wanted: {node:
-    units that are to run}. models: {node: entries of model_facts}. hashed: {node: {path: None or what is wrong with
-    it}}, of those whose models this run has hashed. hands: {host: of node_history}. decisions: {node:
-    [size, time] of the log, None without one}. monitoring: whether it answered as it should, None where the inventory
-    has no host for it.
+    now: ISO 8601. nodes: {node: its fact llama_node}; missing: nodes without facts. wanted: {node: units that are to
+    run}. models: {node: entries of model_facts}. hashed: {node: {path: None or its error}} of nodes whose models this
+    run has hashed. hands: {host: of node_history}. decisions: {node: [size, time] of the log, None without one}.
+    monitoring: whether it was verified, None without a host for it.
     """
 
     now: str
@@ -68,7 +66,7 @@ class Seen(NamedTuple):
     monitoring: bool | None
     services: Sequence[Service]
     kept: Results
-    hashed: Mapping[str, Mapping[str, str | None]] = {}  # noqa: RUF012 - nobody changes it
+    hashed: Mapping[str, Mapping[str, str | None]] = {}  # noqa: RUF012 - it is never changed
 
 
 def criteria(seen: Seen) -> list[Criterion]:
@@ -87,7 +85,7 @@ def _judged(wrong: Sequence[str], needed: str, value: str, evidence: str, measur
 
 def _missing(seen: Seen) -> Criterion:
     needed = "all nodes are needed: run verify.yml, and look at the errors of these"
-    return Criterion(NOT_MET, f"{', '.join(seen.missing)} not looked at", "the errors of this run", seen.now, needed)
+    return _judged([f"{', '.join(seen.missing)} not looked at"], needed, "", "the errors of this run", seen.now)
 
 
 def _one_version(seen: Seen) -> Criterion:
@@ -103,20 +101,16 @@ def _one_version(seen: Seen) -> Criterion:
 
 
 def _models(seen: Seen) -> Criterion:
-    wrong = [
-        f"{node}: {problem.rpartition(': ')[0]}"
-        for node, found in seen.hashed.items()
-        for problem in found.values()
-        if problem
-    ]
+    found = [(node, problem) for node, models in seen.hashed.items() for problem in models.values()]
+    wrong = [f"{node}: {problem.rpartition(': ')[0]}" for node, problem in found if problem]
     if wrong:
         needed = "the bytes that were published are needed: run site.yml with --tags model"
         return _judged(wrong, needed, "", "hashed just now", seen.now)
-    items = [(node, one) for node, found in seen.models.items() for one in found]
+    items = [(node, one) for node, models in seen.models.items() for one in models]
     bad = [f"{one['item']['dest']} on {node} not whole or not verified" for node, one in items if not one["there"]]
-    value, hashed = f"{len(items)} of {len(items)}", sum(len(found) for found in seen.hashed.values())
-    if hashed:
-        value += ", hashed just now" if hashed == len(items) else f", {hashed} of them hashed just now"
+    value = f"{len(items)} of {len(items)}"
+    if found:
+        value += ", hashed just now" if len(found) == len(items) else f", {len(found)} of them hashed just now"
     where = "the record that was written when its bytes were hashed, and that the file is the one of then"
     needed = "a file that was verified by its sha256 is needed: run site.yml with --tags model"
     return _judged(bad, needed, value, where, seen.now)
@@ -136,7 +130,7 @@ def _systemd(seen: Seen) -> Criterion:
 
 
 def _all_work(seen: Seen) -> Criterion:
-    """By what its workers did for an answer: the split proof, else the bytes that verify counted."""
+    """By the split proof, else by the bytes of the workers for the answer to verify."""
     found = [(one.measured.label, *_work(one)) for one in seen.services]
     bad = [f"{label}: {sentence}" for label, wrong, _unknown in found for sentence in wrong]
     unknown = [f"{label}: {why}" for label, _wrong, why in found if why]
@@ -152,12 +146,12 @@ def _all_work(seen: Seen) -> Criterion:
 
 
 def _work(one: Service) -> tuple[list[str], str]:
-    """(what is wrong with the work of a service's nodes, why it cannot be judged)"""
+    """(faults of a service's workers, why they cannot be judged)"""
     if one.wire and one.report and one.wire["measured_at"] < one.report.get("measured_at", ""):
-        # A service that is busy is not looked at.
+        # The proof leaves out busy services.
         return [], f"its wire was last looked at on {one.wire['measured_at']}"
     if one.wire and one.wire["verdict"] == "not judged":
-        return [], "its bytes, or who else reaches its workers, could not be judged"
+        return [], "its bytes, or open ports of its workers, could not be judged"
     if one.wire:
         return [] if one.wire["verdict"] == "true" else one.wire.get("sentences") or ["refused"], ""
     if not one.report:
@@ -172,7 +166,7 @@ def _work(one: Service) -> tuple[list[str], str]:
 
 
 def _throughput(seen: Seen) -> Criterion:
-    """By the share of the bandwidth ceiling: the notes' tokens/s may be more than these cards can do."""
+    """By the share of the bandwidth ceiling: the tokens/s of the notes may exceed it."""
     rows: list[Row] = []
     for one in _generating(seen):
         percent, rate = share(one), f"{one.rate or 0:.1f} tokens/s"
@@ -198,7 +192,7 @@ def _generating(seen: Seen) -> list[Measured]:
 
 
 def _figures(rows: Sequence[Row], needed: str) -> Criterion:
-    """rows: of each service its figure in words, and whether it is good enough, None if that is not known."""
+    """rows: of each service its figure in words, and whether it is good enough, None if unknown."""
     judged = [verdict for _one, _text, verdict in rows]
     verdict = NOT_MET if False in judged else NOT_HERE if None in judged or not judged else MET
     shown = [row for row in rows if row[2] is False] if verdict == NOT_MET else rows
@@ -225,7 +219,7 @@ def _restarts(seen: Seen) -> Criterion:
 def _monitoring(seen: Seen) -> Criterion:
     where = "Prometheus, its targets and rules"
     if seen.monitoring is None:
-        return Criterion(NOT_HERE, "no host of llama_monitoring has a Prometheus of ours", where, None)
+        return Criterion(NOT_HERE, "no host of llama_monitoring has an installed Prometheus", where, None)
     wrong = [] if seen.monitoring else ["a host of llama_monitoring did not prove it"]
     needed = "everything has to be scraped: run verify.yml --tags monitoring"
     return _judged(wrong, needed, "everything is scraped and every rule known", where, seen.now)
@@ -249,7 +243,7 @@ def _without_manual_change(seen: Seen) -> Criterion:
     last = [(one["now"] - one["at"], host, one) for host, one in seen.hands.items() if one.get("at") is not None]
     where = "times of files and the journal of each node"
     if not last or seen.missing:
-        return Criterion(NOT_HERE, "no node could say", where, None)
+        return Criterion(NOT_HERE, "no node knows", where, None)
     seconds, host, change = min(last, key=lambda one: one[0])
     hours = max(0.0, seconds) / 3600
     value = "%d of %d hours, %s on %s at %s" % (min(HOURS, int(hours)), HOURS, change["what"], host, iso(change["at"]))
@@ -261,7 +255,7 @@ def _count(number: int, what: str) -> str:
 
 
 def iso(moment: float) -> str:
-    """Of seconds since 1970."""
+    """ISO 8601 of seconds since 1970."""
     return datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -275,7 +269,7 @@ CRITERIA: dict[str, Callable[[Seen], Criterion]] = {
     "first token < 5 s": _first_token,
     "monitoring works": _monitoring,
     "decisions documented": _decisions,
-    "24 h without a hand": _without_manual_change,
+    "24 h without a manual change": _without_manual_change,
 }
 # Not met while a node was not looked at.
 OF_ALL_NODES = (_one_version, _models, _systemd, _all_work)

@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the report is made of: what the nodes have said in this run, beside what was kept of earlier ones. Private to
-the collection.
+"""The facts of a cluster for its criteria: those of the nodes in this run, beside the results of earlier runs. Private
+to the collection.
 
-Nodes say it as what playbooks/_report.yml (acceptance_hand) and entry point criteria of role acceptance
-(acceptance_models_seen, acceptance_measured) register, and as their fact llama_node.
+The facts are what playbooks/_report.yml (acceptance_hand) and entry point criteria of role acceptance
+(acceptance_models_seen, acceptance_measured) register, and llama_node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._intent.records import Groups, HostVars, Models, Services
 from .._intent.services import node_serving
 from .bench import value
 from .criteria import Seen, Service
-from .results import Results
+from .results import Results, label_of
 from .targets import Measured
 
 Map = Mapping[str, Any]
@@ -36,8 +36,8 @@ def gathered(
     texts: Mapping[str, str],
     now: str,
 ) -> Seen:
-    """texts: what is kept, {path: content}. now: ISO 8601, UTC."""
-    # Ansible puts the variables of a host together anew each time.
+    """texts: the kept results, {path: content}. now: ISO 8601, UTC."""
+    # Ansible computes the variables of a host anew each time.
     hostvars = {host: hostvars[host] for host in hostvars}
     hosts = list(groups.get("llama_nodes", []))
     # Facts of a host that failed are not used.
@@ -60,7 +60,6 @@ def gathered(
         if head["service"] in waiting
         for unit in (head["unit"], *(share["unit"] for share in head["shares"]))
     }
-    targets: Map = next((facts.get("llama_targets") or {} for facts in map(hostvars.get, hosts) if facts), {})
     known = Known(
         kept=Results(texts),
         now=now,
@@ -73,12 +72,12 @@ def gathered(
             if one["there"]
         },
         cells={
-            _label(one["item"]): one["cells"][0]
+            label_of(one["item"]): one["cells"][0]
             for facts in looked.values()
             for one in facts.get("acceptance_measured", {}).get("results", [])
             if one.get("cells")
         },
-        targets=targets,
+        targets=next((facts.get("llama_targets") or {} for facts in map(hostvars.get, hosts) if facts), {}),
     )
     return Seen(
         now=now,
@@ -96,8 +95,8 @@ def gathered(
 
 
 class Known(NamedTuple):
-    """What the figures of all services come from. plans: {service: its parts}. nodes: {node: devices}. shapes: {path:
-    dict of Shape}. cells: {label: cell of llama_bench, measured just now}. targets: llama_targets."""
+    """The sources of figures. plans: {service: its parts}. nodes: {node: devices}. shapes: {path: dict of Shape}.
+    cells: {label: cell of llama_bench, measured just now}. targets: llama_targets."""
 
     kept: Results
     now: str
@@ -109,7 +108,7 @@ class Known(NamedTuple):
 
 
 def _verified(hostvars: HostVars, hosts: Sequence[str], hands: Map) -> bool | None:
-    """Whether monitoring answered as it should; None where it was not contacted, as a Prometheus of others."""
+    """Whether monitoring is verified; None if it was not contacted, as an existing Prometheus."""
     monitors = [host for host in hosts if hostvars[host].get("monitoring_prometheus", "install") == "install"]
     if not all(host in hands for host in monitors):
         return False
@@ -117,7 +116,7 @@ def _verified(hostvars: HostVars, hosts: Sequence[str], hands: Map) -> bool | No
 
 
 def _has_answered(facts: Map) -> bool:
-    """Whether a node got through all that it was asked."""
+    """Whether no task failed on a node."""
     return bool(facts["ansible_facts"].get("llama_node")) and "models" in facts.get("acceptance_models_seen", {})
 
 
@@ -126,31 +125,26 @@ def _workers(head: Map) -> list[str]:
 
 
 def _instances(heads: Sequence[Map]) -> list[tuple[Map, str]]:
-    """Each head, a router once for each of its models, with the name that its results are kept by."""
+    """(head, label of its results), a router once for each of its models."""
     found: list[tuple[Map, str]] = []
     for head in heads:
         for one in head.get("models") or []:
             own = {name: one[name] for name in ("model", "quant", "model_path", "args")}
-            found.append((dict(head, **own), f"{_label(head)}.{one['model']}"))
-        found += [] if head.get("models") else [(head, _label(head))]
+            found.append((dict(head, **own), f"{label_of(head)}.{one['model']}"))
+        found += [] if head.get("models") else [(head, label_of(head))]
     return found
-
-
-def _label(head: Map) -> str:
-    return str(head.get("label") or head["service"]).replace(" on ", ".")
 
 
 def _service(head: Map, label: str, known: Known) -> Service:
     report = known.kept.latest("verify", label)
-    # Another quant, of a trial or of before a switch, has other figures.
-    what = head["model"], head.get("quant")
-    history = known.kept.history("benchmark", label)
-    benchmark: Map = next((one for one in reversed(history) if (one.get("model"), one.get("quant")) == what), {})
+    # Another quant, of a trial or before a switch, has other figures.
+    wanted = head["model"], head.get("quant")
+    history = [one for one in known.kept.history("benchmark", label) if (one.get("model"), one.get("quant")) == wanted]
+    benchmark: Map = history[-1] if history else {}
     parts = [
-        one for one in known.plans.get(head["service"], []) if (one["node"], one["model"]) == (head["node"], what[0])
+        one for one in known.plans.get(head["service"], []) if (one["node"], one["model"]) == (head["node"], wanted[0])
     ]
-    rows = parts[0]["devices"] if parts else []
-    alone = _alone(benchmark)
+    single = _single(benchmark)
     limit, why = _ceiling(parts, known.shapes.get(head["model_path"]), known.nodes)
     measured = Measured(
         label=label,
@@ -163,17 +157,16 @@ def _service(head: Map, label: str, known: Known) -> Service:
         peaks=_peaks(benchmark),
         utilization={
             (node, card["index"]): card["utilization"]
-            for node, card in _cards([alone] if alone else [])
+            for node, card in _cards([single] if single else [])
             if card["utilization"] is not None
         },
         utilization_at=benchmark.get("measured_at"),
-        stages=max(1, len([row for row in rows if row["layers"]])),
+        stages=max(1, len([row for row in parts[0]["devices"] if row["layers"]]) if parts else 0),
         targets=known.targets.get(head["service"]) or {},
-        **_figures(known.cells.get(label), alone, benchmark, report, known.now),
+        **_figures(known.cells.get(label), single, benchmark, report, known.now),
     )
     return Service(
         measured=measured,
-        head=head,
         workers=_workers(head),
         report=report,
         wire=known.kept.latest("wire", label) or known.kept.latest("wire", head["service"]),
@@ -182,7 +175,7 @@ def _service(head: Map, label: str, known: Known) -> Service:
 
 
 def _ceiling(parts: Sequence[Map], shape: Map | None, nodes: Mapping[str, Map]) -> tuple[float | None, str]:
-    """(tokens/s that memory allows, why it is not known)"""
+    """(tokens/s that memory allows, or None, and why it is unknown)"""
     if shape is None:
         return None, "the header of its model was not read"
     limit = ceiling(parts[0], Shape.of(dict(shape)), nodes) if parts else None
@@ -190,11 +183,11 @@ def _ceiling(parts: Sequence[Map], shape: Map | None, nodes: Mapping[str, Map]) 
     return limit, "" if limit else unknown
 
 
-def _figures(now_cell: Map | None, alone: Map | None, benchmark: Map, report: Map | None, now: str) -> dict[str, Any]:
-    """What was measured just now, undisturbed, else in the last benchmark, else while verify asked."""
+def _figures(now_cell: Map | None, single: Map | None, benchmark: Map, report: Map | None, now: str) -> dict[str, Any]:
+    """The figures of an undisturbed measurement of this run, else of the last benchmark, else of verify's answer."""
     for cell, evidence, moment in (
         (now_cell, "three requests of this run", now),
-        (alone, "benchmark", benchmark.get("measured_at")),
+        (single, "benchmark", benchmark.get("measured_at")),
     ):
         rate = value(cell or {}, "figures.request_tokens_per_second.p50")
         if cell and rate and not cell.get("others") and not cell["figures"]["errors"]:
@@ -212,15 +205,14 @@ def _figures(now_cell: Map | None, alone: Map | None, benchmark: Map, report: Ma
     return {"rate": report["tokens_per_second"], "evidence": evidence, "measured_at": report["measured_at"]}
 
 
-def _alone(benchmark: Map) -> Map | None:
-    """The cell of one request at a time, without other text before it, of the shortest prompt."""
-    cells = benchmark.get("cells") or []
-    found = [cell for cell in cells if cell["concurrency"] == 1 and not cell["depth"] and not cell["rate"]]
+def _single(benchmark: Map) -> Map | None:
+    """The cell of one request at a time without other text before it, of the shortest prompt."""
+    found = [cell for cell in benchmark.get("cells") or [] if cell["concurrency"] == 1 and not cell["depth"]]
     return min(found, key=lambda cell: cell["figures"]["prompt_tokens"] or 0, default=None)
 
 
 def _peaks(benchmark: Map) -> dict[str, dict[int, float]]:
-    """{node: {card: MiB that it had in use at most}}"""
+    """{node: {card: the most MiB in use}}"""
     found: dict[str, dict[int, float]] = {}
     for node, card in _cards(benchmark.get("cells") or []):
         if card["memory_peak_mib"] is not None:

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A table of instances of services, a row each, as site.yml, verify.yml and status.yml print it. Private to the
-collection."""
+"""Tables in the output of playbooks. Private to the collection."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ NOTHING = "-"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Columns of which no row says anything are left out; what a row does not know is a dash."""
+    """Lines of a table. Empty columns are left out; an empty cell is a dash."""
     shown = [at for at in range(len(columns)) if any(row[at] not in (None, "") for row in rows)]
     texts = [[columns[at] for at in shown]]
     texts += [
@@ -25,12 +24,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def nodes_of(head: Mapping[str, Any], node: str = "") -> str:
-    """The head's node, then those of its workers."""
+    """The head's node, then the nodes of its workers."""
     return ", ".join(filter(None, [head.get("node") or node, *(share["node"] for share in head.get("shares") or [])]))
 
 
 def context_cell(health: Mapping[str, Any]) -> str:
-    """The slots and what each of them has."""
+    """The slots and the context of each."""
     if not health.get("n_ctx"):
         return ""
     return "%d x %d" % (health.get("slots") or 1, health["n_ctx"])

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of targets, in both readings: as operators wrote it down, and as it means something on these cards. Private
-to the collection. docs/measuring.md says why there are two."""
+"""The targets in both readings, as operators wrote them down and as they mean something on these cards; explained in
+docs/measuring.md. Private to the collection."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TARGET, ACCEPTABLE, BELOW, CRITICAL, UNKNOWN = "target", "acceptable", "below", 
 
 
 class Levels(NamedTuple):
-    """From target and acceptable on a figure is that, and beyond critical critical. Where less is better, critical is
-    the largest of them. source: who wants that since when, empty where nobody says it."""
+    """The limits of a figure; if less is better, critical is the largest of them. source: who set them and when, may be
+    empty."""
 
     target: float
     acceptable: float
@@ -36,27 +36,26 @@ class Levels(NamedTuple):
         return CRITICAL if sign * value < sign * self.critical else BELOW
 
     def words(self) -> str:
-        """What the table asks for."""
         word = "most" if self.critical > self.target else "least"
         found = (word, self.target, self.unit, self.acceptable, self.critical)
         return "at %s %g %s, acceptable %g, critical %g" % found + (f", by {self.source}" if self.source else "")
 
 
-# Where the inventory's llama_targets has none for a service.
+# For services without llama_targets in the inventory.
 RATE = Levels(15, 10, 8, "tokens/s")
 FIRST_TOKEN = Levels(2, 5, 10, "s")
 UTILIZATION = Levels(70, 50, 40, "%")
 MEMORY = Levels(28, 30, 30, "GB")
 LINK = Levels(50, 30, 20, "Gb/s")
-# What means something.
+# The second reading of RATE.
 SHARE = Levels(60, 45, 30, "% of the ceiling")
 # Percent beyond the plan.
 BEYOND_PLAN = 10
 
 
 class Reading(NamedTuple):
-    """One row. value: in words, None where nobody measured it, and noted: the verdict of the notes on it; meant: what
-    means something, and judged: the verdict on that. evidence: where both come from; measured_at: when."""
+    """A row of the report. value: in words, None without a measurement, and noted: the verdict of the notes on it;
+    meant: the second reading, and judged: its verdict. evidence: the source of both; measured_at: when."""
 
     service: str
     metric: str
@@ -70,12 +69,12 @@ class Reading(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is known of a service, None for what nobody measured.
+    """The facts of a service, None for an unknown one.
 
-    rate: tokens/s of one request after its first token; first_token, queue: seconds of it. ceiling: of plans, or why
-    there is none in no_ceiling. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
-    utilization: {(node, index): percent}, while one request at a time was answered. stages: devices that hold layers.
-    targets: the entry of the service in llama_targets.
+    rate: tokens/s of one request after its first token; first_token, queue: seconds of it. ceiling: of plans, or
+    no_ceiling: why there is none. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
+    utilization: {(node, index): percent}, with one request at a time. stages: devices that hold layers. targets: the
+    entry of the service in llama_targets.
     """
 
     label: str
@@ -103,21 +102,18 @@ def share(one: Measured) -> float | None:
 
 
 def readings(one: Measured) -> list[Reading]:
-    """Of one service."""
     return [_rate(one), _first_token(one), *_utilization(one), *_memory(one)]
 
 
 def link_reading(link: Map | None) -> Reading:
-    """link: a result of that kind. The slowest pair counts."""
+    """The slowest pair of a result of kind link."""
     pairs = [pair for pair in (link or {}).get("pairs") or [] if pair.get("gbit_per_second") is not None]
     if link is None or not pairs:
-        return Reading(
-            "all", "link", None, UNKNOWN, LINK.words(), "", UNKNOWN, "its idle capacity was not measured", None
-        )
+        no_link = "its idle capacity was not measured"
+        return Reading("all", "link", None, UNKNOWN, LINK.words(), "", UNKNOWN, no_link, None)
     slow = min(pairs, key=lambda pair: float(pair["gbit_per_second"]))
     rate = float(slow["gbit_per_second"])
-    way = f"{slow.get('from')} to {slow.get('to')}"
-    judged = LINK.judge(rate)
+    judged, way = LINK.judge(rate), f"{slow.get('from')} to {slow.get('to')}"
     words = (f"idle, the slowest of {len(pairs)}", judged, way, link["measured_at"])
     return Reading("all", "link", f"{rate:.1f} Gb/s", judged, LINK.words(), *words)
 
@@ -149,7 +145,7 @@ def _rate(one: Measured) -> Reading:
 
 def _first_token(one: Measured) -> Reading:
     levels = _wanted(one, "first_token_seconds", FIRST_TOKEN)
-    # What it waited for others says nothing of the service.
+    # Waiting for other requests is not the service's own time.
     own = None if one.first_token is None else max(0.0, one.first_token - (one.queue or 0.0))
     return Reading(
         one.label,
@@ -165,50 +161,39 @@ def _first_token(one: Measured) -> Reading:
 
 
 def _utilization(one: Measured) -> list[Reading]:
+    """A row for each card: one request is in one of the stages at a time."""
     least = 100 * BUSY / one.stages
-    rows = []
-    for (node, index), percent in sorted(one.utilization.items()):
-        # One request is in one stage at a time.
-        judged = ACCEPTABLE if percent > least else BELOW
-        rows.append(
-            Reading(
-                one.label,
-                "GPU %s %d" % (node, index),
-                f"{percent:.0f} %",
-                UTILIZATION.judge(percent),
-                UTILIZATION.words(),
-                "more than %.0f %% with %d stages" % (least, one.stages),
-                judged,
-                "benchmark",
-                one.utilization_at,
-            )
+    return [
+        Reading(
+            one.label,
+            "GPU %s %d" % (node, index),
+            f"{percent:.0f} %",
+            UTILIZATION.judge(percent),
+            UTILIZATION.words(),
+            "more than %.0f %% with %d stages" % (least, one.stages),
+            ACCEPTABLE if percent > least else BELOW,
+            "benchmark",
+            one.utilization_at,
         )
-    return rows
+        for (node, index), percent in sorted(one.utilization.items())
+    ]
 
 
 def _memory(one: Measured) -> list[Reading]:
-    """Of each device: what its card had in use at most, else what the log says was loaded."""
+    """A row for each device: the most that its card had in use, else the loaded MiB by the log."""
     rows = []
     for row in one.devices:
         known, source = _in_use(one, row)
         planned = row.get("total_mib") or sum(row["planned_mib"].values())
-        card = row["device"] != "main"
-        gib = known / 1024 if card and known is not None else None
-        allowed = planned * (1 + BEYOND_PLAN / 100)
-        judged = UNKNOWN if known is None else TARGET if known <= planned else ACCEPTABLE
-        rows.append(
-            Reading(
-                one.label,
-                f"memory {row['node']} {row['device']}",
-                None if known is None else "%d MiB" % known,
-                MEMORY.judge(gib),
-                MEMORY.words(),
-                "" if known is None else "%d MiB planned with the margin" % planned,
-                CRITICAL if known is not None and known > allowed else judged,
-                source,
-                one.seen_at,
-            )
-        )
+        text, meant, judged, gib = None, "", UNKNOWN, None
+        if known is not None:
+            text, meant = "%d MiB" % known, "%d MiB planned with the margin" % planned
+            judged = TARGET if known <= planned else ACCEPTABLE
+            judged = CRITICAL if known > planned * (1 + BEYOND_PLAN / 100) else judged
+            gib = known / 1024 if row["device"] != "main" else None
+        metric = f"memory {row['node']} {row['device']}"
+        noted = (MEMORY.judge(gib), MEMORY.words())
+        rows.append(Reading(one.label, metric, text, *noted, meant, judged, source, one.seen_at))
     return rows
 
 

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report that verify.yml ends with: the ten criteria and both readings of the targets, for a terminal and as what
-is kept, and whether the run ends with a failure. Private to the collection."""
+"""The acceptance report: the ten criteria and both readings of the targets. Private to the collection."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ def criteria_report(
     texts: Mapping[str, str],
     now: str,
 ) -> dict[str, Any]:
-    """-> {files: what is kept, lines, refused: a sentence for each criterion that is not met}; see
+    """-> {files: to keep, lines: to print, refused: a sentence for each criterion that is not met}; see
     gathered.gathered()."""
     seen = gathered(hostvars, groups, services, models, models_dir, texts, now)
     judged = criteria(seen)
@@ -60,7 +59,6 @@ def criteria_report(
 
 
 def lines(judged: Sequence[Criterion], rows: Sequence[Reading], unreadable: Sequence[str]) -> list[str]:
-    """As an operator reads it."""
     met = [one for one in judged if one.verdict == MET]
     found = [f"acceptance: {len(met)} of {len(judged)} criteria met"]
     found += ["%-*s %s: %s" % (WIDTH, one.verdict, one.name, one.value) for one in judged]

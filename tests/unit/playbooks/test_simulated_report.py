@@ -98,7 +98,6 @@ def test_a_criterion_that_is_not_met_ends_it_with_a_failure(cluster):
 
 def test_models_are_hashed_on_request(cluster):
     output = cluster.done("verify", "-e", "models=hash")
-    assert "node1: hashes 3.7 GB of models, about 10 s at 370 MB/s of one core" in output
     assert "met model complete and verified: 1 of 1, hashed just now" in output
     (cluster.node("node1") / "flipped").touch()
     output = cluster.refused("verify", "-e", "models=hash")
@@ -115,7 +114,7 @@ def test_models_are_hashed_on_request(cluster):
 def test_too_few_hours_are_said_and_are_no_failure(cluster):
     (cluster.node("node2") / "hand.json").write_text(json.dumps({"at": 200000.0 - 7300, "what": "a unit was started"}))
     output = cluster.done("verify")
-    assert "24 h without a hand: 2 of 24 hours, a unit was started on node2" in output and "not yet" in output
+    assert "24 h without a manual change: 2 of 24 hours, a unit was started on node2" in output and "not yet" in output
 
 
 def test_a_node_that_failed_before_is_named(cluster):
@@ -161,7 +160,7 @@ def test_a_hand_on_the_gateway_is_one_too(cluster):
         json.dumps({"at": 200000.0 - 3600, "what": "gateway.json changed"})
     )
     output = cluster.done("verify")
-    assert "24 h without a hand: 1 of 24 hours, gateway.json changed on front" in output
+    assert "24 h without a manual change: 1 of 24 hours, gateway.json changed on front" in output
     assert "met monitoring works: everything is scraped and every rule known" in output
 
 

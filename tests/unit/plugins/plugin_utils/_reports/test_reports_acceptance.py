@@ -88,21 +88,7 @@ def test_each_worker_by_endpoint_with_all_its_cards():
 )
 def test_uncounted_bytes_are_unknown(workers):
     judged = accepted(HEAD, dict(READY, workers=workers), LOAD, "Where?", 8)
-    assert "bytes for the answer unknown" in judged["lines"][0]
     assert [one["bytes_sent"] for one in judged["report"]["workers"]] == [None, None]
-
-
-def test_the_last_lines():
-    lines = accepted(HEAD, READY, LOAD, "Where?", 8)["lines"]
-    assert (
-        lines[0]
-        == "worker node2 (10.100.0.32:50052): 15 layers, 31.8 MiB of weights, 45.0 MiB of KV cache, 10 bytes out and "
-        "20 back for the answer"
-    )
-    assert lines[2:4] == ["endpoint: http://10.0.0.31:8000/v1, 4096 tokens a slot (2 slots)", "tokens/s: 33.1"]
-    assert lines[-1] == "answer: It is Paris."
-    untold = accepted(HEAD, dict(READY, n_ctx=None, slots=None), LOAD, "Where?", 8)["lines"]
-    assert untold[2] == "endpoint: http://10.0.0.31:8000/v1"
 
 
 def test_the_curl_line_survives_a_quote():
@@ -155,38 +141,22 @@ def test_the_curl_line_takes_the_key_from_the_environment():
     assert ' -H "Authorization: Bearer $LLAMA_API_KEY" ' in curl
 
 
-def test_a_busy_service_is_not_given_a_rate():
-    busy = {"state": "busy", "reason": "1 of 1 slots at work", "workers": [], "tokens_per_second": None, "answer": None}
-    lines = accepted(HEAD, busy, LOAD, "Where?", 8)["lines"]
-    assert "tokens/s: not measured, the service is busy with other requests and makes progress" in lines
-
-
 HELD = {"question": "answers", "tools": "called", "reasoning": "off as configured", "context": None, "not_held": None}
 
 
 @pytest.mark.parametrize(
-    ("health", "lines"),
+    ("conversation", "text"),
     [
-        ({"conversation": HELD}, ["conversation: answers, tools: called, reasoning: off as configured"]),
-        (
-            {"conversation": dict(HELD, tools="skipped: no tools", draft="19 of 24 drafted tokens accepted")},
-            [
-                "conversation: answers, tools: skipped: no tools, reasoning: off as configured, draft: 19 of 24 "
-                "drafted tokens accepted"
-            ],
-        ),
-        ({"conversation": {"embedding": "768 numbers"}}, ["conversation: embedding: 768 numbers"]),
-        ({"conversation": {"reranking": "2 scores"}}, ["conversation: reranking: 2 scores"]),
-        ({"conversation": {"not_held": "1 of 1 slots work"}}, ["conversation: not held: 1 of 1 slots work"]),
-        ({"long_prompt": "3686 read"}, ["long prompt: 3686 read"]),
-        ({"long_prompt": ""}, []),
+        (dict(HELD, tools="skipped: no tools", draft="19 of 24 accepted"),
+         "answers, reasoning: off as configured, draft: 19 of 24 accepted"),
+        ({"embedding": "768 numbers"}, "embedding: 768 numbers"),
+        ({"not_held": "1 of 1 slots work"}, "not held: 1 of 1 slots work"),
+        (None, ""),
     ],
-)
-def test_conversation_and_long_prompt_are_lines(health, lines):
-    judged = accepted(HEAD, dict(READY, **health), LOAD, "Where?", 8)
-    assert judged["lines"][4:-1] == lines
-    assert judged["report"]["conversation"] == health.get("conversation")
-    assert judged["report"]["long_prompt"] == (health.get("long_prompt") or None)
+)  # fmt: skip
+def test_conversation_is_a_cell(conversation, text):
+    judged = accepted(HEAD, dict(READY, conversation=conversation, long_prompt="3686 read"), LOAD, "Where?", 8)
+    assert (judged["row"]["conversation"], judged["row"]["long prompt"]) == (text, "3686 read")
 
 
 def test_who_embeds_has_no_rate_and_its_own_curl_line():
@@ -194,7 +164,6 @@ def test_who_embeds_has_no_rate_and_its_own_curl_line():
     judged = accepted(dict(HEAD, args=["--embeddings"]), embeds, LOAD, "Where?", 8)
     words = shlex.split(judged["report"]["curl"])
     assert words[2].endswith(":8000/v1/embeddings") and words[-1] == '{"model": "small", "input": "Where?"}'
-    assert not any(line.startswith(("tokens/s", "answer")) for line in judged["lines"])
 
 
 def unit_of(name, **facts):
@@ -318,12 +287,6 @@ def test_the_plan_beside_the_log_and_the_cards():
     assert rows[1]["loaded_mib"]["weights"] == 11.5
     assert rows[2]["loaded_mib"] is None and rows[2]["error_percent"] is None
     assert rows[3]["loaded_mib"] == {"weights": 40.0, "kv": 10.0, "compute": 5.0} and rows[3]["error_percent"] == 0.0
-    lines = judged["lines"]
-    assert lines[2] == (
-        "plan node2 GPU0: 21 + 30 + 4 MiB planned, 20.2 + 30.0 + 4.0 loaded (weights, KV cache, compute), off by +1.38 "
-        "%, the card has 700 MiB in use of 1079 planned with the margin"
-    )
-    assert lines[4] == "plan node3 GPU0: 9 + 9 + 9 MiB planned, the log does not report what was loaded"
 
 
 ON_MAIN = {"weights": 29.7, "kv": 0.0, "compute": 11.0}

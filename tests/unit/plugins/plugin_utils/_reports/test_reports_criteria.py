@@ -40,7 +40,6 @@ def service(report=WITH_REPORT, wire=None, generates=True, **measured):
     figures = {"rate": 12.7, "first_token": 0.8, "ceiling": 23.9, "evidence": "benchmark", "measured_at": EARLIER}
     return Service(
         measured=Measured("chat", "or1", **dict(figures, **measured)),
-        head={"node": "node1"},
         workers=["node2"],
         report=REPORT if report is WITH_REPORT else report,
         wire=wire,
