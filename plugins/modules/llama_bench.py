@@ -90,8 +90,7 @@ options:
     default: true
   cache_prompt:
     description:
-      - Let the server use what it has read before. Otherwise it is told not to, and every prompt begins with another
-        word.
+      - Let the server use what it has read before. Otherwise it must not, and every prompt begins with another word.
     type: bool
     default: false
   timeout:
@@ -181,7 +180,7 @@ cells:
     figures:
       description:
         - C(requests), C(errors) and C(reasons), which counts each sentence; C(seconds) from the first request to the
-          last piece; C(prompt_tokens), C(cached_tokens) and C(generated_tokens) in total, V(null) where not told;
+          last piece; C(prompt_tokens), C(cached_tokens) and C(generated_tokens) in total, V(null) if unknown;
           C(tokens_per_second) of all requests together.
         - Of the requests without an error C(p50), C(p90), C(p95), C(p99) and C(n) of C(request_tokens_per_second)
           (tokens after the first one by their time), C(time_to_first_token) (text), C(time_to_first_reasoning),

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: llama_load_info
-short_description: "Internal: tell what a running head put on which device"
+short_description: "Internal: report what a running head put on which device"
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
@@ -14,7 +14,7 @@ description: >-
   device and per worker, the layers and the KV cache.
 options:
   unit: {description: "systemd unit of the head, or of the router.", type: str, required: true}
-  model: {description: The model of a router whose last load is told., type: str}
+  model: {description: The model of a router whose last load is read., type: str}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
 

@@ -97,7 +97,7 @@ def test_decisions_are_judged_by_it_where_heads_are(lab, measured):
     page = "/opt/docs/architecture-decisions.md"
     text = lab.node1.file(page).content_string
     # One slot was measured, three were not.
-    claim = text.partition("### A request that comes alone is answered")[2]
+    claim = text.partition("### A single request is answered")[2]
     assert re.search(r"^not measured here: no .* of parallel 3 is kept yet\.$", claim, re.MULTILINE)
     assert re.search(r"^\| parallel 1 \| short at 0 tokens, 1 at a time \| [\d.]+ tokens/s", claim, re.MULTILINE)
     assert (lab.node1.file(page).user, oct(lab.node1.file(page).mode)) == ("root", "0o644")

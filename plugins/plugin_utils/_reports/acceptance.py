@@ -198,8 +198,8 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
 
 
 def _places(devices: Iterable[Map], endpoint: str | None, name: str, beside: bool) -> list[Map]:
-    """llama.cpp's devices of a planned one: those of a worker, or the head's own cards, or its main memory. beside:
-    whether main memory has a row beside cards because it keeps experts."""
+    """llama.cpp's devices of a planned one: a worker's, or the head's own cards, or its main memory. beside: whether
+    main memory has a row beside cards because it keeps experts."""
     if endpoint:
         return [one for one in devices if one["endpoint"] == endpoint]
     own = [one for one in devices if one["endpoint"] is None]

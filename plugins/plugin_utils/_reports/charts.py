@@ -48,12 +48,11 @@ def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence
     chart.x_labels = list(moments)
     for name, values in series.items():
         chart.add(name, list(values))
-    return _standing_alone(chart.render(is_unicode=True), title)
+    return _inline(chart.render(is_unicode=True), title)
 
 
-def _standing_alone(svg: str, title: str) -> str:
-    """Without scripts, styles and names of its own, which would be those of the whole page. Text in it is escaped, so
-    that none looks like a tag."""
+def _inline(svg: str, title: str) -> str:
+    """An SVG without scripts, styles and names, which would affect the whole page. Its text is escaped."""
     for part in (
         r"<!--.*?-->",
         r"<script\b.*?</script>",

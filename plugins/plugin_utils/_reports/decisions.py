@@ -27,7 +27,7 @@ Map = Mapping[str, Any]
 CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "not measured here"
 # The flag of each setting.
 FLAGS = {one.name: one.flag for one in KEYS if isinstance(one.flag, str)} | {"split_mode": "--split-mode"}
-# Other flags that a setting changes.
+# More flags that a setting changes.
 FOLLOWS = {"quant": ("--model",), "parallel": ("--ctx-size",)}
 HEADING = """\
 # Architecture decisions
@@ -75,7 +75,7 @@ FIGURES: dict[str, tuple[str, Callable[[Map], float | None]]] = {
 
 
 def decisions_page(decisions: Sequence[Map], texts: Mapping[str, str]) -> dict[str, Any]:
-    """-> {text: the page, lines: to print}. decisions: those of role acceptance. texts: {path: text}."""
+    """-> {text: the page, lines: to print}. decisions: of role acceptance. texts: {path: text}."""
     kept = Results(texts)
     ordered = sorted(decisions, key=lambda one: (str(one["date"]), one["title"]))
     found = [(one, [judged(claim, kept) for claim in one["claims"]]) for one in ordered]
@@ -138,7 +138,7 @@ def figures(claim: Map, result: Map) -> dict[tuple[str, str], float]:
 
 
 def _values(sides: Sequence[Mapping[tuple[str, str], float]]) -> list[float]:
-    """The figures of one side, or their ratios to those of the other."""
+    """The figures of one side, or their ratios to the other."""
     if len(sides) == 1:
         return list(sides[0].values())
     return [seen / sides[1][key] for key, seen in sides[0].items() if sides[1].get(key)]

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What failed tasks say, for the callback brief and for rescues, without what Ansible wraps around it. Private to the
-collection."""
+"""Messages of failed tasks without the words of Ansible around them, for the callback brief and for rescues. Private to
+the collection."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from typing import Any
 
 OURS = "thefermisea.llama_cluster."
-# They look at something and change nothing: their messages are sentences of ours, one for each line.
+# They change nothing: each line of their messages is a sentence of the collection.
 REFUSE = ("assert", "fail", "set_fact", "show_lines", "validate_argument_spec")
-# With these they say nothing of a host.
+# Actions that contact no host.
 ON_CONTROLLER = (*REFUSE, "add_host", "debug", "group_by", "include_role", "include_tasks", "meta")
-# What went wrong, in the order in which it is counted at the end of a run.
+# Kinds of failures, in the order of the last line of a run.
 MISTAKE, SILENT, FINDING, FAILURE = "mistake", "host", "finding", "failure"
-# A sentence about a variable of the inventory.
+# Sentences about a variable of the inventory.
 OF_INVENTORY = re.compile(
     r"^(cuda|gateway|head_server|llama|model|monitoring|node_setup|preflight|rpc_worker)_\w*[.: ]"
 )
-# The sentence of a look that has shown what it found: it is the end itself.
+# The sentence of a check that has printed its findings.
 FOUND = re.compile(r"^(\d+) findings?\Z")
 NO_REASON = "no reason given"
-# So many lines of a program's output are shown.
+# The most lines of a program's output.
 TAIL = 5
-# What Ansible writes before the message of an error, of 2.16 to 2.21.
+# Words of ansible-core before the message of an error.
 WRAPPED = re.compile(
     r"^(Task failed: |Action failed: |Module failed: |Error rendering template: |Finalization of task args for '[^']*' "
     r"failed: |Error while (resolving|evaluating) [^:]*: |error while evaluating conditional \(.*?\): |The "
@@ -36,12 +36,12 @@ WRAPPED = re.compile(
     r"variable\.\.? The error was: |An unhandled exception occurred while templating .*?original message: )",
     re.DOTALL,
 )
-# The wrapper of an error that came before the task did anything.
+# Words of ansible-core before an error of templating: the task did nothing.
 BEFORE = re.compile(
     r"Finalization of task args|(?i:error while (resolving|evaluating))|undefined variable|conditional check|occurred "
     r"while templating"
 )
-# What 2.16 writes behind it, and twice.
+# Words of ansible-core 2.18 after the message, and the message twice.
 WHERE = re.compile(r"(?<!\s)\s*The error appears to be in .*", re.DOTALL)
 TWICE = re.compile(r"^(.+)\. \1\Z", re.DOTALL)
 
@@ -52,8 +52,7 @@ def of(result: Any, name: str) -> Any:
 
 
 def is_rescued(task: Any) -> bool:
-    """Whether a failure of this task leads to a rescue: it is in the block of one, and neither in its rescue nor in its
-    always."""
+    """Whether a failure of this task leads to a rescue: it is in its block, not in its rescue or always."""
     child, parent = task, task._parent
     while parent is not None:
         if getattr(parent, "rescue", None) and not any(
@@ -85,18 +84,18 @@ def failure_reason(result: Any) -> str:
 
 
 class Failures:
-    """Collects what fails in a task on several hosts, until it is taken to be shown."""
+    """The failures of a run, collected over hosts until they are shown."""
 
     def __init__(self) -> None:
-        # Every sentence of the run, and what it is about.
+        # {sentence: kind} of the run.
         self.said: dict[str, str] = {}
         self.waiting: dict[str, list[str | None]] = {}
-        # Whether each host that was asked for anything has answered when it was last asked.
+        # Whether each contacted host answered the last time.
         self.answers: dict[str, bool] = {}
 
     def note(self, result: Any, unreachable: bool = False, failed: bool = False) -> None:
-        """That a task has ended on a host. Without a login a raw command may fail as one does that the host refuses:
-        what counts is whether the host has ever answered."""
+        """Record that a task ended on a host. A raw command may fail because of the login or on the host: the host
+        counts as reached if it ever answered."""
         task, host = of(result, "task"), of(result, "host").get_name()
         delegated = (of(result, "result").get("_ansible_delegated_vars") or {}).get("ansible_delegated_host")
         if "localhost" in (host, delegated) or task.action.rpartition(".")[2] in ON_CONTROLLER:
@@ -124,7 +123,7 @@ class Failures:
             before = BEFORE.search(message) is not None
             sentences = [line.strip() for line in unwrapped(message).split("\n") if line.strip()] or [NO_REASON]
             if before or asserted or preflight:
-                # In what others wrote a line feed is no mark of a sentence.
+                # In other messages a line feed does not end a sentence.
                 if before or not asserted:
                     sentences = ["; ".join(sentences)]
                 if before and OURS not in message:
@@ -140,7 +139,7 @@ class Failures:
             self._add("\n".join([first] + sentences[1:][-TAIL:] + output), host, FAILURE)
 
     def _kind(self, sentence: str, host: str, preflight: bool) -> str:
-        """What a refusal is about. Before any host was asked it can only be about what the operator has given."""
+        """The kind of a refusal. Before any host was contacted it is about the operator's input."""
         if preflight and not self.answers.get(host, True):
             return SILENT
         of_value = preflight and OF_INVENTORY.match(sentence) and not sentence.startswith(host + ":")
@@ -157,7 +156,7 @@ class Failures:
             self.waiting.setdefault(sentence, []).append(host)
 
     def take(self) -> list[str]:
-        """What was not shown yet, behind the names of its hosts where the sentence does not say it itself."""
+        """The lines that were not shown yet, with the names of their hosts unless the sentence has them."""
         lines = []
         for sentence, hosts in self.waiting.items():
             named = [host for host in dict.fromkeys(hosts) if host and not sentence.startswith(host + ":")]
@@ -169,6 +168,6 @@ class Failures:
         return [sentence for sentence, one in self.said.items() if one == kind]
 
     def findings(self) -> int:
-        """How many findings there are; what a look has shown itself is one sentence for all of them."""
+        """The number of findings; a check that printed its own has one sentence with their number."""
         found = [(sentence, FOUND.match(sentence)) for sentence in self.of_kind(FINDING)]
-        return sum(int(told.group(1)) if told else 1 for _sentence, told in found)
+        return sum(int(count.group(1)) if count else 1 for _sentence, count in found)

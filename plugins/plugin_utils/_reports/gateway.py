@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What status.yml prints of the gateway. Private to the collection."""
+"""The gateway in the output of status.yml. Private to the collection."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ...module_utils._text import printable
 def gateway_lines(
     host: str, units: Sequence[Mapping[str, Any]], asked: Mapping[str, Any], verbose: bool = False
 ) -> list[str]:
-    """units: llama_unit_info of the engine and nginx; asked: result of curl at the engine's status.json. Services that
-    all serve and have nobody wait are named with verbose."""
+    """units: llama_unit_info of the engine and nginx; asked: result of curl at the engine's status.json. verbose: also
+    services that serve and have no queue."""
     known = {unit.name: unit for unit in units_of(units)}
     states = [
         f"{name} {known[unit].active_state if unit in known else 'absent'}"

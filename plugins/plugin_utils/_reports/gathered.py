@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The facts of a cluster for its criteria: those of the nodes in this run, beside the results of earlier runs. Private
-to the collection.
+"""The facts of a cluster for its criteria, of the nodes in this run and of earlier results. Private to the collection.
 
 The facts are what playbooks/_report.yml (acceptance_hand) and entry point criteria of role acceptance
 (acceptance_models_seen, acceptance_measured) register, and llama_node.

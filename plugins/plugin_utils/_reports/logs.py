@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What logs.yml prints. Private to the collection."""
+"""The output of logs.yml. Private to the collection."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -13,30 +13,22 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 def log_lines(hostvars: Mapping[str, Any], hosts: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """What all hosts have said in the order of time, and which of them are missing.
+    """The log lines of all hosts in the order of time, and the missing hosts.
 
-    hostvars: `logs_said` of each host that was asked, a result of node_history.
+    hostvars: `logs_said` of each host that answered, a result of node_history.
     """
-    said = {host: hostvars[host]["logs_said"] for host in hosts if host in asked}
+    logs = {host: hostvars[host]["logs_said"] for host in hosts if host in asked}
     merged = sorted(
-        ((line["at"], host, line) for host, told in said.items() for line in told["lines"]), key=lambda one: one[0]
+        ((line["at"], host, line) for host, log in logs.items() for line in log["lines"]), key=lambda one: one[0]
     )
-    widths = [
-        max((len(text) for text in column), default=0)
-        for column in (
-            [host for _at, host, _line in merged],
-            [_unit(line) for _at, _host, line in merged],
-        )
-    ]
-    shown = [
-        "%s  %-*s  %-*s  %s" % (_time(at), widths[0], host, widths[1], _unit(line), _text(line))
-        for at, host, line in merged
-    ]
-    notes = ["no unit of ours said anything in this time"] if said and not merged else []
+    rows = [(_time(at), host, _unit(line), _text(line)) for at, host, line in merged]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (1, 2)]
+    shown = ["%s  %-*s  %-*s  %s" % (at, widths[0], host, widths[1], unit, text) for at, host, unit, text in rows]
+    notes = ["no managed unit logged anything in this time"] if logs and not merged else []
     notes += [
         f"{host}: older lines are left out, the newest are shown: -e lines=NUMBER shows more"
-        for host, told in said.items()
-        if told["more"]
+        for host, log in logs.items()
+        if log["more"]
     ]
     if any(line["folded"] for _at, _host, line in merged):
         notes.append("(NUMBER lines): what servers write while all is well, -e all=true shows it")

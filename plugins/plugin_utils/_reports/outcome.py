@@ -1,12 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What became of a change of what serves: what its nodes have noted meanwhile, what follows from that, and the lines
-that its playbook ends with. Private to the collection.
+"""The result of a change of services: its state, by facts of the nodes, and the last lines of its playbook. Private to
+the collection.
 
-Nodes note facts: apply_failure (why something failed there), apply_undo_failure (why it is not as it was),
-apply_undone (it is as it was), and what role apply has seen there: apply_before, apply_earlier, apply_compared and
-apply_changes. A node that is gone counts as one that failed.
+Facts of a node: apply_failure (why something failed there), apply_undo_failure (why it is not restored), apply_undone
+(it is restored), and the results of role apply: apply_before, apply_earlier, apply_compared and apply_changes. A node
+that is gone counts as failed.
 """
 
 from __future__ import annotations
@@ -34,23 +34,21 @@ DISTURBING = ("heads_down", "unwanted", "workers_restart", "workers_start")
 
 
 def _noted(hostvars: HostVars, hosts: Sequence[str], fact: str) -> list[Any]:
-    """A fact of each of these nodes that has it."""
+    """The values of a fact on these nodes."""
     return [hostvars[host][fact] for host in hosts if fact in hostvars[host]]
 
 
 def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], service: str = "") -> dict[str, Any]:
-    """What the nodes of a switch say together; hosts: those of the play; left: those that can still be worked on;
-    service: the one that it is about, empty for all.
+    """The state of a switch. hosts: of the play; left: reachable ones; service: the only one, empty for all.
 
     -> failures: sentences; opened, last: the names of the first snapshot that an earlier run left open and of the last
-    one that was closed, empty without one; old_build: what served; idle, undone: whether every
-    node has nothing to do, and is as it was; snapshot: what becomes of the open one; retired: the nodes whose old model
-    is removed.
+    closed one, or empty; old_build: the build that served; idle, undone: whether every node has nothing to do, or is
+    restored; snapshot: the next state of the open one; retired: the nodes whose old model is removed.
     """
     nodes = {host: hostvars[host] for host in left}
-    # Also of a node that was lost since.
+    # Lost nodes included.
     failures = _noted(hostvars, hosts, "apply_failure")
-    # A node that was taken along when another one failed knows no reason.
+    # A node that failed with another one has no reason.
     failures.sort(key=lambda reason: reason == NO_REASON)
     failures += [f"{host} cannot be reached any more" for host in hosts if host not in left]
     earlier = _noted(nodes, left, "apply_earlier")
@@ -78,10 +76,10 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], 
 
 
 def _is_idle(node: Mapping[str, Any]) -> bool:
-    """Whether its configuration is what it was, and all of it runs."""
+    """Whether its configuration is unchanged and runs."""
     if "apply_compared" not in node or "apply_changes" not in node:
         return False
-    # Check mode takes none.
+    # Check mode takes no snapshot.
     snapshot = node["apply_compared"].get("open")
     if not snapshot or node["apply_compared"]["differs"]:
         return False
@@ -89,7 +87,7 @@ def _is_idle(node: Mapping[str, Any]) -> bool:
 
 
 def _builds_before(nodes: Sequence[Mapping[str, Any]], service: str) -> str:
-    """The builds that served, of one service or all: those that units named, else those that were current."""
+    """The builds that served, of one service or all, by their units, else the current ones."""
     seen = [node for node in nodes if "apply_earlier" in node and "apply_before" in node]
     opened = [node["apply_earlier"].get("open") or {} for node in seen]
     found = {release for snapshot in opened for release in snapshot.get("releases", [])}
@@ -101,7 +99,7 @@ def _builds_before(nodes: Sequence[Mapping[str, Any]], service: str) -> str:
 
 def _named(units: Sequence[Sequence[Mapping[str, Any]]], service: str = "") -> set[str]:
     """The releases that units of one service, or of all, name."""
-    some = [unit for told in units for unit in told if unit["service"] and service in ("", unit["service"])]
+    some = [unit for of_node in units for unit in of_node if unit["service"] and service in ("", unit["service"])]
     return {os.path.basename(path) for path in named(some, paths.BUILDS)}
 
 
@@ -111,15 +109,14 @@ def _builds_now(hostvars: HostVars, hosts: Sequence[str], service: str) -> str:
 
 
 def _is_wanted(files: Mapping[str, Any]) -> bool:
-    """Whether the model that served is one that its node needs all the same."""
+    """Whether its node still needs the old model."""
     return files["old"] in files["wanted"]
 
 
 def outcome_lines(
     hostvars: HostVars, ending: str, hosts: Sequence[str], run: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """The lines of an ending of a playbook. hosts: the nodes that are left; run: what the playbook knows of it, see
-    each ending below."""
+    """The last lines of a playbook. hosts: the reachable nodes; run: values of the playbook, see each ending below."""
     return ENDINGS[ending](hostvars, hosts, run or {})
 
 
@@ -154,14 +151,13 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
 
 
 def _outage(hostvars: HostVars, hosts: Sequence[str], seconds: Any) -> str:
-    """Behind a gateway nodes may have changed one after the other."""
     if any(len(waves) > 1 for waves in _noted(hostvars, hosts, "apply_waves")):
         return f"restarted node after node behind the gateway in {seconds} s"
     return f"nothing served for {seconds} s"
 
 
 def _speed(hostvars: HostVars, hosts: Sequence[str]) -> list[str]:
-    """The speed of each service before and after, of a replica with its node."""
+    """The speed of each service before and after; a replica is named with its node."""
     facts = ("upgrade_measured", "upgrade_baseline", "upgrade_unmeasured")
     noted = {(host, name) for host in hosts for fact in facts for name in hostvars[host].get(fact, {})}
     nodes = Counter(name for _host, name in noted)
@@ -177,7 +173,7 @@ def _speed(hostvars: HostVars, hosts: Sequence[str]) -> list[str]:
 
 
 def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: the state of the switch; check_mode, seconds: since heads went down, empty where none did."""
+    """run: the state of the switch; check_mode, seconds: since heads went down, or empty."""
     after = f", {run['seconds']} s after the switch began" if run["seconds"] != "" else ""
     way_back = _way_back(hostvars, hosts)
     end = _first(
@@ -189,7 +185,7 @@ def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
 
 
 def _way_back(hostvars: HostVars, hosts: Sequence[str]) -> str:
-    """What it failed with."""
+    """Why the undo failed."""
     return "; ".join(dict.fromkeys(_noted(hostvars, hosts, "apply_undo_failure"))) or "see above"
 
 
@@ -211,8 +207,8 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
 
 
 def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """hosts: those of its heads; run: the state of the switch; service, quant, was: the quant of the inventory, park:
-    the node that has the old model, check_mode; trial: for how long, empty for good."""
+    """hosts: of its heads; run: the state of the switch; service, quant, was: the quant of the inventory, park: the
+    node that has the old model, check_mode; trial: its duration, or empty."""
     files = hostvars[hosts[0]]["apply_model_files"]
     old, new = (os.path.basename(files[key]) for key in ("old", "new"))
     if run["check_mode"]:
@@ -236,7 +232,7 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
 
 
 def _to_write(service: str, quant: str, was: str) -> str:
-    """What is left to do where a switch stays."""
+    """The next step after a permanent switch."""
     step = f"set the quant of llama_services.{service} to {quant} there, or the next site.yml switches back"
     return f"the inventory says {was}: {step}"
 
@@ -254,7 +250,7 @@ def _model_kept(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]
 
 
 def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: as of a switch that did not fail."""
+    """run: as of _model_switched()."""
     old = os.path.basename(hostvars[hosts[0]].get("apply_model_files", {}).get("old", ""))
     end = _first(
         (run["check_mode"], "nothing was changed, this is check mode"),
@@ -267,7 +263,7 @@ def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[
 
 
 def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """The heads made by hand that do not answer after they were put back, each with the reason."""
+    """The restored manual heads that do not answer, each with the reason."""
     asked = [
         answer
         for health in _noted(hostvars, hosts, "adoption_answers")
@@ -282,7 +278,7 @@ def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> l
     started = [name for name, service in run["services"].items() if not is_stopped(service)]
     seen = {host: hostvars[host]["ansible_facts"]["llama_node"] for host in {*hosts, run["node"]}}
     mine = units_of(seen[run["node"]]["units"])
-    # Other replicas go on.
+    # The other replicas keep answering.
     replicas = {
         unit.service: [host for host in hosts if host != run["node"] and _answers(seen[host], unit.name)]
         for unit in mine

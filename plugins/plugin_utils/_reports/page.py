@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report as one file for a browser, which loads nothing: criteria, readings, and runs beside each other. Private to
-the collection."""
+"""The report as one HTML file that loads nothing: criteria, readings, and charts of earlier runs. Private to the
+collection."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from .charts import line_chart
 from .results import Results, label_of
 
 Map = Mapping[str, Any]
-# As many runs are shown, the newest.
+# The most runs, the newest.
 RUNS = 30
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1e21; --soft: #5b6168; --line: #d5d9de; --fill: #f4f6f8;
@@ -48,7 +48,7 @@ svg .color-3 { color: var(--c3); } svg .color-4 { color: var(--c4); } svg .color
 
 
 def page(result: Map, kept: Results) -> str:
-    """result: of criteria_report(); kept: the results before it. Text of others is never markup."""
+    """result: of criteria_report(); kept: earlier results. Untrusted text is escaped."""
     rows = [*_benchmarks(kept), *_reports([*kept.history("report"), result])]
     rows.sort(key=lambda row: (row["measured_at"], row["service"]))
     met = [one for one in result["criteria"] if one["verdict"] == "met"]
@@ -82,7 +82,7 @@ def page(result: Map, kept: Results) -> str:
 
 
 class Raw(str):
-    """Markup of ours."""
+    """Trusted markup."""
 
 
 def _text(text: object) -> str:
@@ -121,7 +121,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequenc
 
 
 def _benchmarks(kept: Results) -> list[dict[str, Any]]:
-    """Of each benchmark its first cell of one request at a time, or its first one."""
+    """The first cell of each benchmark with one request at a time, else its first one."""
     found = []
     for one in kept.history("benchmark"):
         cells = sorted(one.get("cells") or [], key=lambda cell: (cell["concurrency"] != 1, cell["depth"]))
@@ -139,7 +139,7 @@ def _model(one: Map) -> str:
 
 
 def _reports(reports: Sequence[Map]) -> list[dict[str, Any]]:
-    """What reports have measured themselves; what they took from a benchmark is there already."""
+    """Figures that a report measured itself, without figures of benchmarks."""
     return [
         {**figures, "service": label, "run": "verify", "build": None, "model": _model(figures)}
         for one in reports
@@ -162,7 +162,7 @@ def _compared(title: str, key: str, form: str, says: str, rows: Sequence[Map]) -
     try:
         chart = line_chart(title, [moment[5:16].replace("T", " ") for moment in moments], series)
     except Refusal as refusal:
-        # The figures are there all the same.
+        # The table still has the figures.
         chart = f"<p>{_text(refusal)}</p>"
     return [
         f"<h2>{_text(title)}</h2>",

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a service is as fast after a switch as it was before. Private to the collection."""
+"""The speed of services before and after a switch. Private to the collection."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ def upgrade_speed(
 ) -> dict[str, Any]:
     """-> {rates, refused: a sentence for each rate below min_ratio of the baseline's, unmeasured: {service: why}}.
 
-    measured: results of llama_bench, each with its unit as item. looks: results of llama_health at the same units,
-    before that.
+    measured: results of llama_bench, each with its unit as item. looks: earlier results of llama_health.
     """
     why = {
         look["item"]["service"]: f"{look.get('state', 'no answer')}, {look.get('reason', 'no reason given')}"
@@ -44,22 +43,22 @@ def upgrade_speed(
 
 
 def rates(cell: Mapping[str, Any]) -> Rates | None:
-    """{requests, tokens_per_second, prompt_tokens_per_second} of a cell of llama_bench, the medians of what the server
-    says of each request; None where it lacks one."""
-    told = {name: value(cell, f"figures.server.{name}.p50") for name in RATES}
-    if not all(told.values()):
+    """{requests, tokens_per_second, prompt_tokens_per_second} of a cell of llama_bench, medians of the server's own
+    rates; None if one is missing."""
+    found = {name: value(cell, f"figures.server.{name}.p50") for name in RATES}
+    if not all(found.values()):
         return None
     requests = cell["figures"]["requests"] - cell["figures"]["errors"]
-    return dict({name: round(rate, 2) for name, rate in told.items()}, requests=requests)
+    return dict({name: round(rate, 2) for name, rate in found.items()}, requests=requests)
 
 
 def _no_rate(one: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
     reasons = list(value(cell, "figures.reasons") or {})
-    return str(reasons[0] if reasons else one.get("msg") or "it tells no rates")
+    return str(reasons[0] if reasons else one.get("msg") or "it reports no rates")
 
 
 def too_slow(now: Mapping[str, Rates], baselines: Mapping[str, Rates], min_ratio: float) -> list[str]:
-    """One sentence for each rate of `now` that is below min_ratio of the baseline's; both as rates() returns them."""
+    """A sentence for each rate of `now` below min_ratio of the baseline's; both are results of rates()."""
     found = []
     for service, measured in sorted(now.items()):
         for key, does in RATES.items():
@@ -73,7 +72,7 @@ def too_slow(now: Mapping[str, Rates], baselines: Mapping[str, Rates], min_ratio
 
 
 def unmeasured_lines(unmeasured: Mapping[str, str]) -> list[str]:
-    """A slow build that nobody could measure is kept: it must not be kept in silence."""
+    """A warning for each service that was kept without a measurement."""
     return [
         "%s: its speed was not measured (%s) and may be lower than before: measure it when it is idle" % one
         for one in sorted(unmeasured.items())
@@ -81,7 +80,7 @@ def unmeasured_lines(unmeasured: Mapping[str, str]) -> list[str]:
 
 
 def speed_lines(now: Mapping[str, Rates], baselines: Mapping[str, Rates]) -> list[str]:
-    """What was measured, beside what was measured before."""
+    """The rates of each service beside its baseline."""
     lines = []
     for service, measured in sorted(now.items()):
         before = baselines.get(service)

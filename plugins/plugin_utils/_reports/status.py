@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What status.yml prints. Private to the collection."""
+"""The output of status.yml. Private to the collection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def status_lines(
     silent: Mapping[str, Sequence[str]] | None = None,
     verbose: bool = False,
 ) -> list[str]:
-    """A cluster's state as lines to print: a row for each instance of a service, then what is not as it should be.
+    """A row for each instance of a service, then faults.
 
     nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health); plans:
     {node: `plans` of node_facts}; silent: {node that gave no answer: the services that have a part there}; verbose:
@@ -73,7 +73,7 @@ def status_lines(
             lines.append(
                 f"{node}: held for maintenance since {info['held']}: maintenance.yml -e node={node} -e state=return"
             )
-    # Those of a node that is held rest.
+    # Units of a held node may be stopped.
     for (node, name), unit in units.items():
         if verbose or not (nodes[node]["held"] or (node, name) in expected):
             note = ", its configuration changed since it started" if unit.stale else ""
@@ -89,7 +89,7 @@ def _is_sound(unit: Unit) -> bool:
 
 
 def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[str, Any]) -> str:
-    """How long a full prompt takes, of a head that serves by a plan of its own."""
+    """How long a full prompt takes, if the head has a plan."""
     read = plans.get(head["service"], {})
     parts = kept(read)
     if not parts or not health.get("n_ctx") or parse_args(head.get("args") or []).embeddings:
@@ -98,13 +98,13 @@ def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[s
 
 
 def _build_of(unit: Unit, info: Mapping[str, Any]) -> str:
-    """The release that a unit names."""
+    """The release of a unit."""
     found = named([{"arguments": unit.arguments}], paths.BUILDS)
     return os.path.basename(min(found, default=info["current_build"] or "none"))
 
 
 def trial_of(one: Mapping[str, Any], node: str) -> str:
-    """What an operator is told of a trial, as llama_unit_info tells it."""
+    """A trial of llama_unit_info in words."""
     if one["state"] == "running":
         return (
             "on trial with %s on %s until %s, kept with switch_model.yml -e service=%s -e keep=true, else %s is back"

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is given to switch_model.yml with -e, checked before anything is asked. Private to the collection."""
+"""Checks of the arguments of switch_model.yml before any login. Private to the collection."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RETIRE = ("never", "after", "first")
 def switch_refused(
     services: Mapping[str, Any], models: Mapping[str, Any], given: Mapping[str, Any], units: Mapping[str, Any]
 ) -> str:
-    """The first reason why a switch cannot be made, empty if it can.
+    """The first reason against a switch, or empty.
 
-    given: {service, quant, retire, trial, park}, of what was given. units: {node: names of units}, of node_serving().
+    given: {service, quant, retire, trial, park}, if given. units: {node: names of units}, of node_serving().
     """
     name, quant, trial, park = (str(given.get(key, "")) for key in ("service", "quant", "trial", "park"))
     retire, service = given.get("retire", "never"), services.get(name)

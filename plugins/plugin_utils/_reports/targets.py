@@ -72,7 +72,7 @@ class Measured(NamedTuple):
     """The facts of a service, None for an unknown one.
 
     rate: tokens/s of one request after its first token; first_token, queue: seconds of it. ceiling: of plans, or
-    no_ceiling: why there is none. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
+    no_ceiling: the reason. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
     utilization: {(node, index): percent}, with one request at a time. stages: devices that hold layers. targets: the
     entry of the service in llama_targets.
     """

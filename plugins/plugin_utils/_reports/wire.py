@@ -39,7 +39,7 @@ class Check(NamedTuple):
 
 class Seen(NamedTuple):
     """The facts of one service. wire: of llama_wire. process: of llama_process, of the head. processes: the same of
-    its workers, in the order of its shares. releases: those of the inventory, the head's first. probes: {host: answers
+    its workers, in the order of its shares. releases: of the inventory, the head's first. probes: {host: answers
     of port_probe, None for a host that was not reached}. load: of llama_load_info. addresses: {node: address on the
     fabric}. plan: rows of the acceptance report. watches: {node: result of llama_bench_watch}."""
 
@@ -108,8 +108,8 @@ def _build(head: Map, seen: Seen) -> Check:
             (foreign, f"{node} runs {foreign}, only files of release {wanted} are needed{restart}"),
             (
                 not build.get("intact"),
-                f"release {runs} of {node} has changed files ({broken or 'no build.json'}), those of its build are "
-                "needed: install it with --tags build",
+                f"release {runs} of {node} has changed files ({broken or 'no build.json'}), the files of its build "
+                "are needed: install it with --tags build",
             ),
             (
                 build.get("identity") != own,

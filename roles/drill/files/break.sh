@@ -3,7 +3,7 @@
 # as its last line.
 # From the environment: UNIT, what is broken; PEERS, fabric addresses of the other nodes, comma-separated; PORT of the
 # unit; MODEL of the head;
-# HOLD, seconds after which a cut connection comes back even if nobody undoes it; AT, when to break it, for breaks on
+# HOLD, seconds after which a cut connection comes back by itself; AT, when to break it, for breaks on
 # several nodes at once.
 # shellcheck disable=SC2153
 set -euo pipefail
@@ -62,8 +62,8 @@ empty() { while umount -l "$(findmnt -rno TARGET -t tmpfs -S llama-drill | head 
 # The head's own view of the model is a copy of its first MiB; the file itself is not touched.
 damage() {
     mkdir -p "$state"; chmod 0755 "$state"; rm -f "$state/damaged.gguf"
-    # Others may own the directory of models, and have put a link to what they may not read there: it is not followed,
-    # and only the head may read the copy.
+    # The directory of models may belong to another user, with a link to a file of root: it is not followed, and only
+    # the head may read the copy.
     if ! [ -f "$MODEL" ] \
         || ! (umask 077; dd if="$MODEL" of="$state/damaged.gguf" bs=1M count=1 iflag=nofollow,fullblock status=none)
     then
@@ -104,7 +104,7 @@ time.sleep($HOLD)"
 other_server() {
     local own server
     own=$(property ExecStart | grep -o '/releases/[^/ ]*' | head -n 1)
-    # The oldest: two releases that are close speak the same protocol, and nobody can tell them apart over the network.
+    # The oldest: two releases that are close speak the same protocol, and look the same over the network.
     server=$(find -H "${RELEASES:?}" -path '*/bin/*rpc-server' ! -path "*$own/*" | sort -V | head -n 1)
     [ -z "$server" ] || { echo "$server"; return; }
     die "$RELEASES holds no other build with an RPC server, a second one is needed: drill this right after an upgrade"

@@ -103,7 +103,7 @@ def test_all_lines_and_limit(logs):
 
 
 def test_older_lines_are_not_shown(logs):
-    assert "no unit of ours said anything in this time" in logs("-e", "since=1s")[1]
+    assert "no managed unit logged anything in this time" in logs("-e", "since=1s")[1]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ REFUSALS = {
         "drill",
         "names",
         dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "args": ["--reranking", "--port", "1"]}),
-        "drills: chat serves scores alone, a service that generates or gives embeddings is needed: name another one "
+        "drills: chat serves only scores, a service that generates or gives embeddings is needed: name another one "
         "with -e service=NAME",
     ),
     "chat template that is not there": (

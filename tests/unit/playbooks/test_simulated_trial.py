@@ -153,7 +153,7 @@ def test_other_changes_are_refused_meanwhile(cluster, playbook, arguments):
         ("quant=Q8_0 trial=12h retire=after", "switch_model: trial 12h seen with retire, the old model is needed on"),
         ("quant=Q8_0 trial=12h park=node2", "switch_model: trial 12h seen with park, the old model is needed on"),
         ("quant=F16 trial=12h", "switch_model: quant F16 seen, as llama_services.chat.quant has it, another one is"),
-        ("keep=true quant=Q8_0", "switch_model: keep seen with quant, keep alone is needed to end a trial"),
+        ("keep=true quant=Q8_0", "switch_model: keep seen with quant, only keep is needed to end a trial"),
         ("keep=true service=chta", "switch_model: service chta seen, one of chat is needed, did you mean chat?"),
     ],
 )

@@ -34,5 +34,5 @@ def test_what_was_counted_is_explained():
 
 def test_nothing_was_said_or_nobody_asked():
     hostvars = {"n": {"logs_said": {"lines": [], "more": False}}}
-    assert log_lines(hostvars, ["n"], ["n"])[1:] == ["no unit of ours said anything in this time"]
+    assert log_lines(hostvars, ["n"], ["n"])[1:] == ["no managed unit logged anything in this time"]
     assert log_lines({}, ["n"], [])[1:] == ["n: could not be asked, its lines are missing"]
