@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plans of the reference inventories from the catalog alone, those of the 72B for its quants, contexts and cache
+"""The plans of the reference inventories, only from the catalog, and of the 72B for its quants, contexts and cache
 types: the tables of docs/plan.md."""
 
 import copy

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh WHAT [ARGUMENT...]: one benchmark, with what it needs. Arguments are those of its program.
+# run.sh WHAT [ARGUMENT...]: one benchmark, with its needs. The arguments are passed to its program.
 #   acquisition  fetching beside wget, aria2c and get_url: half an hour, both programs and 12 GB of disk
 #   card         what RPC costs on one card: PROGRAMS MODEL [--rounds 1]; PROGRAMS is the directory of a build for it
 #   gateway      what the gateway costs and what is lost when something dies: six minutes, [overhead] [loss]

@@ -23,7 +23,7 @@ ELSEWHERE = {"power"}
 
 
 def cases():
-    """What the script is asked for."""
+    """The cases of the script."""
     return [
         case
         for group in re.findall(r"^    ((?:break|undo)/[^)]*)\)", SCRIPT.read_text(), re.MULTILINE)
@@ -49,7 +49,7 @@ def test_a_drill_is_explained_and_can_be_done(name):
     assert (drill["kind"] in ("start", "away")) == ("held" in drill)
 
 
-def test_nothing_is_delegated_to_a_worker_that_may_not_be_there():
+def test_tasks_need_no_worker_for_delegation():
     """ansible-core 2.19 and newer want the delegate_to of a skipped task, too."""
     delegated = [
         (path.name, line.strip())
@@ -62,10 +62,10 @@ def test_nothing_is_delegated_to_a_worker_that_may_not_be_there():
 
 def test_every_fault_is_made_and_taken_away():
     """By break.sh on a unit of its own, or in a drill that is run as a whole: docs/measuring.md says which, and that
-    the others are run by hand."""
+    the others are run manually."""
     page = " ".join((ROOT / "docs/measuring.md").read_text().split())
     (said,) = re.findall(
-        r"`make test` runs (.*?) as a whole, .*? the others are run by hand: `make bench WHAT=recovery`", page
+        r"`make test` runs (.*?) as a whole, .*? the others are run manually: `make bench WHAT=recovery`", page
     )
     program = ast.parse((ROOT / "molecule/drill/tests/test_drill.py").read_text())
     (whole,) = [
@@ -95,7 +95,7 @@ def test_the_script_refuses_what_it_does_not_know():
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_the_damaged_copy_is_no_way_to_read_other_files(tmp_path, linked):
+def test_damaged_copy_reads_no_other_file(tmp_path, linked):
     """The script with stubs for systemd, below a directory of the test's."""
     script = tmp_path / "break.sh"
     script.write_text(SCRIPT.read_text().replace("=/run/", "=%s/run/" % tmp_path))

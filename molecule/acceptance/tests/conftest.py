@@ -1,4 +1,4 @@
-"""What all tests of this scenario begin with."""
+"""The fixtures of this scenario."""
 
 import pytest
 

@@ -1,11 +1,11 @@
-"""What verify accepts and, above all, what it refuses."""
+"""Services that verify accepts and refuses."""
 
 import json
 import re
 
 import pytest
 
-# What only looks at services.
+# Only the services.
 CHECK = ("--skip-tags", "report")
 
 
@@ -22,7 +22,7 @@ def fixture_verified(lab):
     return output
 
 
-def test_it_accepts_a_sound_service_and_says_how_it_did(lab, verified):
+def test_sound_service_is_accepted_with_its_figures(lab, verified):
     output = verified
     assert serves(lab, output), output
     assert lab.changed(output) == 0
@@ -57,7 +57,7 @@ def test_it_ends_with_the_report(lab, verified):
     proved = ("binaries of one version", "model complete and verified", "workers and head under systemd")
     proved += ("all GPUs active", "restart on failure", "first token < 5 s")
     assert {verdicts[name] for name in proved} == {"met"}
-    # Nobody knows how fast this machine's memory is, and its nodes are minutes old.
+    # This machine's memory bandwidth is unknown, and its nodes are minutes old.
     assert {verdicts[name] for name in ("throughput", "24 h without a manual change")} == {"not measurable here"}
     assert kept["figures"]["chat"]["tokens_per_second"] > 0
     assert "of 10 criteria met" in (lab.reports / "report.html").read_text()

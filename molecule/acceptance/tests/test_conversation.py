@@ -1,4 +1,4 @@
-"""What a conversation shows of the real llama-server: a template with tools, and settings that are broken on purpose.
+"""Conversations with the real llama-server: a template with tools, and settings that are broken on purpose.
 
 Those of the service come from a drop-in, which no playbook knows of: what the inventory says stays as it is. Most of
 what is broken has a server of its own, and all of these are judged in one run.
@@ -38,11 +38,11 @@ TOOLS = r"""
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
 """
-# It breaks with every tool: what llama-server tries at its start tells it that there are none.
+# It breaks with every tool; llama-server notices at its start.
 NO_TOOLS = "{%- if tools %}{{- raise_exception('no tools here') }}{%- endif %}"
-# It breaks at what verify sends alone.
+# It breaks only with the request of verify.
 NO_REQUEST = r"{%- if tools and 'Paris' in messages[0].content %}{{- raise_exception('no tools here') }}{%- endif %}"
-# Where what is generated begins: in a turn that has ended already.
+# The generated text begins in a turn that has ended already.
 BEGINS = "{{- '<|im_start|>assistant\\n' }}"
 ENDED = "{{- '<|im_start|>assistant\\n<|im_end|>\\n' }}"
 # It wants the arguments of a call as clients send them, a string, and gets an object of llama-server.
@@ -93,19 +93,19 @@ def fixture_judged(lab):
         lab.node1.run("rm -f /run/llama-broken-* /run/llama-judged.json")
 
 
-def test_a_template_that_ends_the_server_at_a_request_with_tools_is_named(judged):
+def test_template_that_kills_the_server_is_named(judged):
     """Its process dies of SIGABRT."""
     assert " is degraded: a request with tools: it broke off while it answered a completion (" in judged["crash"]
     assert "an answer is needed: set another chat_template or build" in judged["crash"]
 
 
-def test_a_template_that_fails_with_every_tool_is_named(judged):
+def test_template_that_fails_with_tools_is_named(judged):
     assert " is degraded: a request with tools is answered 400 (Unable to generate parser" in judged["no-tools"]
     assert "no tools here), 200 is needed: set another chat_template or build" in judged["no-tools"]
 
 
-def test_a_template_that_refuses_the_object_of_a_call_is_named(judged):
-    """What this build hands to clients is always a string; to the template it gives an object."""
+def test_template_that_refuses_call_objects_is_named(judged):
+    """Clients get a string, the template an object."""
     assert " is degraded: the result of a tool call is answered 400 (" in judged["object"]
     assert "a string was expected), 200 is needed: set another chat_template or build" in judged["object"]
 

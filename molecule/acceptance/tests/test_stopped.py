@@ -28,7 +28,7 @@ def site(lab, state):
 
 
 def state(lab):
-    """What systemd says on both nodes."""
+    """The state of systemd on both nodes."""
     command = "systemctl show --value -p ActiveState,UnitFileState %s | xargs"
     return [getattr(lab, name).check_output(command, UNIT) for name in NODES]
 
@@ -54,7 +54,7 @@ def test_what_is_stopped_is_ready_and_starts(lab):
     assert lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat") == chat
 
 
-def test_one_answers_while_the_other_is_killed_and_comes_back(lab):
+def test_replica_answers_while_the_other_is_killed(lab):
     arguments = lab.node2.check_output("systemctl show -p ExecStart %s", UNIT)
     (port,) = re.findall(r"--port (\d+)", arguments)
 

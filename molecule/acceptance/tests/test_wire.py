@@ -1,4 +1,4 @@
-"""What verify.yml sees of the wire of services that are wrong and serve all the same."""
+"""The split proof of services that are wrong and serve all the same."""
 
 import json
 import pathlib
@@ -25,12 +25,12 @@ def sabotaged(lab, *names):
     try:
         status, output = lab.playbook("verify", "--skip-tags", "report")
     finally:
-        apply([step for one in parts for step in one.mend], run(lab), addresses(lab))
+        apply([step for one in parts for step in one.undo], run(lab), addresses(lab))
     assert status != 0, output
     return output
 
 
-# Those that are seen at one look are made together.
+# Sabotages that are found together are made together.
 @pytest.mark.parametrize("names", [("worker over Ethernet",), ("worker idle",), ("wrong build", "RPC open to all")])
 def test_a_sabotage_is_refused(lab, names):
     output = sabotaged(lab, *names)
@@ -38,7 +38,7 @@ def test_a_sabotage_is_refused(lab, names):
         assert SABOTAGES[name].said % addresses(lab) in output
 
 
-def test_what_was_mended_is_true_again(lab):
+def test_undone_sabotage_is_accepted(lab):
     status, output = lab.playbook("verify", "--skip-tags", "report")
     assert status == 0, output
     assert lab.changed(output) == 0

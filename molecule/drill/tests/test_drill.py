@@ -103,7 +103,7 @@ def test_what_is_broken_recovers_and_is_timed(lab):
     nothing_is_left(lab)
 
 
-def test_what_does_not_recover_in_time_is_named_and_undone(lab):
+def test_late_recovery_is_named_and_undone(lab):
     status, output = lab.playbook("drill", "-e", "drills=" + WHOLE[3], "-e", "drill_deadline=1")
     assert (
         status != 0

@@ -1,5 +1,5 @@
-"""What systemd cannot see is found and repaired in time, and nothing that is well is touched. Times are those of the
-nodes' journals."""
+"""Faults that systemd cannot see are repaired in time, and sound units are not touched. Times are from the nodes'
+journals."""
 
 import contextlib
 import json
@@ -147,7 +147,7 @@ def cut_off(lab, node):
     return clock(lab.node1)
 
 
-def test_an_idle_head_that_loses_a_worker_is_restarted_within_a_second(lab):
+def test_idle_head_without_worker_restarts_within_a_second(lab):
     since = clock(lab.node1)
     lab.node2.check_output("systemctl kill --signal=KILL %s", WORKER)
     repaired(
@@ -168,7 +168,7 @@ def test_a_stopped_worker_of_an_idle_head(lab):
     assert answers(lab)
 
 
-def test_a_worker_that_hangs_in_the_middle_of_a_generation(lab):
+def test_hanging_worker_during_a_generation(lab):
     # Without its own watchdog: the head's has to find it, by what it has seen of this process.
     lab.node2.check_output("systemctl stop llama-watchdog")
     request = Request(lab, tokens=2000)
@@ -194,7 +194,7 @@ def test_a_worker_that_hangs_in_the_middle_of_a_generation(lab):
     request.join(10)
 
 
-def test_a_head_that_says_it_is_well_and_answers_nothing(lab):
+def test_healthy_head_without_answers_is_restarted(lab):
     since = cut_off(lab, lab.node3)
     assert requests.get(url(lab, "/health"), timeout=5).status_code == 200
     found_to_hang(lab, since)
@@ -216,7 +216,7 @@ def test_a_head_that_says_it_is_well_and_answers_nothing(lab):
     assert answers(lab)
 
 
-def test_a_very_long_prompt_on_a_slow_fabric_is_left_alone(lab):
+def test_long_prompt_on_slow_fabric_is_not_touched(lab):
     before = pid(lab.node1, HEAD)
     lab.node1.check_output("tc qdisc add dev %s root tbf rate 2mbit burst 32kb latency 400ms", lab.fabric_device)
     since = clock(lab.node1)
@@ -245,7 +245,7 @@ def test_too_few_workers(lab):
     repaired(lab, lab.node1, "head chat: serves", since, 60)
 
 
-def test_a_load_that_fails_backs_off_and_comes_back_at_once_by_hand(lab):
+def test_failed_load_backs_off_until_a_manual_start(lab):
     model = re.search(r"--model (\S+)", lab.node1.check_output("cat /etc/systemd/system/%s.service", HEAD)).group(1)
     lab.node1.check_output("mv %s %s.away", model, model)
     try:
@@ -298,7 +298,7 @@ def test_the_watchdog_costs_next_to_nothing(lab):
         assert share < 1.0, "percent of a core"
 
 
-def test_a_watchdog_that_is_killed_knows_what_had_served(lab):
+def test_killed_watchdog_remembers_served_heads(lab):
     def running():
         shown = dict(
             line.split("=", 1)
@@ -312,6 +312,6 @@ def test_a_watchdog_that_is_killed_knows_what_had_served(lab):
     lab.eventually(lambda: running() not in (False, killed), 10, "another watchdog runs")
     since = clock(lab.node1)
     lab.node3.check_output("systemctl kill --signal=KILL %s", WORKER)
-    # What had served before it was killed is still known to have.
+    # The new watchdog knows which heads had served.
     repaired(lab, lab.node1, "head chat: lost its connection to RPC worker", since, 3)
     lab.eventually(lambda: answers(lab), 60, "an answer")

@@ -44,8 +44,8 @@ def answers(lab, timeout=60):
 
 
 def state(lab):
-    """What of every node must be as it was after a rollback: its configuration, with content and owner, and who
-    runs."""
+    """The state of every node that a rollback must restore: its configuration, with content and owner, and its running
+    units."""
     found = {}
     for name in NODES:
         node = getattr(lab, name)
@@ -98,7 +98,7 @@ def test_check_mode_tells_and_stops_nothing(lab, builds):
 
 
 def rolled_back(lab, output, before):
-    """What every automatic rollback must have done."""
+    """Assert the effects of an automatic rollback."""
     assert "rolled back, b11434-cpu-" in output and " s after the switch began" in output
     assert "Traceback" not in output
     assert answers(lab) and runs(lab, "b11434") and current(lab) == {"b11434"}
@@ -118,7 +118,7 @@ def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
     )
 
 
-def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
+def test_configuration_that_does_not_serve_is_rolled_back(lab, builds):
     before = state(lab)
     services = lab.chat(tensor_split={"node2": 15, "node3": 15}, ctx_size=8192, parallel=2, memory_max="12M")
     status, output = lab.playbook("upgrade", *options(lab, builds, llama_services=services))
@@ -140,7 +140,7 @@ def slow_stop(lab):
     lab.node2.check_output("rm -rf %s && systemctl daemon-reload", folder)
 
 
-def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds, slow_stop):
+def test_next_run_finishes_an_interrupted_one(lab, builds, slow_stop):
     run = subprocess.Popen(
         ["ansible-playbook", "playbooks/upgrade.yml", "-i", "inventories/lab", *options(lab, builds, "b11435")],
         cwd=pathlib.Path(__file__).resolve().parents[3],
@@ -193,7 +193,7 @@ def test_rollback_puts_the_old_build_back(lab, capsys):
     assert snapshots(lab) == {"last.json"}
 
 
-def test_one_service_moves_to_another_build_alone(lab, builds):
+def test_only_one_service_moves_to_another_build(lab, builds):
     """Both of its builds lie side by side, and what serves beside it is not asked to restart."""
     chat = lab.chat()
     quick = dict(chat["chat"], port=8001, workers=None, rpc_port=None, force_split=None)

@@ -48,9 +48,9 @@ def mean(values):
     return math.exp(statistics.mean(map(math.log, values)))
 
 
-def compared(ours, others):
+def compared(own, others):
     """Ratios of rounds: their geometric mean, the lowest and the highest."""
-    ratios = [a / b for a, b in zip(ours, others, strict=True)]
+    ratios = [a / b for a, b in zip(own, others, strict=True)]
     return "%.3f (%.3f to %.3f)" % (mean(ratios), min(ratios), max(ratios))
 
 
@@ -68,27 +68,27 @@ def tables(rounds):
     first = VARIANTS[0].name
     yield from header(SPEED)
     for variant in VARIANTS:
-        ours, alone = ([one[name] for one in rounds] for name in (variant.name, first))
-        rates, ceiling = [rate(one, "short") for one in ours], ours[0]["ceiling"]
-        cells = ["%.1f" % mean(rates), compared(rates, [rate(one, "short") for one in alone])]
+        own, single = ([one[name] for one in rounds] for name in (variant.name, first))
+        rates, ceiling = [rate(one, "short") for one in own], own[0]["ceiling"]
+        cells = ["%.1f" % mean(rates), compared(rates, [rate(one, "short") for one in single])]
         cells.append("-" if ceiling is None else "%.0f %%" % (100 * mean(rates) / ceiling))
-        read = [reading(one, "long") for one in ours]
-        cells += ["%.0f" % mean(read), compared(read, [reading(one, "long") for one in alone])]
-        cells.append("%.1f" % (1000 * statistics.median(one["short"]["time_to_first_token"]["p50"] for one in ours)))
-        cells.append("%.1f" % statistics.median(one["load_s"] for one in ours))
+        read = [reading(one, "long") for one in own]
+        cells += ["%.0f" % mean(read), compared(read, [reading(one, "long") for one in single])]
+        cells.append("%.1f" % (1000 * statistics.median(one["short"]["time_to_first_token"]["p50"] for one in own)))
+        cells.append("%.1f" % statistics.median(one["load_s"] for one in own))
         yield "| %s | %s |" % (variant.name, " | ".join(cells))
     yield ""
     yield from header(CARD)
     for variant in VARIANTS:
-        ours = [one[variant.name] for one in rounds]
-        planned, most = sum(ours[0]["planned_mib"]), ours[0]["used_mib"]
+        own = [one[variant.name] for one in rounds]
+        planned, most = sum(own[0]["planned_mib"]), own[0]["used_mib"]
         beyond = None if most is None else (most - planned) / (1 + variant.servers)
-        equal = all(one["answer"] == rounds[0][first]["answer"] for one in ours)
-        freed_s = [math.inf if one["freed_s"] is None else one["freed_s"] for one in ours]
+        equal = all(one["answer"] == rounds[0][first]["answer"] for one in own)
+        freed_s = [math.inf if one["freed_s"] is None else one["freed_s"] for one in own]
         yield "| %s | %.0f | %s | %s | %s | %s | %s | %s |" % (
             *(variant.name, planned, number(most), number(beyond)),
-            number(ours[0]["card"]["utilization"], "%.0f %%"),
-            number(ours[0]["card"]["power_w"]),
+            number(own[0]["card"]["utilization"], "%.0f %%"),
+            number(own[0]["card"]["power_w"]),
             "-" if most is None else "%.1f" % max(freed_s),
             "the same" if equal else "another",
         )

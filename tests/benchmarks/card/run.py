@@ -1,12 +1,12 @@
-"""What RPC costs on one card: a model with the same flags in one process, behind one RPC server on the loopback, and
+"""The cost of RPC on one card: a model with the same flags in one process, behind one RPC server on the loopback, and
 behind two, in turn.
 
     python tests/benchmarks/card/run.py PROGRAMS MODEL.gguf [--build 11434] [--rounds 3] [--requests 5] [--tokens 128]
         [--report FILE]
 
-PROGRAMS holds llama-server and ggml-rpc-server of one build for the card, the machine's only one, which nobody else may
-use. A round starts each variant once, the next round in another order, and measures it with the engine and the prompts
-of llama_bench: tokens/s are the geometric mean of the rounds, seconds their median.
+PROGRAMS holds llama-server and ggml-rpc-server of one build for the card, the machine's only one, without other users.
+A round starts each variant once, the next round in another order, and measures it with the engine and the prompts of
+llama_bench: tokens/s are the geometric mean of the rounds, seconds their median.
 Beside its speed: what nvidia-smi says of memory, utilisation and power while it generates, what the plan says of
 memory, whether its answer is the one that one process gives, and how soon the card is free after kill -9.
 """
@@ -59,8 +59,8 @@ def used():
 def of_processes(pids):
     """MiB of each process, None where the driver does not tell."""
     cards = nvidia_smi.collect()["gpus"]
-    told = {one["pid"]: one["memory_used_mib"] for one in (cards[0]["processes"] if cards else [])}
-    return [told.get(pid) for pid in pids]
+    used_by = {one["pid"]: one["memory_used_mib"] for one in (cards[0]["processes"] if cards else [])}
+    return [used_by.get(pid) for pid in pids]
 
 
 def spread(layers, servers):
@@ -104,7 +104,7 @@ class Served:
         self.planned = [share.total() / MIB for share in memory.place(self.shape, settings, placed, 1).devices]
 
     def pids(self):
-        """Of those that have a context on the card."""
+        """The processes with a context on the card."""
         return [one.pid for one in [self.head, *(self.workers.processes if self.workers else [])]]
 
     def ceiling(self):
@@ -119,8 +119,8 @@ class Served:
                 if reply.status == 200:
                     return
             if self.head.poll() is not None or time.monotonic() > deadline:
-                told = self.log.read_text(errors="replace")[-3000:]
-                sys.exit("card: %s does not serve\n%s" % (" ".join(self.head.args), told))
+                log = self.log.read_text(errors="replace")[-3000:]
+                sys.exit("card: %s does not serve\n%s" % (" ".join(self.head.args), log))
             time.sleep(0.1)
 
     def kill(self):

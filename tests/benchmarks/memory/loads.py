@@ -30,8 +30,8 @@ def load(folder, build, model, endpoints, counts, settings):
         ",".join(map(str, counts[:-1] + [counts[-1] + 1])), "-ctk", settings.cache_type_k, "-ctv",
         settings.cache_type_v,
     ]  # fmt: skip
-    told = oracle.load(folder, build, settings, words)
-    return {device["endpoint"]: device for device in told["devices"] if device["endpoint"]}
+    loaded = oracle.load(folder, build, settings, words)
+    return {device["endpoint"]: device for device in loaded["devices"] if device["endpoint"]}
 
 
 def main():

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What llama.cpp itself says a model needs: llama-fit-params with RPC servers on the loopback, and the log of a
+"""The memory of a model by llama.cpp itself: llama-fit-params with RPC servers on the loopback, and the log of a
 load."""
 
 import re
@@ -12,7 +12,7 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
-from module_utils._llama import load_log  # whoever imports this has found module_utils
+from module_utils._llama import load_log  # its importer has added it to sys.path
 
 Need = namedtuple("Need", "weights kv compute")
 """weights, kv: whole MiB, as llama.cpp prints them; compute: MiB in hundredths."""

@@ -36,7 +36,7 @@ OTHERS = {
 
 
 def cases(build, folder, endpoints, path, shape):
-    """Yields (case, [Need], [ours]) with an entry per device; ours: (weights, KV, compute) in bytes."""
+    """Yields (case, [Need], [own]) with an entry per device; own: (weights, KV, compute) in bytes."""
     third = shape.block_count // DEVICES
     counts = [third + 1, third, shape.block_count - 2 * third - 1]
     for ctx_size in CONTEXTS:
@@ -45,19 +45,19 @@ def cases(build, folder, endpoints, path, shape):
                 build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type
             )
             needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
-            ours = memory.place(shape, settings, counts, fit_params=True).devices
+            own = memory.place(shape, settings, counts, fit_params=True).devices
             case = {"build": build, "counts": counts, "ctx_size": ctx_size, "cache_type": cache_type}
-            yield case, needs, [(mine.weights, mine.kv, mine.compute) for mine in ours]
+            yield case, needs, [(mine.weights, mine.kv, mine.compute) for mine in own]
 
 
 def row(name, found):
     """One line of a table."""
     errors, weights, caches = [], 0, 0
-    for need, told in ((need, told) for case in found for need, told in zip(case[1], case[2])):
-        weights += told[0] // MIB == need.weights
-        caches += told[1] // MIB == need.kv
+    for need, own in ((need, own) for case in found for need, own in zip(case[1], case[2])):
+        weights += own[0] // MIB == need.weights
+        caches += own[1] // MIB == need.kv
         total = need.weights + need.kv + need.compute
-        errors.append(100 * (sum(told) / MIB - total) / total)
+        errors.append(100 * (sum(own) / MIB - total) / total)
     mean = sum(map(abs, errors)) / len(errors)
     worst = max(errors, key=abs)
     return "| %-18s | %5d | %7d | %5d | %6.3f | %+7.3f |" % (name, len(errors), weights, caches, mean, worst)
@@ -104,7 +104,7 @@ def main():
                     shape = memory.read_shape(gguf.read_path(str(path)))
                     found[name] = list(cases(int(build), programs, servers.endpoints, str(path), shape))
             recorded += [
-                dict(case, model=name, needs=needs) for name, cases_ in found.items() for case, needs, _ours in cases_
+                dict(case, model=name, needs=needs) for name, cases_ in found.items() for case, needs, _own in cases_
             ]
             found["all"] = [case for cases_ in found.values() for case in cases_]
             print("\nb%s, the formulas of this collection" % build)

@@ -50,11 +50,11 @@ LASTED = 12
 PAUSE = (10, 14)
 # Made for the first of those files.
 MADE_ONCE = ("/run/llama-cluster/backoff",)
-# What may grow: resident MiB of one process, MiB of journal a cycle (a load logs some 300 lines).
+# Allowed growth: resident MiB of one process, MiB of journal a cycle (a load logs some 300 lines).
 GROWTH_MIB = 4
 JOURNAL_MIB = 1.0
 
-# Where the head's node finds what watches it, for as long as this runs; below plugins/module_utils.
+# The watch of the head, on its node, for the duration of this run; below plugins/module_utils.
 LIBRARY = "/usr/local/lib/llama-soak"
 LENT = (
     *("__init__.py", "_text.py"),
@@ -74,7 +74,7 @@ url, pid, timeout, generate = sys.argv[1:]
 prompt = PROMPT if generate else None
 print(json.dumps(watch(LlamaApi(url), int(pid), int(timeout), armed, lambda: True, prompt)), flush=True)
 """
-# What there is on a node: processes with descriptors and memory, files where services write, mounts, the journal's
+# The state of a node: processes with descriptors and memory, files where services write, mounts, the journal's
 # size.
 LOOK = r"""
 import collections, json, os, re
@@ -131,7 +131,7 @@ def main_pid(node):
 
 
 def look():
-    """What there is on every node now."""
+    """The state of every node."""
     return {node: json.loads(on(node, "python3", "-", text=LOOK)) for node in UNITS}
 
 

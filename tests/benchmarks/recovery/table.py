@@ -1,5 +1,5 @@
-"""The drill table of docs/benchmarks.md: every drill on the lab, and those of a loaded service again with a load slowed
-down to about a minute.
+"""The drill table of docs/benchmarks.md: every drill on the lab, and drills of a loaded service again with a load
+slowed down to about a minute.
 
     python tests/benchmarks/recovery/table.py [--fast-only] [--drills NAME,NAME]
 

@@ -1,4 +1,4 @@
-"""What a site.yml that changes nothing costs: the controller's CPU with three nodes and with ten, and how often each
+"""The cost of a site.yml that changes nothing: the controller's CPU with three nodes and with ten, and how often each
 node is asked.
 
     python tests/benchmarks/runs/run.py [--rounds 3]

@@ -73,10 +73,10 @@ def compare(port, streams):
     served = sorted(truth(port), key=lambda one: one["arrived"])
     took = max(one["written"][-1] for one in served) - min(one["arrived"] for one in served)
     true_rate = sum(len(one["written"]) for one in served) / took
-    # In the order in which they began: neighbours may have changed places on the way, which the sorted values bear.
-    ours = sorted(one.first_text - one.began for one in answers)
+    # Sorted: neighbours may have changed places on the way.
+    measured = sorted(one.first_text - one.began for one in answers)
     theirs = sorted(one["written"][0] - one["arrived"] for one in served)
-    first = [seen - true for seen, true in zip(ours, theirs, strict=True)]
+    first = [seen - true for seen, true in zip(measured, theirs, strict=True)]
     gaps = sorted(b - a for one in answers for a, b in zip(one.stamps, one.stamps[1:]))
     true_gaps = sorted(b - a for one in served for a, b in zip(one["written"], one["written"][1:]))
     between = [seen - true for seen, true in zip(gaps, true_gaps, strict=True)]
@@ -89,7 +89,9 @@ def main():
     rounds = parser.parse_args().rounds
     process, port = start(0.02, 0.1)
     well = True
-    print("| streams | tokens/s, ours by the server's | first token p50 | p99 | between tokens p50 | p99 | (ms late)")
+    print(
+        "| streams | tokens/s, measured by the server's | first token p50 | p99 | between tokens p50 | p99 | (ms late)"
+    )
     print("|--:|--:|--:|--:|--:|--:|")
     try:
         for streams in (1, 8, 64):

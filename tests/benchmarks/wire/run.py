@@ -40,7 +40,7 @@ def sabotaged(name):
     try:
         status, output, seconds = verify()
     finally:
-        apply(one.mend, run, ADDRESSES)
+        apply(one.undo, run, ADDRESSES)
     wanted = one.said % ADDRESSES
     refused = status != 0 and wanted in output
     print("| %s | %s | %.0f s | %s |" % (name, "refused" if refused else "NOT REFUSED", seconds, wanted), flush=True)

@@ -1,4 +1,4 @@
-"""Deployments of the lab that are wrong and serve all the same: how each is made, how it is mended, and the sentence
+"""Deployments of the lab that are wrong and serve all the same: how each is made, how it is undone, and the sentence
 that verify.yml has for it.
 
 Each command runs as root in a shell on a node. What is exchanged is kept beside it under the ending .sound.
@@ -15,11 +15,11 @@ CLOSE = "systemctl restart llama-firewall && systemctl start llama-watchdog"
 
 
 class Sabotage(typing.NamedTuple):
-    """change, mend: [(node, command)], done while nothing runs. said: a part of the sentence, with %(ethernet)s and
+    """change, undo: [(node, command)], done while nothing runs. said: a part of the sentence, with %(ethernet)s and
     %(fabric)s of WORKER."""
 
     change: list
-    mend: list
+    undo: list
     said: str
 
 

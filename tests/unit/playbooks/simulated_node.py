@@ -512,7 +512,7 @@ class ActionModule(ActionBase):
 
     def do_firewalld_rules(self, arguments):
         """The event has the peers that a node lets in."""
-        there = "%s: %s" % (self._task.delegate_to or self.node.name, " ".join(arguments["peers"]) or "nobody")
+        there = "%s: %s" % (self._task.delegate_to or self.node.name, " ".join(arguments["peers"]) or "no host")
         self.event("lets in at %s for %s" % (there, arguments["timeout"]))
         return {"changed": False, "calls": [], "left": []}
 

@@ -38,10 +38,10 @@ def decided(cluster, *arguments):
     return cluster.done("decisions", *arguments)
 
 
-def test_a_site_without_any_benchmark_gets_a_page_that_says_so(cluster):
+def test_page_without_benchmarks_says_so(cluster):
     output = decided(cluster)
     assert "not measured here" in output and "node1: /opt/docs/architecture-decisions.md" in output
-    # Where no head is, nobody looks for it.
+    # The other nodes are not contacted.
     assert cluster.events == WRITTEN
     assert (
         "tokens/s of a request of quant Q8_0 or quant Q4_K_M is kept yet" in (cluster.node("node1") / PAGE).read_text()
@@ -50,7 +50,7 @@ def test_a_site_without_any_benchmark_gets_a_page_that_says_so(cluster):
     assert cluster.events == []
 
 
-def test_results_are_judged_and_the_same_ones_change_nothing(cluster):
+def test_same_results_change_nothing(cluster):
     decided(cluster)
     fast, slow = made.cell(12.7), made.cell(7.1)
     keep(cluster, made.result(slow), made.result(fast, quant="Q4_K_M", at=made.EARLIER))
@@ -71,7 +71,7 @@ def test_drills_count_where_they_are_kept(cluster):
     assert "confirmed: chat: recovered, the next answer 12.3 s" in (cluster.node("node1") / PAGE).read_text()
 
 
-def test_every_node_of_a_head_has_it_and_it_is_told_once(cluster):
+def test_every_head_has_the_page_printed_once(cluster):
     cluster.inventory = copy.deepcopy(cluster.inventory)
     services = cluster.inventory["llama_nodes"]["vars"]["llama_services"]
     services["coder"] = {"model": "m", "quant": "F16", "head": "node2", "port": 8001}
@@ -83,10 +83,10 @@ def test_every_node_of_a_head_has_it_and_it_is_told_once(cluster):
 
 def test_a_page_of_somebody_else_stays(cluster):
     (cluster.node("node1") / "opt/docs").mkdir()
-    (cluster.node("node1") / PAGE).write_text("# Ours, by hand\n")
+    (cluster.node("node1") / PAGE).write_text("# A manual page\n")
     (cluster.node("node1") / "opt/docs/other.md").write_text("# Another\n")
     assert "a file that the collection has not written seen" in cluster.refused("decisions")
-    assert (cluster.node("node1") / PAGE).read_text() == "# Ours, by hand\n"
+    assert (cluster.node("node1") / PAGE).read_text() == "# A manual page\n"
 
 
 def test_a_benchmark_writes_it_and_site_does_not(deployed):

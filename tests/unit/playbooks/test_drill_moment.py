@@ -59,7 +59,7 @@ def test_both_are_broken_at_the_same_moment(tmp_path):
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": settings}}))
     head = {"workers": list(WORKERS), "rpc_endpoints": ["10.0.0.2:50052"], "model_path": "/opt/models/m.gguf"}
     head["shares"] = [{"node": node, "unit": "llama-rpc-chat.service"} for node in WORKERS]
-    # Without a watch of the head: there is none.
+    # Without a watch: there is no head.
     variables = {
         "drill_service": "chat",
         "drill_head": head,

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What benchmark.yml measures and keeps, over simulated nodes (simulation.py)."""
+"""Benchmarks over simulated nodes (simulation.py)."""
 
 import copy
 import json
@@ -52,7 +52,7 @@ def measured(cluster, *arguments):
 
 
 def kept(cluster):
-    """On the controller, whose files lie with those of the node that hands them over."""
+    """The files of the controller, which lie below the nodes that send them."""
     return {path.stem: path for path in (cluster.folder / "nodes").rglob("latest-*.json")}
 
 
@@ -86,7 +86,7 @@ def test_each_service_is_measured_and_its_nodes_watched(cluster):
     ("file", "said"),
     [("unwatched", "llama_bench_watch: out of memory"), ("unreached", "node2 cannot be reached")],
 )
-def test_a_node_that_cannot_be_watched_costs_its_own_figures_alone(cluster, file, said):
+def test_unwatched_node_loses_only_its_samples(cluster, file, said):
     (cluster.node("node2") / file).touch()
     status, output, _events, names = measured(cluster, "-e", "service=chat")
     assert status == 0, output
@@ -96,7 +96,7 @@ def test_a_node_that_cannot_be_watched_costs_its_own_figures_alone(cluster, file
     assert "node2 was not watched: " + said in output
 
 
-def test_a_service_that_cannot_be_measured_does_not_keep_others_from_it(cluster):
+def test_other_services_are_measured_after_a_failure(cluster):
     (cluster.node("node1") / "unmeasured").write_text("a request is not answered")
     status, output, _events, names = measured(cluster)
     assert status != 0
@@ -106,7 +106,7 @@ def test_a_service_that_cannot_be_measured_does_not_keep_others_from_it(cluster)
     assert output.index("kept as ") < output.index("Require that all was measured")
 
 
-def test_a_slower_service_is_told_at_the_end_too(cluster):
+def test_slower_service_fails_the_run(cluster):
     assert measured(cluster)[0] == 0
     (cluster.node("node1") / "health.json").write_text('{"tokens_per_second": 5.0}')
     before = cluster.folder / "before.json"
@@ -117,7 +117,7 @@ def test_a_slower_service_is_told_at_the_end_too(cluster):
     assert result(cluster, "chat")["cells"][0]["figures"]["tokens_per_second"] == 5.0
 
 
-def test_the_gateway_is_asked_by_the_published_names_with_the_clients_key(cluster):
+def test_gateway_gets_published_names_and_client_key(cluster):
     with_gateway(cluster)
     assert measured(cluster)[0] == 0
     own = {name: path.read_text() for name, path in kept(cluster).items()}

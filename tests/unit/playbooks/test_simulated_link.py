@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What benchmark.yml --tags link does with a head and its worker, over simulated nodes (simulation.py)."""
+"""benchmark.yml --tags link over simulated nodes (simulation.py)."""
 
 import json
 
@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
 
 OPEN = "node1 lets in at node2: 10.0.0.1:50098 for 140s"
-CLOSED = ["node1 link absent at node2", "node1 lets in at node2: nobody for 140s"]
+CLOSED = ["node1 link absent at node2", "node1 lets in at node2: no host for 140s"]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def reports(cluster):
     return sorted(cluster.node("localhost").rglob("*.json"))
 
 
-def test_a_pair_is_measured_both_ways_behind_a_port_that_is_open_meanwhile(cluster):
+def test_pair_is_measured_both_ways(cluster):
     status, output, events = measured(cluster)
     assert status == 0, output
     assert events == [
@@ -47,7 +47,7 @@ def test_a_pair_is_measured_both_ways_behind_a_port_that_is_open_meanwhile(clust
     assert "idle link, 8 streams of TCP for 10 s each way" in output and "/reports/link/" + kept.name in output
 
 
-def test_a_pair_that_cannot_be_measured_leaves_nothing_open_and_ends_with_its_sentence(cluster):
+def test_failed_pair_leaves_nothing_open(cluster):
     (cluster.node("node2") / "unlinked").touch()
     status, output, events = measured(cluster)
     assert status != 0
@@ -67,14 +67,14 @@ def test_no_link_is_measured_while_requests_run(cluster):
     assert events == []
 
 
-def test_a_link_may_be_measured_before_anything_is_deployed(cluster):
+def test_link_is_measured_before_a_deployment(cluster):
     (cluster.node("node1") / "unasked").write_text("unit %s does not exist on this node: name the head's unit")
     status, output, events = measured(cluster)
     assert status == 0, output
     assert len(events) == 7 and len(reports(cluster)) == 2
 
 
-def test_a_service_that_cannot_be_asked_keeps_its_link_unmeasured(cluster):
+def test_service_without_answer_leaves_link_unmeasured(cluster):
     (cluster.node("node1") / "unasked").write_text("%s refuses the key")
     status, output, events = measured(cluster)
     assert status != 0 and events == []

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What verify.yml ends with, on simulated nodes: what a localhost task writes lies below node1 there, and what is kept
-of earlier runs in a real directory."""
+"""The report of verify.yml on simulated nodes: files of localhost lie below node1, earlier results in a real
+directory."""
 
 import copy
 import json
@@ -69,7 +69,7 @@ def written(cluster, name):
     return cluster.node("node1") / str(cluster.folder / ".reports" / name).lstrip("/")
 
 
-def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
+def test_sound_cluster_is_accepted_and_kept(cluster):
     output = cluster.done("verify")
     assert "acceptance: 8 of 10 criteria met" in output
     assert "met all GPUs active: 1 service with 1 worker" in output
@@ -85,14 +85,14 @@ def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
     assert (kept["kind"], kept["label"], kept["workers"][0]["bytes_sent"]) == ("verify", "chat", 9)
 
 
-def test_a_criterion_that_is_not_met_ends_it_with_a_failure(cluster):
+def test_unmet_criterion_fails_the_run(cluster):
     found = dict(VERIFIED, workers=[dict(VERIFIED["workers"][0], bytes_sent=0)])
     (cluster.folder / ".reports/chat.json").write_text(json.dumps(found))
     assert (
         "verify: all GPUs active: chat: worker node2 holds 30 layers and moved 0 bytes, every worker has to"
         in cluster.refused("verify")
     )
-    # What was judged is kept nevertheless.
+    # The report is kept nevertheless.
     assert "not met" in written(cluster, "report.html").read_text()
 
 
@@ -111,7 +111,7 @@ def test_models_are_hashed_on_request(cluster):
     )
 
 
-def test_too_few_hours_are_said_and_are_no_failure(cluster):
+def test_too_few_hours_are_no_failure(cluster):
     (cluster.node("node2") / "hand.json").write_text(json.dumps({"at": 200000.0 - 7300, "what": "a unit was started"}))
     output = cluster.done("verify")
     assert "24 h without a manual change: 2 of 24 hours, a unit was started on node2" in output and "not yet" in output
@@ -135,7 +135,7 @@ def test_site_asks_none_of_it(cluster):
     assert "criteria met" not in output and not written(cluster, "verify/latest.json").exists()
 
 
-def test_a_node_with_a_unit_that_does_not_run_as_configured(cluster):
+def test_unit_with_other_configuration_is_named(cluster):
     unit = cluster.node("node2") / "etc/systemd/system/multi-user.target.wants/llama-rpc-chat.service"
     unit.unlink()
     assert (

@@ -12,7 +12,7 @@ def test_the_name_of_a_file_forges_no_line(monkeypatch):
     assert shown == ["node1: m?[2J 5 %?no change"]
 
 
-def test_what_is_left_goes_by_the_mean_rate_since_work_was_seen(monkeypatch):
+def test_time_left_uses_the_mean_rate(monkeypatch):
     clock = [50.0]
     monkeypatch.setattr(_progress.time, "monotonic", lambda: clock[0])
     progress = _progress.Progress("node1", "compiling")

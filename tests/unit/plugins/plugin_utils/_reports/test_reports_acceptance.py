@@ -115,13 +115,13 @@ def test_what_serves_is_a_row_each():
     assert len(lines) == 4 and lines[3].startswith("curl -sS http://10.0.0.31:8000/v1/chat/completions")
 
 
-def test_what_the_plan_was_worth_is_in_the_row():
+def test_row_has_the_plan():
     row = accepted(HEAD, READY, LOADED, "Where?", 8, [PLAN])["row"]
     assert row["plan"] == "139 of 140 MiB" and row["layers"] == "20, 15, 0"
     assert accepted(HEAD, READY, LOADED, "Where?", 8)["row"]["plan"] == ""
 
 
-def test_no_curl_line_that_nobody_can_use():
+def test_useless_curl_line_is_left_out():
     assert not any("curl" in line or "10.0.0.31" in line for line in served(HEAD, behind=True)), (
         "a gateway is before it"
     )
@@ -129,13 +129,13 @@ def test_no_curl_line_that_nobody_can_use():
     assert served() == [] == served(idle=True)
 
 
-def test_of_many_that_are_as_they_were_the_number_is_said():
+def test_many_unchanged_instances_are_counted():
     assert len(served(*[HEAD] * 10, idle=True)) == 11
     assert served(*[HEAD] * 11, idle=True) == ["11 instances answer: verify.yml shows each"]
     assert len(served(*[HEAD] * 11)) == 13
 
 
-def test_the_curl_line_takes_the_key_from_the_environment():
+def test_curl_line_takes_key_from_environment():
     *_rows, key, curl = served(dict(HEAD, api_key_file="/etc/llama-cluster/keys/chat"))
     assert key == "with LLAMA_API_KEY set to one of llama_api_keys.chat:"
     assert ' -H "Authorization: Bearer $LLAMA_API_KEY" ' in curl
@@ -159,7 +159,7 @@ def test_conversation_is_a_cell(conversation, text):
     assert (judged["row"]["conversation"], judged["row"]["long prompt"]) == (text, "3686 read")
 
 
-def test_who_embeds_has_no_rate_and_its_own_curl_line():
+def test_embeddings_have_their_own_curl_line():
     embeds = dict(READY, answer="", tokens_per_second=None, conversation={"embedding": "768 numbers"})
     judged = accepted(dict(HEAD, args=["--embeddings"]), embeds, LOAD, "Where?", 8)
     words = shlex.split(judged["report"]["curl"])
@@ -195,7 +195,7 @@ def test_status_is_a_row_for_each_instance():
     assert len(status.status_lines(states(), [(PLACED, READY)], verbose=True)) == 5
 
 
-def test_status_names_units_that_are_not_as_they_should_be():
+def test_status_names_faulty_units():
     stale = states(restarts=2, stale=True)
     stale["node5"] = {"units": [unit_of("llama-rpc-old.service")], "current_build": None, "held": None}
     stale["node4"] = {
@@ -321,13 +321,13 @@ def test_running_transfer_is_one_line():
     assert status.status_lines(nodes, [])[0] == "node1: fetches m.gguf: %s" % moves[0]["line"]
 
 
-def test_a_head_says_which_held_node_it_waits_for():
+def test_head_names_the_held_node():
     nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
     waiting = dict(READY, state="loading", reason="refused", n_ctx=None, slots=None)
     assert status.status_lines(nodes, [(HEAD, waiting)])[1].endswith("  it waits for node3, held for maintenance")
 
 
-def test_a_stopped_service_is_stopped_as_the_inventory_says_or_runs_all_the_same():
+def test_stopped_service_has_a_row():
     stopped, down = dict(HEAD, state="stopped"), dict(READY, state="down", reason="refused", n_ctx=None, slots=None)
 
     def row(head, health):
@@ -376,7 +376,7 @@ def test_status_says_how_long_a_full_prompt_takes():
 
     assert lines(head, READY, read) == ["chat: " + KNOWN]
     assert lines(head, READY, {"content": read["content"]}) == ["chat: " + NOT_KNOWN]
-    # Without a plan, or a head that tells its context, nobody can say it, and of embeddings nobody asks.
+    # Unknown without a plan or a context, and useless for embeddings.
     assert lines(head, READY, {}) == lines(head, dict(READY, n_ctx=None), read) == []
     assert lines(dict(head, args=["--embeddings"]), READY, read) == []
 

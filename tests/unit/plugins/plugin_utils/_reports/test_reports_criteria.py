@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ten criteria: what meets each, what does not, and what nobody can say."""
+"""The ten criteria, met, not met and not measurable."""
 
 import json
 
@@ -79,7 +79,7 @@ def test_a_sound_cluster_meets_all_ten():
 
 
 @pytest.mark.parametrize("name", NAMES[:4])
-def test_a_node_that_was_not_looked_at_meets_nothing(name):
+def test_missing_node_meets_nothing(name):
     found = judged(name, missing=["node1"], nodes={"node2": node(WORKER)}, models={"node2": []})
     assert found.verdict == "not met" and "node1" in found.value and found.needed
 
@@ -91,7 +91,7 @@ def test_two_commits_are_not_one_version():
     assert found.needed.endswith("remove it on those that differ and run with --tags build")
 
 
-def test_a_model_that_nobody_proved():
+def test_unverified_model_is_not_met():
     hashed = {"node1": {"/opt/models/m.gguf": None}}
     assert judged(NAMES[1], hashed=hashed).value == "1 of 1, hashed just now"
     text = "/opt/models/m.gguf: bytes 0 to 9 have sha256 a, b recorded: run site.yml --tags model"
@@ -134,7 +134,7 @@ def worker(**changes):
         (service(worker(layers=0)), "not met", "chat: worker node2 holds 0 layers and moved 9 bytes"),
         (service(worker(bytes_sent=None)), "not measurable here", "chat: its bytes were not counted"),
         (service(None), "not measurable here", "chat: no answer of it was kept"),
-        # What was proved by wire counts more than bytes of one answer.
+        # The split proof counts more than the bytes of one answer.
         (
             service(worker(bytes_sent=0), wire={"verdict": "true", "measured_at": EARLIER}),
             "met",
@@ -168,7 +168,7 @@ def test_throughput_is_judged_by_what_memory_allows(changes, verdict, value):
     assert (found.verdict, found.value) == (verdict, value)
 
 
-def test_one_slow_service_of_two_is_the_one_that_is_named():
+def test_slow_service_of_two_is_named():
     slow = service(rate=2.0)
     slow = slow._replace(measured=slow.measured._replace(label="slow"))
     found = judged(NAMES[4], services=[service(), slow])
@@ -194,7 +194,7 @@ def test_a_unit_that_systemd_would_not_start_again():
     assert (found.verdict, found.value) == ("not met", WORKER + " on node2 without Restart=always")
 
 
-def test_a_recovery_that_was_seen_is_told():
+def test_seen_recovery_is_named():
     hands = {"node1": hand(30, recovered={"at": 1795600000.0, "unit": HEAD}), "node2": hand(30, WORKER)}
     found = judged(NAMES[5], hands=hands)
     assert found.verdict == "met"
@@ -238,5 +238,5 @@ def test_the_node_with_the_last_hand_decides(hours, verdict, begins, ends):
     assert found.value.startswith(begins + ", a unit was started on node2 at ") and found.value.endswith(ends)
 
 
-def test_nobody_knows_of_a_hand():
+def test_unknown_manual_change_is_not_measurable():
     assert judged(NAMES[9], hands={"node1": hand(1, at=None)}).verdict == "not measurable here"

@@ -44,7 +44,7 @@ EARLIER = "2026-11-20T20:00:00Z"
 
 
 def result(*cells, quant="Q8_0", at="2026-11-25T20:00:00Z", args=(), **changes):
-    """One that benchmark.yml keeps."""
+    """A kept benchmark."""
     made = copy.deepcopy(report(*(cells or [cell()]), quant=quant, args=[*ARGS, *args])["result"])
     made["fingerprint"]["args"][1] = "/opt/models/m.%s.gguf" % quant
     made["fingerprint"]["plan"] = quant

@@ -176,7 +176,7 @@ def test_start_counts_between_break_and_answer():
     exited = event(100.5, HEAD, "exited")
     for at, restart in ((100.0, None), (100.75, 0.25), (110.0, None), (110.5, None)):
         assert timed([exited, event(at, HEAD, "started")])["restart"] == restart, at
-    # Of several the last one, and what systemd says of the process that runs counts too.
+    # The last of several, and the start of the running process by systemd.
     starts = [event(at, HEAD, "started") for at in (101.5, 100.75)]
     assert timed([exited, *starts])["load"] == 8.5
     assert timed([], nodes={"h": node(HEAD, 103.5, exited)})["load"] == 6.5

@@ -66,7 +66,7 @@ def block(number, parent=None, rescue=(), always=()):
     return types.SimpleNamespace(_uuid=number, _parent=parent, rescue=list(rescue), always=list(always))
 
 
-def test_a_failure_in_the_block_of_a_rescue_leads_to_it():
+def test_failure_in_a_block_is_rescued():
     """The task, the block around it, and a block around that one."""
     task = types.SimpleNamespace(_uuid=1, _parent=None)
     assert not is_rescued(task)
@@ -113,7 +113,7 @@ def failed(msg, host="n1", name="Do it", action="ansible.builtin.command", role=
     )
 
 
-def told(*results):
+def shown(*results):
     failures = Failures()
     for one in results:
         failures.add(one)
@@ -123,36 +123,36 @@ def told(*results):
 ASSERT, OWN = "ansible.builtin.assert", "thefermisea.llama_cluster.gguf_fetch"
 
 
-def test_what_is_refused_is_said_as_it_is_and_once():
+def test_refusal_is_shown_once():
     sentence = "llama_services.chat.port: 0 seen, 1 to 65535 is needed: choose another number"
-    assert told(failed(sentence, "n1", action=ASSERT), failed(sentence, "n2", action=ASSERT)) == ([sentence], False)
-    assert told(failed("one\n\n  two", action=ASSERT)) == (["one", "two"], False)
-    assert told(failed("", action=ASSERT)) == (["no reason given"], False)
+    assert shown(failed(sentence, "n1", action=ASSERT), failed(sentence, "n2", action=ASSERT)) == ([sentence], False)
+    assert shown(failed("one\n\n  two", action=ASSERT)) == (["one", "two"], False)
+    assert shown(failed("", action=ASSERT)) == (["no reason given"], False)
 
 
-def test_what_failed_otherwise_has_its_task_and_its_hosts():
-    assert told(failed("no space", "n1"), failed("no space", "n2"), failed("busy", "n2")) == (
+def test_other_failure_has_task_and_hosts():
+    assert shown(failed("no space", "n1"), failed("no space", "n2"), failed("busy", "n2")) == (
         ["n1, n2: Do it: no space", "n2: Do it: busy"],
         True,
     )
-    assert told(failed("n1: no space", action=OWN)) == (["n1: no space"], True), "the sentence names the host itself"
-    assert told(failed("no space", action=OWN)) == (["n1: no space"], True)
+    assert shown(failed("n1: no space", action=OWN)) == (["n1: no space"], True), "the sentence names the host itself"
+    assert shown(failed("no space", action=OWN)) == (["n1: no space"], True)
 
 
 def test_preflight_refuses_whatever_its_tasks_are():
-    assert told(failed("no space\nleft", role="preflight")) == (["no space; left"], False)
-    assert told(failed("no space", role="head_server")) == (["n1: Do it: no space"], True)
+    assert shown(failed("no space\nleft", role="preflight")) == (["no space; left"], False)
+    assert shown(failed("no space", role="head_server")) == (["n1: Do it: no space"], True)
 
 
-def test_the_last_lines_of_a_programs_errors_are_shown():
+def test_last_lines_of_errors_are_shown():
     errors = "\n".join("e%d" % number for number in range(9))
-    assert told(failed("rc 1", stderr=errors)) == (["n1: Do it: rc 1\ne4\ne5\ne6\ne7\ne8"], True)
-    assert told(failed("rc 1", stderr="a", module_stderr="b")) == (["n1: Do it: rc 1\na\nb"], True)
+    assert shown(failed("rc 1", stderr=errors)) == (["n1: Do it: rc 1\ne4\ne5\ne6\ne7\ne8"], True)
+    assert shown(failed("rc 1", stderr="a", module_stderr="b")) == (["n1: Do it: rc 1\na\nb"], True)
     lines = "\n".join("m%d" % number for number in range(9))
-    assert told(failed(lines)) == (["n1: Do it: m0\nm4\nm5\nm6\nm7\nm8"], True)
+    assert shown(failed(lines)) == (["n1: Do it: m0\nm4\nm5\nm6\nm7\nm8"], True)
 
 
-def test_items_that_failed_are_told_and_others_are_not():
+def test_only_failed_items_are_shown():
     items = [
         {"ansible_loop_var": "item", "msg": "fine"},
         {"ansible_loop_var": "item", "msg": "bad", "failed": True},
@@ -160,18 +160,18 @@ def test_items_that_failed_are_told_and_others_are_not():
         {"msg": "no item of a loop", "failed": True},
         "numactl",
     ]
-    assert told(failed("All items completed", results=items)) == (["n1: Do it: bad", "n1: Do it: worse"], True)
-    assert told(failed("All items completed", results=items[:1])) == (["n1: Do it: All items completed"], True)
-    assert told(failed(None, censored="hidden")) == (["n1: Do it: hidden"], True)
-    assert told(failed(None)) == (["n1: Do it: no reason given"], True)
+    assert shown(failed("All items completed", results=items)) == (["n1: Do it: bad", "n1: Do it: worse"], True)
+    assert shown(failed("All items completed", results=items[:1])) == (["n1: Do it: All items completed"], True)
+    assert shown(failed(None, censored="hidden")) == (["n1: Do it: hidden"], True)
+    assert shown(failed(None)) == (["n1: Do it: no reason given"], True)
 
 
-def test_an_expression_that_fails_has_its_task_and_no_host():
+def test_failed_expression_has_its_task():
     """The task had not begun: every host says the same."""
     message = "Finalization of task args for 'x' failed: 'port' is undefined\nmore of it"
-    assert told(failed(message, "n1"), failed(message, "n2")) == (["Do it: 'port' is undefined; more of it"], True)
+    assert shown(failed(message, "n1"), failed(message, "n2")) == (["Do it: 'port' is undefined; more of it"], True)
     own = "Error while resolving value: The filter plugin 'thefermisea.llama_cluster.x' failed: no plan"
-    assert told(failed(own)) == (["no plan"], True)
+    assert shown(failed(own)) == (["no plan"], True)
 
 
 def test_what_was_shown_is_not_shown_again():
@@ -182,7 +182,7 @@ def test_what_was_shown_is_not_shown_again():
     assert failures.take() == []
 
 
-def test_a_host_that_is_gone_is_named_with_the_reason():
+def test_lost_host_is_named_with_the_reason():
     failures = Failures()
     failures.add_unreachable(failed("Task failed: no route\nto host", "n1"))
     assert failures.take() == ["n1: no route; to host"]
@@ -192,7 +192,7 @@ FAIL, RAW, PING = "ansible.builtin.fail", "ansible.builtin.raw", "ansible.builti
 
 
 def kinds(*results, noted=()):
-    """What sentences of Ansible's fail are about, after these results were noted."""
+    """The kinds of refusals after these results."""
     failures = Failures()
     for one, how in noted:
         failures.note(one, **how)
@@ -205,14 +205,14 @@ VALUE = "llama_services.chat.port: 0 seen, 1 to 65535 is needed: choose another 
 DOWN = "n1: no answer from 10.0.0.1 over ssh: try `ssh n1` on this machine"
 
 
-def test_before_a_host_is_asked_a_refusal_is_a_mistake():
+def test_refusal_before_any_host_is_a_mistake():
     assert kinds(failed(VALUE, action=FAIL), failed("switch_model: no service given", action=FAIL)) == [MISTAKE] * 2
     looked = [(failed("", "localhost", action=PING), {}), (failed("", action="ansible.builtin.set_fact"), {})]
     looked.append((failed("", action=PING, _ansible_delegated_vars={"ansible_delegated_host": "localhost"}), {}))
     assert kinds(failed("switch_model: no service given", action=FAIL), noted=looked) == [MISTAKE]
 
 
-def test_what_a_look_at_hosts_has_shown_is_a_finding():
+def test_refusal_after_a_host_is_a_finding():
     asked = [(failed("", action=PING), {})]
     assert kinds(failed("n1: port 8000 is in use", action=FAIL, role="preflight"), noted=asked) == [FINDING]
     # The same words of preflight and of verify.
@@ -227,7 +227,7 @@ def test_a_host_that_did_not_answer_is_neither():
     # As a container that does not run.
     silent = [(failed("", action=RAW), {"failed": True})]
     assert kinds(failed(DOWN, action=FAIL, role="preflight"), noted=silent) == [SILENT]
-    # One that lets us in and has no root for us has answered.
+    # A host without root for us has answered.
     lets_in = [(failed("", action=RAW), {}), (failed("", action=RAW), {"failed": True})]
     assert kinds(failed("n1: sudo asks for a password", action=FAIL, role="preflight"), noted=lets_in) == [FINDING]
     failures = Failures()
@@ -235,13 +235,13 @@ def test_a_host_that_did_not_answer_is_neither():
     assert failures.of_kind(SILENT) == ["n1: no route"]
 
 
-def test_a_template_that_fails_is_no_mistake_of_the_inventory():
+def test_failed_template_is_no_mistake():
     """Such as under an ansible.cfg of the operator's own."""
     message = "Error while resolving value for 'that': 'x' is undefined"
     assert kinds(failed(message, action=ASSERT, role="preflight")) == [FAILURE]
 
 
-def test_what_a_look_has_counted_itself_is_the_end():
+def test_counted_findings_are_added():
     failures = Failures()
     failures.note(failed("", action=PING))
     failures.add(failed("7 findings", action=FAIL))

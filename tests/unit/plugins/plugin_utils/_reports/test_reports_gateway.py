@@ -25,21 +25,21 @@ STATUS = {
 
 
 def test_where_it_is_and_what_it_knows():
-    assert gateway_lines("door", UNITS, {"stdout": json.dumps(STATUS)}) == [
-        "gateway on door: http://10.0.0.5:8000, engine active, nginx failed",
+    assert gateway_lines("front", UNITS, {"stdout": json.dumps(STATUS)}) == [
+        "gateway on front: http://10.0.0.5:8000, engine active, nginx failed",
         "  chat: ready, 1 of 4 slots free, 3 waiting, gpu2 down",
     ]
 
 
 def test_an_engine_that_says_nothing_is_said():
     for asked in ({"stdout": "", "stderr": "curl: (7) no\x1b socket"}, {"stdout": "[]"}, {"stdout": "{}"}):
-        (line,) = gateway_lines("door", UNITS[:1], asked)
-        assert line.startswith("gateway on door: engine active, nginx absent, which does not say what it knows (")
+        (line,) = gateway_lines("front", UNITS[:1], asked)
+        assert line.startswith("gateway on front: engine active, nginx absent, which does not say what it knows (")
         assert "\x1b" not in line
 
 
-def test_services_that_all_serve_are_told_with_v():
+def test_serving_services_are_verbose():
     sound = {"state": "ready", "queue": 0, "endpoints": [{"node": "gpu1", "state": "ready", "slots": 4, "free": 1}]}
     said = {"stdout": json.dumps(dict(STATUS, services={"chat": sound}))}
-    assert len(gateway_lines("door", UNITS, said)) == 1
-    assert gateway_lines("door", UNITS, said, True)[1:] == ["  chat: ready, 1 of 4 slots free, 0 waiting"]
+    assert len(gateway_lines("front", UNITS, said)) == 1
+    assert gateway_lines("front", UNITS, said, True)[1:] == ["  chat: ready, 1 of 4 slots free, 0 waiting"]

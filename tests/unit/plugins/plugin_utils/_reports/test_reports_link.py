@@ -48,7 +48,7 @@ def test_both_readings_stand_side_by_side(gbit, target):
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        # The targets are those of InfiniBand.
+        # The targets are for InfiniBand.
         (report(9.4, ETHERNET), ["9.40", "94", "%", "3", "-"]),
         # The slower end is the port.
         (report(9.4, dict(ETHERNET, rate_gbps=40.0), ETHERNET), ["9.40", "94", "%", "3", "-"]),

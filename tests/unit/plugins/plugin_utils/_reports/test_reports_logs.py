@@ -14,7 +14,7 @@ def test_hosts_are_merged_by_the_microsecond():
         "node1": {"lines": [line(1795292605.766978, "one"), line(1795292605.766980, "three")], "more": False},
         "node22": {"lines": [line(1795292605.766979, "two", "llama-watchdog.service")], "more": True},
     }
-    hostvars = {host: {"logs_said": told} for host, told in said.items()}
+    hostvars = {host: {"logs_said": log} for host, log in said.items()}
     assert log_lines(hostvars, ["node1", "gone", "node22"], ["node1", "node22"]) == [
         "times are UTC, by each host's own clock",
         "2026-11-21 20:23:25.766978  node1   llama-head-chat  one",
@@ -32,7 +32,7 @@ def test_what_was_counted_is_explained():
     assert shown[4:] == ["(NUMBER lines): what servers write while all is well, -e all=true shows it"]
 
 
-def test_nothing_was_said_or_nobody_asked():
+def test_empty_log_and_missing_host_are_named():
     hostvars = {"n": {"logs_said": {"lines": [], "more": False}}}
     assert log_lines(hostvars, ["n"], ["n"])[1:] == ["no managed unit logged anything in this time"]
     assert log_lines({}, ["n"], [])[1:] == ["n: could not be asked, its lines are missing"]

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a switch has come to, and the sentences that operators read at the end of it."""
+"""The state of a switch, and the last lines of playbooks."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.outcome import (
@@ -33,7 +33,7 @@ FAILED = {"failures": ["chat is slow"], "old_build": "b1-cpu", "undone": True, "
 
 
 def files(**more):
-    """What a node of a head notes of its models."""
+    """The fact of a head's node about its models."""
     return {"apply_model_files": dict({"old": OLD, "new": NEW, "wanted": [NEW], "retire": "never"}, **more)}
 
 
@@ -42,7 +42,7 @@ UNDONE = {"apply_undone": True}
 
 
 def snapshot(opened=None, last=None, differs=(), build="b1"):
-    """What llama_snapshot says of a node."""
+    """A result of llama_snapshot."""
     open_one, last_one = ({"id": name, "build": build} if name else None for name in (opened, last))
     return {"open": open_one, "last": last_one, "differs": list(differs)}
 
@@ -110,7 +110,7 @@ def test_all_nodes_have_to_have_nothing_to_do(node):
     assert state(still(), still(), ["node1"])["idle"] is False
 
 
-def test_the_first_snapshot_that_is_open_is_gone_on_with():
+def test_first_open_snapshot_is_continued():
     first, second = ({"apply_earlier": snapshot(name, "2026-11-0%d" % day)} for name, day in (("b", 1), ("a", 2)))
     found = state(first, second)
     assert (found["opened"], found["last"]) == ("a", "2026-11-02")
@@ -164,7 +164,7 @@ def test_what_becomes_of_the_snapshot(node1, node2, left, becomes):
         ("after", [OLD, NEW], "dropped", []),
     ],
 )
-def test_a_model_that_nobody_needs_is_retired_when_that_is_asked_for(retire, wanted, becomes, retired):
+def test_unneeded_model_is_retired_on_request(retire, wanted, becomes, retired):
     found = state(dict(still(idle=False), **files(retire=retire, wanted=wanted)), still())
     assert (found["snapshot"], found["retired"]) == (becomes, retired)
 
@@ -185,8 +185,8 @@ def upgraded(node1=None, **run):
 
 def test_an_upgrade_names_the_builds_of_its_services():
     assert upgraded(other="b3-cpu")[0].startswith("chat, embed: b2-cpu, b3-cpu serves, ")
-    alone = upgraded(other="b3-cpu", service="embed", services={"embed": {}})
-    assert alone[0].startswith("embed: b3-cpu serves, ")
+    single = upgraded(other="b3-cpu", service="embed", services={"embed": {}})
+    assert single[0].startswith("embed: b3-cpu serves, ")
 
 
 def test_what_served_is_what_units_named():
@@ -332,7 +332,7 @@ TRIAL = {"service": "chat", "quant": "Q8_0", "was": "Q4_1", "until": "2026-11-24
 TRIAL.update(at="", reason="")
 
 
-def test_a_trial_says_when_it_ends_and_what_the_inventory_has_to_say():
+def test_trial_ends_with_its_time():
     hostvars = {"node1": dict(files(), switch_model_trial={"trials": [TRIAL]})}
     run = dict(SWITCH, trial="12h", was="Q4_1")
     assert outcome_lines(hostvars, "model_switched", ["node1"], run) == [
@@ -377,7 +377,7 @@ ASKED = {"nodes": ["node1", "node2"], "services": {}, "groups": {}, "verbose": F
         ),
     ],
 )
-def test_status_tells_of_a_trial_and_of_its_end(more, text):
+def test_status_has_trials(more, text):
     node = {"held": None, "units": [], "current_build": "b1", "trials": [dict(TRIAL, **more)]}
     hostvars = {"node1": {"status_node": node}, "node2": {"status_node": dict(node, trials=[])}}
     assert outcome_lines(hostvars, "status", NODES, ASKED)[0] == "chat: " + text
@@ -407,21 +407,21 @@ def test_a_switch_that_failed_says_what_serves(run, end):
 # Adoption and maintenance
 
 
-def test_what_was_put_back_and_does_not_answer_is_named_with_its_reason():
+def test_restored_head_without_answer_is_named():
     results = [
         {"item": {"name": "llama-head"}, "state": "ready", "reason": "it answered"},
         {"item": {"name": "old"}, "state": "busy", "reason": "1 of 1 slots at work"},
-        {"item": {"name": "mute"}, "state": "down", "reason": "nobody listens"},
+        {"item": {"name": "mute"}, "state": "down", "reason": "connection refused"},
         {"item": {"name": "skipped"}, "skipped": True},
     ]
     assert outcome_lines({"node1": {"adoption_answers": {"results": results}}, "node2": {}}, "silent", NODES) == [
-        "mute nobody listens"
+        "mute connection refused"
     ]
     assert outcome_lines({"node1": {"adoption_answers": {"skipped": True}}, "node2": {}}, "silent", NODES) == []
 
 
 def units(*services, kind="rpc", active_state="active"):
-    """What is known of a node with units of these services."""
+    """The facts of a node with units of these services."""
     found = [
         {"name": "llama-%s-%s.service" % (kind, name), "kind": kind, "service": name, "active_state": active_state}
         for name in services
@@ -429,7 +429,7 @@ def units(*services, kind="rpc", active_state="active"):
     return {"ansible_facts": {"llama_node": {"units": found}}}
 
 
-def test_a_node_that_is_held_names_the_services_that_wait_for_it():
+def test_held_node_names_waiting_services():
     hostvars = {"node1": units("chat", kind="head"), "node2": units("chat", "retired")}
     assert outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {"chat": {}, "embed": {}}}) == [
         "maintenance: node2 is held, chat cannot answer until it returns",
@@ -454,18 +454,18 @@ def test_other_replicas_answer_while_a_node_is_held():
     assert "held, chat, embed cannot answer until it returns" in outcome_lines(hostvars, "held", NODES, run)[0]
 
 
-def test_the_speed_of_replicas_is_told_by_node():
+def test_speed_of_replicas_names_nodes():
     hostvars = {
         "node1": {"upgrade_measured": {"embed": RATES, "chat": RATES}, "upgrade_baseline": {}},
         "node2": {"upgrade_measured": {"embed": RATES}, "upgrade_baseline": {"embed": dict(RATES, build="b1")}},
     }
     lines = outcome_lines(hostvars, "upgraded", NODES, UPGRADE)
-    told = [line for line in lines if "tokens/s" in line]
-    assert [line.partition(":")[0] for line in told] == ["chat", "embed on node1", "embed on node2"]
-    assert "nothing to compare it with" in told[1] and "before: 40.0 and 200.0 with b1" in told[2]
+    speeds = [line for line in lines if "tokens/s" in line]
+    assert [line.partition(":")[0] for line in speeds] == ["chat", "embed on node1", "embed on node2"]
+    assert "nothing to compare it with" in speeds[1] and "before: 40.0 and 200.0 with b1" in speeds[2]
 
 
-def test_a_stopped_service_waits_for_no_node_and_serves_nothing():
+def test_stopped_service_waits_for_no_node():
     hostvars = {"node1": units(), "node2": units("chat")}
     services = {"chat": {"state": "stopped"}, "embed": {"state": "started"}}
     assert (
@@ -478,7 +478,7 @@ def test_a_stopped_service_waits_for_no_node_and_serves_nothing():
     assert line.startswith("no service: nothing to do, ")
 
 
-def test_the_status_is_that_of_the_nodes_that_were_asked():
+def test_status_names_silent_nodes():
     node = {"held": None, "units": [], "current_build": "b1"}
     head = {"service": "chat", "shares": [], "endpoint": "http://10.0.0.1:8000/v1"}
     answer = {"item": head, "state": "ready", "reason": "it answers"}

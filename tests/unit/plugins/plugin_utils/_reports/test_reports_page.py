@@ -16,7 +16,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.results import Results
 
 NAMESPACE = "http://www.w3.org/2000/svg"
-# What would act if it were markup, a style or a script, and what would end each of them.
+# Text that would act as markup, a style or a script.
 EVIL = "<img src=x onerror=alert(1)>'\"&</style></script></svg>]]>--><b>{{ 7 * 7 }}"
 VOID = ("meta", "br")
 
@@ -129,7 +129,7 @@ def test_runs_stand_beside_each_other_the_newest_first():
     assert [row[2] for row in first] == ["0.800", "0.900", "0.900", "0.900"]
 
 
-def test_what_a_report_took_from_a_benchmark_is_no_second_run():
+def test_figures_of_a_benchmark_count_once():
     later = result()["figures"]["chat"]
     taken = result(figures={"chat": {**later, "measured_at": at(1), "tokens_per_second": 11.0}})
     assert [row[3] for row in rows(page(taken, KEPT), "Tokens/s")] == ["benchmark", "benchmark"]
@@ -154,7 +154,7 @@ def test_nothing_measured_is_said_and_draws_nothing():
 
 
 def test_verdicts_have_colors_in_light_and_in_dark():
-    """Of each class that a verdict gets, and each color of a series, in both schemes."""
+    """Each class of a verdict, and each color of a series, in both schemes."""
     light, _media, dark = STYLE.partition("@media (prefers-color-scheme: dark)")
     colors = set(re.findall(r"var\((--\w+)\)", STYLE))
     dark = dark.partition("* {")[0]
@@ -166,7 +166,7 @@ def test_verdicts_have_colors_in_light_and_in_dark():
         assert re.search(r"\.%s\b[^{]*{ color: " % word, STYLE), word
 
 
-def test_a_phone_scrolls_within_tables_and_charts_not_the_page():
+def test_tables_and_charts_scroll_on_a_phone():
     text = page(result(), KEPT)
     assert 'name="viewport" content="width=device-width' in text
     assert text.count('<div class="wide">') == text.count("<table>") + text.count("<svg")
@@ -183,7 +183,7 @@ def test_a_chart_has_what_it_is_of():
     assert not re.search(r"<script|<style|<!--| id=", svg)
 
 
-def test_without_what_draws_there_are_figures_and_a_sentence(monkeypatch):
+def test_missing_pygal_leaves_the_figures(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygal", None)
     with pytest.raises(Refusal, match="^pygal: not there for this Ansible's Python, 3.1.3 is needed"):
         line_chart("x", ["1"], {"a": [1.0]})

@@ -16,7 +16,7 @@ def days(results):
     return [int(one["measured_at"][8:10]) for one in results]
 
 
-def test_the_newest_is_that_by_its_moment_not_by_its_name():
+def test_newest_result_is_by_its_time():
     results = Results({"a": kept(20, service="chat"), "b": kept(3, service="chat"), "c": kept(21, service="other")})
     assert days(results.history("benchmark", "chat")) == [3, 20]
     assert days([results.latest("benchmark", "chat")]) == [20]
@@ -54,12 +54,12 @@ def test_unreadable_results_are_named(text):
 @pytest.mark.parametrize(
     "text",
     [
-        # What older versions kept, another program's file, and a later format.
+        # An older version, another program's file, and a later format.
         json.dumps({"service": "chat", "state": "ready"}),
         kept(3, kind="coverage"),
         kept(3, format=2),
     ],
 )
-def test_what_is_no_result_of_ours_is_left_out(text):
+def test_other_files_are_left_out(text):
     results = Results({"a": text})
     assert results.history("benchmark") == []

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What switch_model.yml refuses of what is given with -e."""
+"""Refused arguments of switch_model.yml."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.switch import switch_refused

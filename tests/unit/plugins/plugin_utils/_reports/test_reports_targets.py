@@ -72,7 +72,7 @@ def test_what_a_request_waited_is_apart():
     assert (row.noted, row.meant, row.judged) == ("below", "1.500 s without 4.500 s of waiting", "target")
 
 
-def test_what_nobody_measured_has_no_verdict():
+def test_unmeasured_figures_have_no_verdict():
     found = rows(no_ceiling="no plan says what a token reads")
     assert {(row.value, row.noted, row.meant, row.judged) for row in found.values()} == {
         (None, "not measured", "", "not measured")
@@ -108,7 +108,7 @@ def test_where_no_card_tells_the_log_does():
 @pytest.mark.parametrize(
     ("percent", "noted", "judged"), [(33.0, "critical", "acceptable"), (20.0, "critical", "below")]
 )
-def test_one_request_is_in_one_stage_at_a_time(percent, noted, judged):
+def test_utilization_is_judged_by_stages(percent, noted, judged):
     row = rows(utilization={("node1", 0): percent}, stages=3)["GPU node1 0"]
     assert (row.noted, row.meant, row.judged) == (noted, "more than 23 % with 3 stages", judged)
 
@@ -121,5 +121,5 @@ def test_the_slowest_pair_is_the_link():
 
 
 @pytest.mark.parametrize("link", [None, {"measured_at": "x", "pairs": []}])
-def test_a_link_that_nobody_measured(link):
+def test_unmeasured_link_has_no_verdict(link):
     assert targets.link_reading(link).judged == "not measured"

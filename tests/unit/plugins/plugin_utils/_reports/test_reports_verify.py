@@ -44,7 +44,7 @@ def unit(kind):
 
 
 def cell(rate=12.7, first=0.8, **changes):
-    """Of llama_bench. first: None where a model thought all the time."""
+    """A cell of llama_bench. first: None if the model only thought."""
     figures = {
         "errors": 0,
         "prompt_tokens": 60,
@@ -136,14 +136,14 @@ def others(**changes):
 @pytest.mark.parametrize(
     "results",
     [
-        # Somebody else was served meanwhile, all requests failed, and nobody asked.
+        # Disturbed by others, all requests failed, and no request was sent.
         [{"item": {"label": "chat"}, "cells": [cell(others=7)]}],
         [{"item": {"label": "chat"}, "cells": [cell(figures={"errors": 3})]}],
         [{"item": {"label": "chat"}, "failed": True}],
         [],
     ],
 )
-def test_else_the_last_benchmark_and_else_the_answer_that_verify_got(results):
+def test_last_benchmark_then_verify_is_the_source(results):
     hosts = others(acceptance_measured={"results": results})
     busy = cell(rate=1.0, concurrency=5)
     deep = cell(rate=2.0, depth=4096)
@@ -154,7 +154,7 @@ def test_else_the_last_benchmark_and_else_the_answer_that_verify_got(results):
     assert measured(hosts=hosts, texts={}).rate is None
 
 
-def test_of_a_model_that_thinks_the_first_thought_counts():
+def test_first_thought_is_the_first_token():
     results = [{"item": {"label": "chat"}, "cells": [cell(first=None)]}]
     assert measured(hosts=others(acceptance_measured={"results": results})).first_token == 1.5
 
@@ -184,7 +184,7 @@ def test_another_quants_benchmark_is_not_its():
     assert (found.quant, found.rate, found.first_token) == ("F16", None, None)
 
 
-def test_what_waits_for_a_held_node_is_not_judged():
+def test_service_of_a_held_node_is_not_judged():
     facts = HOSTS["node2"]["ansible_facts"]
     held = host("rpc", ansible_facts={**facts, "llama_node": {**facts["llama_node"], "held": EARLIER}})
     found = seen(hosts={**HOSTS, "node2": held})
@@ -196,7 +196,7 @@ def test_what_is_stopped_is_not_judged():
     assert found.services == [] and found.wanted == {"node1": [], "node2": []}
 
 
-def test_a_router_is_judged_by_each_of_its_models_and_waits_as_others_do():
+def test_router_is_judged_by_its_models():
     services = {"fast": {"kind": "router", "head": "node1", "models": {"m": "F16"}, "port": 8080}}
     texts = {"b": benchmark(cell(rate=20.0)).replace('"chat"', '"fast.m"')}
     (found,) = seen(services=services, texts=texts).services
@@ -296,7 +296,7 @@ def test_one_node_has_no_link():
     assert "link" not in [row["metric"] for row in json.loads(found["files"]["verify/latest.json"])["readings"]]
 
 
-def test_targets_of_the_inventory_are_those_of_their_service():
+def test_targets_belong_to_their_service():
     wanted = {"tokens_per_second": {"target": 30, "acceptable": 20, "critical": 5, "source": "us"}}
     hosts = {name: dict(facts, llama_targets={"chat": wanted}) for name, facts in HOSTS.items()}
     assert measured(hosts=hosts).targets == wanted and measured().targets == {}

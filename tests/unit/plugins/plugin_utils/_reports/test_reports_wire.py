@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the split proof says of a service that does what the plan says, and of each fault."""
+"""The split proof of a sound service, and of each fault."""
 
 import json
 
