@@ -200,7 +200,7 @@ def cycle(victims, generating):
 
 
 def leaked(before, after, cycles):
-    """What is there after and was not before -> list of sentences."""
+    """A sentence for each new file, process or mount."""
     found = []
     for node in UNITS:
         first, last = before[node], after[node]
