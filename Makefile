@@ -1,4 +1,4 @@
-# The front door. `make lab` and `make test` work from a fresh clone. CONTRIBUTING.md says which one to use when.
+# `make lab` and `make test` work from a fresh clone. CONTRIBUTING.md says which target to use when.
 .PHONY: help lab lab-down check unit golden coverage scenarios gates test bench e2e card
 
 help:  ## this list

@@ -1,4 +1,4 @@
-"""What the scenarios' tests share: the nodes of the running scenario, and ansible-playbook against them."""
+"""Shared by the scenarios' tests: the nodes of the running scenario, and ansible-playbook against them."""
 
 import functools
 import json
@@ -34,7 +34,7 @@ CHAT = {
     "threads": 1,
     "force_split": True,
 }
-# Where the collections are that playbooks name besides ours.
+# The directory of the other collections that playbooks name.
 OTHERS = sysconfig.get_path("purelib")
 
 
@@ -122,7 +122,7 @@ class Lab:
 
     @property
     def reports(self):
-        """Where the inventory keeps what is measured."""
+        """The inventory's directory of reports."""
         cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.join(
             os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "llama-cluster"
         )
@@ -154,7 +154,7 @@ class Lab:
 
     @staticmethod
     def exposure(node, unit):
-        """What systemd-analyze security says of a unit, from 0 to 10."""
+        """-> the exposure of a unit from 0 to 10, by systemd-analyze security"""
         last = node.check_output("systemd-analyze security --no-pager %s", unit).splitlines()[-1]
         return float(re.search(r"exposure level for \S+: ([0-9.]+)", last).group(1))
 
@@ -170,6 +170,6 @@ class Lab:
 @pytest.fixture(scope="session")
 def lab():
     found = Lab()
-    # What an earlier run has measured was on other nodes.
+    # Figures of an earlier run are of other nodes.
     shutil.rmtree(found.reports / "benchmarks", ignore_errors=True)
     return found

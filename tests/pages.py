@@ -65,7 +65,7 @@ And each key of a service with the dagger.
 
 ## Variables of roles
 
-They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`, and leave alone those that
+They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`, and do not touch those that
 come from another variable. The README of each role lists its own:
 
 %s
@@ -73,7 +73,7 @@ come from another variable. The README of each role lists its own:
 MODULES = """
 ## Modules
 
-The playbooks are the product; these modules are useful alone too. `ansible-doc` documents all of them, and roles:
+The playbooks are the product; these modules are also useful without them. `ansible-doc` documents all, and roles:
 
 ```console
 ansible-doc thefermisea.llama_cluster.gguf_fetch
@@ -105,7 +105,7 @@ LONG = 120
 
 
 def values(key):
-    """What a key may be given."""
+    """-> the allowed values of a key"""
     if key.choices:
         more = ", or one of the build's `cache_types`" if key.name in check_services.CACHES else ""
         return ", ".join("`%s`" % one for one in key.choices) + more
@@ -159,7 +159,7 @@ def keys(table):
 
 
 def readme(role):
-    """The README of a role with the table of the arguments of all of its entry points; the rest is written by hand."""
+    """The README of a role with the table of the arguments of all of its entry points; the rest is written manually."""
     options = {}
     for entry_point in yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"].values():
         options = {**entry_point.get("options", {}), **options}
@@ -196,7 +196,7 @@ def meaning(option):
 
 
 def marked(text):
-    """What ansible-doc marks, in Markdown."""
+    """-> the marks of ansible-doc as Markdown"""
     return re.sub(r"\b[CVPMOE]\((?:thefermisea\.llama_cluster\.)?([^)#=]+)[^)]*\)", r"`\1`", text)
 
 
@@ -224,7 +224,7 @@ def settings_page():
 
 
 def doctor():
-    """docs/doctor.md with the table of all rules; the rest is written by hand."""
+    """docs/doctor.md with the table of all rules; the rest is written manually."""
     rows = ["| rule | severity | says | seen |", "|---|---|---|---|"]
     for rule in sorted(rules.load(), key=lambda one: one["name"]):
         words = re.sub(r"\{[@/]?([\w.]+)(?:\|\w+)?\}", lambda found: found[1].split(".")[-1].upper(), rule["sentence"])
@@ -234,14 +234,14 @@ def doctor():
 
 
 def seen(place):
-    """Where the fault of a rule was seen."""
+    """-> where the fault of a rule was seen"""
     if place.startswith("https:"):
         return "[report](%s)" % place
     return "card" if "/card/" in place else "test" if place.startswith("tests/") else "lab"
 
 
 def alerts():
-    """docs/monitoring.md with a section for each alert; what stands around them is written by hand."""
+    """docs/monitoring.md with a section for each alert; the text around them is written manually."""
     severity, groups = {}, {}
     for found in dropped.rules():
         for group in yaml.safe_load(found.path.read_text())["groups"]:

@@ -84,7 +84,7 @@ KEYS = (
     Key(
         "models",
         dict,
-        "A map of models: name to quant, or to a map with `quant` and settings for this model alone.",
+        "A map of models: name to quant, or to a map with `quant` and settings for this model only.",
         required=True,
         kinds=("router",),
     ),

@@ -54,7 +54,8 @@ path, toolkit, source = sys.argv[1:]
 with open(path) as stream:
     variables = yaml.safe_load(stream)
 inside = "/srv/llama-lab/" + toolkit.rpartition("/")[2]
-variables["llama_builds"]["default"].update(source=source, accelerator="cuda", cuda_architectures=["90"], cuda_home=inside)
+build = dict(source=source, accelerator="cuda", cuda_architectures=["90"], cuda_home=inside)
+variables["llama_builds"]["default"].update(build)
 variables["rpc_worker_environment"] = {"LD_LIBRARY_PATH": "%s/lib:%s/lib/stubs" % (inside, inside)}
 json.dump(variables, sys.stdout)
 END

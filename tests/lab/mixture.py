@@ -4,8 +4,8 @@
 """mixture.py FROM.gguf TO.gguf: a dense llama as a mixture of experts that answers alike.
 
 Every layer gets EXPERTS experts that are all the layer's own feed-forward, and a router without a preference. So it is
-a mixture to every program, its answers are those of the dense model, and it has a size for which a test has time.
-Runs on a lab's node, by its Python alone.
+a mixture to every program, answers like the dense model, and is small enough for a test.
+Runs on a lab's node and needs only its Python.
 """
 
 import re
@@ -19,7 +19,7 @@ ALIGNMENT = 32
 
 
 class Reader:
-    """What a header has, as the bytes that it consists of."""
+    """-> the header's fields as bytes"""
 
     def __init__(self, stream):
         self.stream = stream

@@ -18,8 +18,8 @@ node() {
     made=$(docker container inspect --format '{{.Config.Image}}' "$lab-$name" 2>/dev/null || true)
     if [ "$made" != "$image" ]; then
         [ -z "$made" ] || docker rm --force --volumes "$lab-$name"
-        # What root of a real machine has: mounts, firewall, locked memory, and the environment of other users'
-        # processes. Compiled objects by the content of their sources; whoever compiles may add to them.
+        # Abilities of a real machine's root: mounts, firewall, locked memory, and the environment of other users'
+        # processes. Compiled objects by the content of their sources; every compiling user may add to them.
         docker create "${labels[@]}" --name "$lab-$name" --hostname "$name" --pull never \
             --network "$lab-ethernet" --ip "$address" --network-alias "$name" \
             --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add IPC_LOCK --cap-add SYS_PTRACE \

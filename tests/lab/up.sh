@@ -16,7 +16,7 @@ run "creating the lab's containers" .venv/bin/ansible-playbook molecule/shared/c
 say "deploying inventories/lab with playbooks/site.yml (the first build of llama.cpp takes about ten minutes)"
 .venv/bin/ansible-playbook playbooks/site.yml -i inventories/lab
 
-# What verify printed is not printed again; its curl line is tried from here.
+# The output of verify is not repeated; its curl line is run from here.
 report=$lab_cache/reports/llama-lab${LLAMA_LAB_SLOT:-0}/chat.json
 show() { .venv/bin/python -c "import json, sys; report = json.load(open(sys.argv[1])); print($1)" "$report"; }
 bash -c "$(show 'report["curl"]')" \

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests/card prepares without a card has the name that is looked for where there is one."""
+"""Preparation of the card test: names of builds, its directory, the reduced source, the vocabulary."""
 
 import importlib.util
 import struct
@@ -27,7 +27,7 @@ def script(name):
     return module
 
 
-def test_the_name_of_the_build_is_the_same_with_a_card_and_without():
+def test_build_has_one_name_with_and_without_card():
     release = script("release").release
     compiled = dict(ENTRY, source="/elsewhere", accelerator="cuda", cuda_architectures=["90"], cuda_home="/cuda")
     there = release({"llama_builds": {"default": ENTRY}, "llama_cpp_targets": TARGETS}, [{"compute_cap": "9.0"}])
@@ -36,7 +36,7 @@ def test_the_name_of_the_build_is_the_same_with_a_card_and_without():
     assert there.startswith("b11434-cuda-")
 
 
-def test_a_directory_that_the_test_did_not_make_is_left_alone(tmp_path):
+def test_foreign_directory_is_refused(tmp_path):
     machine = script("machine")
     own, others = tmp_path / "own", tmp_path / "others"
     for _again in range(2):
@@ -51,7 +51,7 @@ def test_a_directory_that_the_test_did_not_make_is_left_alone(tmp_path):
         machine.Machine(tmp_path, own, True).own()
 
 
-def test_a_reduced_source_keeps_what_llama_calls():
+def test_reduced_source_keeps_called_kernels():
     reduced = script("reduce").reduced
     head = b"#include\nDECL_FATTN_MMA_F16_CASE( 64,  64, 8, 4);\nDECL_FATTN_MMA_F16_CASE(128, 128, 8, 4);\n"
     folder = "ggml/src/ggml-cuda/template-instances/"

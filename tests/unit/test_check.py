@@ -34,7 +34,7 @@ def tree(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changed, tests",
     [
-        # Its own tests, and those of what imports it; not of what imports that.
+        # Its own tests and the tests of its importers, not of their importers.
         ("plugins/module_utils/_sample/text.py", ["test_read.py", "test_text.py"]),
         ("plugins/module_utils/_sample/read.py", ["test_plan.py", "test_read.py"]),
         ("tests/unit/test_text.py", ["test_text.py"]),

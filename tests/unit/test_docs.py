@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the pages refer to is there: files, headings, playbooks, tags, inventories, make targets."""
+"""References of the pages exist: files, headings, playbooks, tags, inventories, make targets."""
 
 import re
 import shlex
@@ -92,7 +92,7 @@ def rows(page):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if rows(page)], ids=name)
-def test_every_row_of_a_table_has_the_cells_of_its_head(page):
+def test_table_rows_have_all_cells(page):
     assert [table for table in rows(page) if len(set(table)) != 1] == []
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A gate that was skipped is no success, nor is a test that was skipped for a reason that can be taken away."""
+"""A skipped gate is no success; a skipped test is one only for a reason that cannot be taken away."""
 
 import os
 import shutil

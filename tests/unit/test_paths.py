@@ -62,14 +62,14 @@ def documentation(tree):
     return {node.value.value for node in nodes if isinstance(node.value, ast.Constant)}
 
 
-def test_roles_know_one_directory_of_builds_and_no_variable_says_another():
-    told = {}
+def test_roles_share_one_directory_of_builds():
+    prefixes = {}
     for path in (ROOT / "roles").glob("*/vars/main.yml"):
         values = yaml.safe_load(path.read_text())
-        told.update({name: value for name, value in values.items() if name.endswith("_prefix")})
-    assert set(told) == {"__llama_cpp_prefix", "__rpc_worker_prefix", "__head_server_prefix"}
+        prefixes.update({name: value for name, value in values.items() if name.endswith("_prefix")})
+    assert set(prefixes) == {"__llama_cpp_prefix", "__rpc_worker_prefix", "__head_server_prefix"}
     drilled = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())["__drill_releases"]
-    assert set(told.values()) == {paths.BUILDS} and drilled == paths.BUILDS + "/releases"
+    assert set(prefixes.values()) == {paths.BUILDS} and drilled == paths.BUILDS + "/releases"
     assert [name for name in variables.role_options() if re.search("_(prefix|releases_dir)$", name)] == []
 
 

@@ -29,8 +29,8 @@ INTENT = {
     "llama_address": "The address that clients reach a node at (default: `ansible_host`).",
     "llama_fabric_address": "The IPv4 address of a node on the network that carries RPC.",
     "llama_fabric_interface": "The interface that this address is expected on.",
-    "llama_clients": "IPv4 networks that may use the API port (default: the head's own network; with a gateway its "
-    "hosts alone).",
+    "llama_clients": "IPv4 networks that may use the API port (default: the head's own network; with a gateway "
+    "only its hosts).",
     "llama_models_dir": "Where models are stored (default: `/opt/models`).",
     "llama_devices": "The cards that a node uses, for plans that ask no node and for memory that nvidia-smi does not "
     "tell: `[{name: Tesla V100S-PCIE-32GB, "

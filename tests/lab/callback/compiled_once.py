@@ -36,7 +36,7 @@ short_description: Compile what does not change once
 version_added: 1.0.0
 author: The Fermi Sea (@thefermisea)
 description:
-  - For tests alone.
+  - For tests only.
 """
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -49,7 +49,7 @@ WEEK = 7 * 24 * 3600
 
 
 class Kept:
-    """What was computed, by everything that it depends on."""
+    """Computed values by a key of everything that they depend on."""
 
     def __init__(self) -> None:
         # A filter's decorators are looked at when an expression is compiled.
@@ -69,7 +69,7 @@ class Kept:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def get(self, key: str) -> object:
-        """None where it is not known."""
+        """-> the kept value, or None"""
         if key not in self.known:
             try:
                 self.known[key] = marshal.loads((self.folder / key).read_bytes())
@@ -80,7 +80,7 @@ class Kept:
     def put(self, key: str, value: object) -> object:
         self.known[key] = value
         partial = self.folder / ("%s.%s" % (key, os.urandom(8).hex()))
-        # Another run may have removed the directory as one that nobody used for a week.
+        # Another run may have removed the directory as unused for a week.
         with contextlib.suppress(FileNotFoundError):
             partial.write_bytes(marshal.dumps(value))
             partial.rename(self.folder / key)
@@ -127,7 +127,7 @@ def keep_expressions(kept: Kept) -> None:
 
 
 def keep_imports(kept: Kept) -> None:
-    """What a module or a file of module_utils imports, by its text."""
+    """Keeps the imports of a module or a file of module_utils by its text."""
     parse, metadata = module_common._compile_module_ast, module_common._get_module_metadata
     find = module_common.ModuleDepFinder.__init__
 

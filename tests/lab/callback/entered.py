@@ -5,7 +5,7 @@
 and capabilities.
 
 docker exec does the same by way of four programs and takes ten times as long; each task of a playbook calls it on each
-node. Whoever is not root here, and a node that does not run, get docker exec as always. Between nsenter and the limit
+node. Without root here, or if a node does not run, docker exec is used. Between nsenter and the limit
 of its capabilities the node's own setpriv is trusted: for labs that tests made themselves.
 """
 
@@ -25,12 +25,12 @@ short_description: Enter the nodes of a lab
 version_added: 1.0.0
 author: The Fermi Sea (@thefermisea)
 description:
-  - For tests alone.
+  - For tests only.
 """
 
 CONNECTION = "ansible_collections.community.docker.plugins.connection.docker"
 FORMAT = "{{.Name}} {{.Id}} {{.State.Pid}}"
-# Of the process itself, which then is what comes after the files.
+# The shell joins the control groups, then becomes the command after `--`.
 JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
 GROUPS = Path("/sys/fs/cgroup")
 SCOPE = "/init.scope"
@@ -84,7 +84,7 @@ class Nodes:
             self.known[name.lstrip("/")] = known, int(process)
 
     def words(self, name: str) -> list[str] | None:
-        """What goes before a command; None where docker exec has to do."""
+        """-> the words before a command; None if docker exec is needed"""
         if os.geteuid():
             return None
         # It was made or started since.

@@ -84,7 +84,7 @@ def tasks_in_this_process() -> None:
         return wait(self, iterator)
 
     WorkerProcess.start, StrategyBase._wait_on_pending_results = start_or_postpone, run_and_wait
-    # One that waits keeps its place: Ansible gives that of an ended process to the next task.
+    # A waiting worker keeps its place: Ansible gives the place of an ended process to the next task.
     WorkerProcess.is_alive = lambda worker: worker in waiting or is_alive(worker)
 
 
