@@ -28,29 +28,30 @@ CACHE = pathlib.Path(
 # nodes faster than other users (tests/lab/callback/entered.py). After those that need no build the longest start first.
 BUDGETS = {
     "build": 60,
-    "node_setup": 190,
-    "acceptance": 720,
-    "apply": 600,
-    "upgrade": 540,
-    "cluster": 540,
-    "monitoring": 480,
-    "adoption": 420,
-    "gateway": 400,
-    "head_server": 270,
-    "llama_cpp": 240,
-    "bundle": 210,
-    "preflight": 180,
-    "jump": 180,
-    "enterprise_linux": 180,
-    "model": 180,
-    "rpc_worker": 180,
-    "router_server": 210,
-    "drill": 420,
+    "node_setup": 160,
+    "acceptance": 640,
+    "apply": 480,
+    "monitoring": 450,
+    "upgrade": 400,
+    "cluster": 400,
+    "adoption": 300,
+    "gateway": 280,
+    "head_server": 210,
+    "drill": 180,
+    "llama_cpp": 150,
+    "preflight": 130,
+    "jump": 130,
+    "model": 130,
+    "router_server": 110,
+    "rpc_worker": 110,
+    "enterprise_linux": 110,
+    "bundle": 90,
+    "recovery": 240,
 }
 # Runs beside the build.
 WITHOUT_BUILD = ("node_setup",)
 # These assert seconds: they run after the others, one at a time.
-ALONE = ("drill",)
+ALONE = ("recovery",)
 # Two keep two cores busy.
 SIDE_BY_SIDE = int(os.environ.get("SIDE_BY_SIDE", "2"))
 # A run takes this many lab slots, so that runs of different width do not meet.

@@ -56,7 +56,7 @@ def test_check_mode_on_a_deployed_cluster_changes_nothing(lab):
     assert lab.changed(output) == 0
     # Running heads are not judged by the changed inventory.
     more = json.dumps({"llama_services": lab.chat(ctx_size=8192)})
-    status, output = lab.playbook("site", "--check", "--diff", "-e", more, core=lab.NEWEST)
+    status, output = lab.playbook("site", "--check", "--diff", "-e", more)
     assert status == 0 and lab.changed(output) > 0 and "--ctx-size 8192" in output, output
 
 
