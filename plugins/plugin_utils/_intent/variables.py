@@ -62,7 +62,6 @@ EXTRA = (
         "drills",
         "explain",
         "force_split",
-        "gateway",
         "headers",
         "keep",
         "lines",

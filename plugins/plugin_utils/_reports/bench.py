@@ -21,15 +21,11 @@ Map = Mapping[str, Any]
 COLUMNS = ("prompt", "depth", "at a time", "tokens/s", "per request", "first token", "p95", "errors")
 
 
-def bench_heads(heads: Sequence[Map], published: Map | None = None) -> dict[str, list[Any]]:
-    """-> {heads: those to measure, a router once for each of its models; left_out: a sentence for each other one}
-
-    published: `services` of gateway_config() to measure through the gateway: by the name of each model, and once for
-    all replicas of a service.
-    """
+def bench_heads(heads: Sequence[Map]) -> dict[str, list[Any]]:
+    """-> {heads: those to measure, a router once for each of its models; left_out: a sentence for each other one}"""
     found: list[Map] = []
     left_out = []
-    for head in heads if published is None else _behind(heads, published):
+    for head in heads:
         label = head.get("label") or head["service"]
         of_models = [
             dict(head, model=one["model"], quant=one["quant"], args=one["args"], label=f"{label}.{one['model']}")
@@ -38,25 +34,9 @@ def bench_heads(heads: Sequence[Map], published: Map | None = None) -> dict[str,
         for one in of_models or [dict(head, label=label)]:
             if parse_args(one.get("args") or []).embeddings:
                 left_out.append(f"{one['label']}: not measured, it generates nothing")
-            elif one["model"] not in one.get("published", [one["model"]]):
-                left_out.append(f"{one['label']}: not measured, {one['model']} at the gateway is another service")
             else:
                 found.append(one)
     return {"heads": found, "left_out": left_out}
-
-
-def _behind(heads: Sequence[Map], published: Map) -> list[Map]:
-    """The head of the first replica of each service, with the nodes of all of them and its published models. Their
-    label differs from the service's, whose latest result stays."""
-    found: list[Map] = []
-    for head in heads:
-        service = published[head["service"]]
-        replicas = [one["node"] for one in service["endpoints"]]
-        if head["node"] == replicas[0]:
-            nodes = list(dict.fromkeys([*replicas, *head["workers"]]))
-            names = [model["name"] for model in service["models"]]
-            found.append(dict(head, label="gateway." + head["service"], nodes=nodes, published=names))
-    return found
 
 
 def benchmark(

@@ -120,10 +120,6 @@ GATEWAY_ASKED = """
 - name: Look at the units
   thefermisea.llama_cluster.llama_unit_info:
 """
-CLIENT_KEY = """
-- name: Note the key
-  ansible.builtin.set_fact: {gateway_client_key: k3y-of-clients}
-"""
 # Its services are real.
 SAMPLER = """
 - name: Write its services
@@ -147,7 +143,6 @@ REPLACED = {
     "head_server/tasks/main.yml": CONFIGURE % ("head", "head_server", HEADS % "head"),
     "router_server/tasks/configure.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
     "router_server/tasks/main.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
-    "gateway/tasks/client_key.yml": CLIENT_KEY,
     "gateway/tasks/main.yml": GATEWAY,
     "gateway/tasks/status.yml": GATEWAY_ASKED,
     "monitoring/tasks/node_services.yml": SAMPLER,

@@ -35,12 +35,6 @@ def cluster(tmp_path_factory, tmp_path):
     return found
 
 
-def with_gateway(cluster, **variables):
-    own = dict({"ansible_connection": "local", "ansible_become": False, "ansible_host": "10.0.0.9"}, **variables)
-    cluster.inventory["llama_gateway"] = {"hosts": {"gateway1": own}}
-    cluster.node("gateway1").mkdir()
-
-
 def measured(cluster, *arguments):
     """-> (status, output, events, [names of what was kept])"""
     reports = str(cluster.folder / "reports")
@@ -115,46 +109,3 @@ def test_slower_service_fails_the_run(cluster):
     assert status != 0
     assert "chat: short at 0 tokens, 1 at a time: tokens/s 5.0 seen, at least 9.5 is needed" in output
     assert result(cluster, "chat")["cells"][0]["figures"]["tokens_per_second"] == 5.0
-
-
-def test_gateway_gets_published_names_and_client_key(cluster):
-    with_gateway(cluster)
-    assert measured(cluster)[0] == 0
-    own = {name: path.read_text() for name, path in kept(cluster).items()}
-    status, output, events, names = measured(cluster, "-e", "gateway=true")
-    assert status == 0, output
-    assert without_names(events) == [
-        "node1 watch node1",
-        "node1 watch node2",
-        "node1 measure m of http://10.0.0.9:8000/v1 from localhost with k3y-of-clients",
-        # Once for both replicas.
-        "node1 watch node1",
-        "node1 watch node2",
-        "node1 measure n of http://10.0.0.9:8000/v1 from localhost with k3y-of-clients",
-    ]
-    assert [name for name in names if name not in own] == ["latest-gateway.chat", "latest-gateway.solo"]
-    assert {name: kept(cluster)[name].read_text() for name in own} == own
-    found = result(cluster, "gateway.chat")
-    assert (found["service"], found["endpoint"], found["asked_from"]) == (
-        "chat",
-        "http://10.0.0.9:8000/v1",
-        "controller",
-    )
-    assert "k3y-of-clients" not in output + json.dumps(found)
-
-
-def test_one_service_of_a_gateway_with_tls(cluster):
-    files = {"certificate": "/etc/ssl/c.pem", "key": "/etc/ssl/k.pem"}
-    with_gateway(cluster, gateway_tls=files, gateway_address="llm.example.org")
-    status, output, events, names = measured(
-        cluster, "-e", "gateway=true", "-e", "service=chat", "-e", "asked_from=node2"
-    )
-    assert status == 0, output
-    assert events[-1] == "node1 measure m of https://llm.example.org/v1 from node2 with k3y-of-clients"
-    assert names == ["latest-gateway.chat"]
-
-
-def test_without_a_gateway_none_is_asked(cluster):
-    status, output, events, _names = measured(cluster, "-e", "gateway=true")
-    assert status != 0 and events == []
-    assert "benchmark: gateway true seen without a host in group llama_gateway, one gateway is needed" in output

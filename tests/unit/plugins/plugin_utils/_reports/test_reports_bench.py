@@ -129,22 +129,6 @@ def test_router_is_measured_for_generating_models():
     assert found["left_out"] == ["fast.embed: not measured, it generates nothing"]
 
 
-def published(service, *names, nodes=("node1",)):
-    return {service: {"endpoints": [{"node": node} for node in nodes], "models": [{"name": name} for name in names]}}
-
-
-def test_gateway_is_measured_once_for_all_replicas():
-    heads = [dict(HEAD, workers=["node2"]), dict(HEAD, node="node3", workers=[])]
-    services = published("reasoning", "or1-behemoth", nodes=("node1", "node3"))
-    (one,) = bench.bench_heads(heads, services)["heads"]
-    assert (one["label"], one["nodes"]) == ("gateway.reasoning", ["node1", "node3", "node2"])
-    models = [{"model": "coder", "quant": "Q4_K_M", "args": []}, {"model": "other", "quant": "Q8_0", "args": []}]
-    router = dict(HEAD, service="fast", label="fast", models=models, workers=[])
-    found = bench.bench_heads([router], published("fast", "coder"))
-    assert [one["label"] for one in found["heads"]] == ["gateway.fast.coder"]
-    assert found["left_out"] == ["gateway.fast.other: not measured, other at the gateway is another service"]
-
-
 @pytest.mark.parametrize(
     ("watch", "said"),
     [
