@@ -14,7 +14,7 @@ from ..plugin_utils._progress import Progress
 # Seconds until a line says what it waits for.
 PATIENCE = 5
 HUB = "https://huggingface.co"
-# What the module says of a server after several attempts (_fetch/http.attempts).
+# The module's words for a server after several attempts (_fetch/http.attempts).
 IN_VAIN = re.compile(r", [0-9]+ times: ")
 SOURCES = ("url", "urls", "repo", "files")
 

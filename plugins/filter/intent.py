@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory says: its mistakes, and what follows from it for a node, a gateway or a host of monitoring."""
+"""The intent of an inventory: its mistakes, and the configuration of nodes, gateways and monitoring hosts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from ..plugin_utils._monitoring.scrape import (
 
 
 def errors(services, models, groups, hostvars, *more, **options):
-    """Types that only a role's argument specs know are told last, in Ansible's words."""
+    """Types that only a role's argument specs know are reported last, in Ansible's words."""
     found = intent_errors(services, models, groups, hostvars, *more, **options)
     return found or mistyped_variables(hostvars, list(dict.fromkeys([*all_hosts(groups), *hosts(groups)])))
 

@@ -13,7 +13,7 @@ author:
 description:
   - Reads a model's header, from a file or by range requests from a server, and computes how much memory its weights,
     its KV cache and llama.cpp's compute buffers need on each device, and which layers go where.
-  - A model that fits one device is not split, unless told to. A model that fits nowhere is no failure of this module;
+  - A model that fits one device is not split, unless forced. A model that fits nowhere is no failure of this module;
     RV(fits) says so, and RV(advice) names what would fit.
   - Of a split, the counts of layers fit every device and keep the slowest one as fast as possible.
 options:
@@ -48,7 +48,7 @@ options:
     default: https://huggingface.co
   token_file:
     description:
-      - A file on the node whose content is sent as a bearer token to the origin of O(endpoint) alone. It has to be
+      - A file on the node whose content is sent as a bearer token to the origin of O(endpoint) only. It has to be
         root's or the task's user's own with mode 0600.
     type: path
   devices:
@@ -174,7 +174,7 @@ reason:
   description: Why that.
   type: str
   returned: with devices
-  sample: it fits none of gpu2 GPU0, gpu3 GPU0, gpu1 GPU0 alone
+  sample: it fits none of gpu2 GPU0, gpu3 GPU0, gpu1 GPU0
 devices:
   description: The share of each device, in MiB, rounded up; where the model does not fit, the best of the placements
     that do not.

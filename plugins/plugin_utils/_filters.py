@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What filters do with what their functions return. Private to the collection."""
+"""The wrapper of filters. Private to the collection."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def one_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_sentences(**functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """What a FilterModule's filters() returns: functions by the name of their filter."""
+    """The value of a FilterModule's filters(): functions by the name of their filter."""
     return {name: one_sentence(function) for name, function in functions.items()}

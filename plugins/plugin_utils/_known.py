@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of a node in this run, and what is still to be asked. Private to the collection.
+"""The facts of a node that this run has, and the ones that it still needs. Private to the collection.
 
 The fact llama_node has the answers, `run`, and `asked`: {subset: the argument it was asked for with}.
 """
@@ -17,8 +17,7 @@ Facts = Mapping[str, Any]
 
 
 def missing(known: Facts, asked: Facts, run: str, again: bool = False) -> dict[str, Any]:
-    """What of the subsets that are asked for this run does not know: of those that answer for each entry of a list, the
-    entries that are new."""
+    """The subsets of `asked` that this run does not have; of a list only the new entries."""
     asked = {name: argument for name, argument in asked.items() if argument != []}
     if again or known.get("run") != run:
         return asked
@@ -60,8 +59,7 @@ def _is_keyed(known: Facts, name: str, argument: Any) -> bool:
 
 
 def slurped(content: Any, of: type = dict) -> Any:
-    """What a file of a node says in JSON, by slurp's `content`; nothing where there is no file, or a damaged one: the
-    run that reads it writes it anew."""
+    """The JSON of a node's file, from slurp's `content`; empty for a missing or damaged file."""
     try:
         found = json.loads(base64.b64decode(content or "").decode("utf-8"))
     except (ValueError, RecursionError):

@@ -72,7 +72,7 @@ def test_a_model_that_no_download_could_make_fit(lab):
 def test_a_split_that_no_memory_asks_for(lab):
     status, output = site(lab, force_split=None)
     assert status != 0
-    assert "llama_services.chat.workers: smollm2-135m-instruct Q4_1 fits main of node1 alone (" in output
+    assert "llama_services.chat.workers: smollm2-135m-instruct Q4_1 fits main of node1 (" in output
     assert "drop workers, or set force_split: true" in output
     assert lab.changed(output) == 0
     untouched(lab)

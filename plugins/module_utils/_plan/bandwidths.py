@@ -140,7 +140,7 @@ CARDS = {
     "GB10": 273,
 }
 
-# What may stand before a card's name, and what may follow it. "A6000" and "3090" leave out RTX. Quadro is part of a
+# Words before and behind a card's name. "A6000" and "3090" leave out RTX. Quadro is part of a
 # name, or stands before one.
 _MAKERS = r"^((NVIDIA|Tesla|GeForce)\s+)+"
 _ENDINGS = r"(\s+Generation)?(\s+\d+GB)?\Z"

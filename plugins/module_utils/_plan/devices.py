@@ -26,14 +26,14 @@ NAMED = 3
 BY_SLOT = "PCI_BUS_ID"
 # Cards without memory of their own, by the name that nvidia-smi prints: DGX Spark, Jetson.
 INTEGRATED = re.compile(r"\b(GB10|Thor|Orin|Xavier|Tegra)\b")
-# What nvidia-smi prints as the memory of such a card, and of one that CUDA does not find.
+# The memory of such a card in nvidia-smi, and of a card that CUDA does not find.
 NO_OWN_MEMORY = re.compile(r"\[?(N/A|Not Supported)")
 LOST = re.compile(r"\[?(GPU is lost|GPU requires reset|Unknown|ERR!)")
 INDEX = re.compile(r"-?[0-9]+\Z")
 
 
 class Device(NamedTuple):
-    """What our own units use counts as free, so that a plan does not change because the service it is for runs."""
+    """A card or main memory. The memory of managed units counts as free: a running service does not change its plan."""
 
     node: str
     device: str  # GPU0, ..., or main
@@ -49,7 +49,7 @@ class Device(NamedTuple):
     unified: bool = False  # a card whose memory is the node's main memory
 
     def as_dict(self) -> Facts:
-        """What a filter returns: claims are of one plan."""
+        """The device as a filter returns it, without claims."""
         return {key: value for key, value in self._asdict().items() if key != "claimed_mib"}
 
     def free_mib(self) -> int:
@@ -72,7 +72,7 @@ def of_node(
 ) -> list[Device]:
     """The devices of a node, in the order in which CUDA counts them.
 
-    gpus: those of nvidia_smi_facts; memory_mib: of main memory; pids: processes of our own units; visible:
+    gpus: as nvidia_smi_facts returns them; memory_mib: of main memory; pids: of managed processes; visible:
     CUDA_VISIBLE_DEVICES of the units, None if it is not set; described: llama_devices of the node, the visible cards
     in order, for bandwidths and memory that nvidia-smi does not know. Errors: Refusal.
     """
@@ -87,8 +87,8 @@ def of_node(
         used, free = part["memory_used_mib"], part["memory_free_mib"]
         if used is None:
             used = sum(process["memory_used_mib"] or 0 for process in processes) if part is gpu else 0
-        ours = sum(process["memory_used_mib"] or 0 for process in processes if process["pid"] in pids)
-        # What the driver keeps for itself is neither used nor free.
+        managed = sum(process["memory_used_mib"] or 0 for process in processes if process["pid"] in pids)
+        # The memory of the driver is neither used nor free.
         total, unified = part["memory_total_mib"] if free is None else used + free, False
         if gpu in untold:
             total, unified = _untold(node, gpu, card, memory_mib if len(untold) == 1 else 0)
@@ -99,7 +99,7 @@ def of_node(
                 name=gpu["name"],
                 kind="GPU",
                 total_mib=total,
-                others_mib=max(0, used - ours),
+                others_mib=max(0, used - managed),
                 # Which process is in which MIG instance is not known.
                 others=_named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
                 margin_mib=margin_mib,
@@ -112,7 +112,7 @@ def of_node(
 
 
 def as_dicts(devices: Iterable[Device]) -> list[Facts]:
-    """What a filter returns."""
+    """Devices as a filter returns them."""
     return [device.as_dict() for device in devices]
 
 
@@ -136,7 +136,7 @@ def _part(gpu: Facts) -> Facts:
 
 def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> tuple[int, bool]:
     """-> (MiB, whether they are main memory's) of a card whose memory nvidia-smi does not tell. card: its entry of
-    llama_devices, {} for none; memory_mib: main memory, 0 if it is not this card's alone. Errors: Refusal."""
+    llama_devices, {} for none; memory_mib: main memory, 0 if other cards share it. Errors: Refusal."""
     if card.get("memory_mib"):
         return int(card["memory_mib"]), _integrated(gpu["name"]) or _integrated(card.get("name"))
     words = gpu.get("memory_reason") or "nothing"
@@ -176,7 +176,7 @@ def _visible(node: str, gpus: Sequence[Facts], visible: str) -> list[tuple[Facts
                 "head_server_environment" % (node, printable(word, 60), needed)
             )
         chosen += match
-    # CUDA takes the first MIG instance alone.
+    # CUDA takes only the first MIG instance.
     return chosen[:1] if words[0].startswith("MIG-") else chosen
 
 

@@ -28,7 +28,7 @@ class Measured(NamedTuple):
 
 
 def record(long: Mapping[str, Any], inputs: list[Any]) -> dict[str, Any]:
-    """What a head keeps of a long prompt; nothing of one that was too short, or of a service without a plan. long:
+    """The record of a long prompt on its head; empty if it was too short or the service has no plan. long:
     tokens and seconds of llama_long_prompt, and measured_at."""
     tokens, seconds = int(long.get("tokens") or 0), float(long.get("seconds") or 0)
     if tokens < LEAST or seconds <= 0 or not inputs:

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where one model goes: whether it fits, alone or split, and which device holds which layers. Private to the
+"""The placement of one model: whether it fits, and which device holds which layers. Private to the
 collection.
 
 Sizes in a plan are MiB, rounded up.
@@ -21,7 +21,7 @@ from .split import split, with_output
 
 
 class Row(NamedTuple):
-    """What one device holds in a plan. Layers are counted from 0, None without any."""
+    """The share of one device in a plan. Layers are counted from 0, None without any."""
 
     node: str
     device: str
@@ -143,13 +143,13 @@ def plan(
     """
     gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
-    alone = [index for index in equals if _fits_alone(shape, settings, devices, index, local)]
+    fitting = [index for index in equals if _fits_one(shape, settings, devices, index, local)]
     if counts is not None:
         chosen = counts
-    elif alone and not force_split:
+    elif fitting and not force_split:
         # The first one works on what lies in main memory, wherever the layers are.
         elsewhere = shape.cpu_moe or shape.left
-        first = min(alone, key=lambda index: (index if elsewhere else 0, devices[index].claimed_mib))
+        first = min(fitting, key=lambda index: (index if elsewhere else 0, devices[index].claimed_mib))
         chosen = _counts(shape, len(devices), first)
     else:
         chosen = _split(shape, settings, devices, equals, local)
@@ -162,11 +162,11 @@ def plan(
         # One memory has one margin.
         beside = main if unified is None else main._replace(margin_mib=0)
         rows, shares, host = [*rows, beside], [*shares, host], Share()
-    unsplit = "replicas" if len({devices[index].node for index in alone}) > 1 else "single"
+    unsplit = "replicas" if len({devices[index].node for index in fitting}) > 1 else "single"
     return Plan(
         fits=_fits(shares, rows, unified, placed.host),
         topology="split" if len(used) > 1 else unsplit,
-        reason=_reason(devices, equals, alone, used)
+        reason=_reason(devices, equals, fitting, used)
         + (", with the first %d layers in main memory" % shape.left.block_count if shape.left else ""),
         devices=[_row(device, share) for device, share in zip(rows, shares)],
         host={"weights_mib": mib(host.weights), "kv_mib": mib(host.kv), "compute_mib": mib(host.compute)},
@@ -211,7 +211,7 @@ def plan_experts(
         return case._replace(shape=case.shape.keeping(layers) if beside else case.shape)
 
     def fits(layers: int) -> bool:
-        # What main memory holds is looked at last: it holds the fewest layers best.
+        # Main memory is checked last: it holds the fewest layers best.
         return keeping(layers)._replace(main=None).plan(force_split).fits
 
     if earlier:
@@ -269,18 +269,18 @@ def _spread(counts: dict[int, int], devices: Sequence[Device]) -> list[int]:
     return [counts.get(index, 0) for index in range(len(devices))]
 
 
-def _reason(devices: Sequence[Device], equals: list[int], alone: list[int], used: list[int]) -> str:
+def _reason(devices: Sequence[Device], equals: list[int], fitting: list[int], used: list[int]) -> str:
     names = [f"{device.node} {device.device}" for device in devices]
     rest = [names[index] for index in used if index not in equals]
-    if len(used) > 1 and alone and not rest:
-        return f"told to, it fits {names[alone[0]]} alone"
+    if len(used) > 1 and fitting and not rest:
+        return f"forced, it fits {names[fitting[0]]}"
     if len(used) > 1:
-        return f"it fits none of {', '.join((names[index] for index in equals))} alone" + (
+        return f"it fits none of {', '.join((names[index] for index in equals))}" + (
             f", what the GPUs cannot hold is left over for {', '.join(rest)}" if rest else ""
         )
-    if not alone:
+    if not fitting:
         return f"{names[0]} is the only device"
-    return f"it fits {'each of ' if len(alone) > 1 else ''}{', '.join((names[index] for index in alone))} alone"
+    return f"it fits {'each of ' if len(fitting) > 1 else ''}{', '.join((names[index] for index in fitting))}"
 
 
 # A layer that fits no GPU is the only reason for one in main memory.
@@ -308,7 +308,7 @@ def _unified(devices: Sequence[Device], local: int) -> int | None:
     return next((index for index in range(len(devices) - local, len(devices)) if devices[index].unified), None)
 
 
-def _fits_alone(shape: Shape, settings: Settings, devices: Sequence[Device], index: int, local: int) -> bool:
+def _fits_one(shape: Shape, settings: Settings, devices: Sequence[Device], index: int, local: int) -> bool:
     # A device without others beside it is the head's own.
     placed = _place(shape, settings, [devices[index]], [shape.block_count], 1)
     return _fits(placed.devices, [devices[index]], 0 if devices[index].unified else None, placed.host)
@@ -318,7 +318,7 @@ def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: 
     main = bool(local) and len(devices) == 1 and devices[0].kind == "main"
     placed = place(shape, settings, counts, local, main=main)
     placed = placed._replace(host=placed.host.beside(Share(kv=settings.cache_ram << 20)))
-    # What the head keeps lies in the same memory as its own layers where that is the main memory.
+    # The buffers of the head share main memory with its layers.
     if local and devices[-1].kind == "main":
         return Placed(placed.devices[:-1] + [placed.devices[-1].beside(placed.host)], Share())
     return placed

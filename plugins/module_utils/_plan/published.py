@@ -16,7 +16,7 @@ from .._fetch.request import Request, Watch
 from .._text import Refusal
 from .header import local_shape
 
-# What decides the content of a model, as gguf_fetch takes it.
+# The options of gguf_fetch that decide the content of a model.
 ASKED = ("urls", "repo", "files", "revision", "sha256")
 
 

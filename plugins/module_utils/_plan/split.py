@@ -75,7 +75,7 @@ class _Stages:
         return self.bytes[-1] > sum(self.room)
 
     def time(self, device: int, start: int, end: int) -> float:
-        """Of blocks start to end, infinite where they do not fit. It never shrinks with more blocks."""
+        """The time of blocks start to end, infinite if they do not fit. It never shrinks with more blocks."""
         if self.bytes[end] - self.bytes[start] > self.room[device]:
             return INFINITE
         return (self.weights[end] - self.weights[start] + self.output[device]) * self.slowness[device]
@@ -150,8 +150,8 @@ def _slowest(stages: _Stages, blocks: int, devices: int) -> list[dict[int, float
 def _most_even(stages: _Stages, ends: list[list[int]], slowest: float) -> list[int]:
     """-> blocks per device; ends: of each device, where its blocks may end so that no stage takes longer than slowest.
 
-    The best start moves on with the end (the squares are convex), so the best one of the middle end bounds those of the
-    others.
+    The best start moves on with the end (the squares are convex), so the best start of the middle end bounds the starts
+    of the others.
     """
     known: dict[int, float] = {0: 0}
     history: list[dict[int, int]] = []

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is kept of a service's plan on its head, and what an earlier run kept. Private to the collection."""
+"""The plan of a service as a file on its head. Private to the collection."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ LATER = Settings._fields.index("swa_full")
 
 
 def stored(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What a service's plan was made for and what it says, and nothing that changes from run to run."""
+    """A service's plan and its inputs, without values that change from run to run."""
     found = []
     for one in plans:
         devices = [{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]]
@@ -25,8 +25,8 @@ def stored(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def inputs_of(shape: Shape, settings: Settings, devices: Iterable[Device]) -> list[Any]:
-    """What a plan is made for, beside the names: it stays one for as long as this does."""
-    # What settings have learned since counts where it is used: a plan that an earlier version kept stays one.
+    """The inputs of a plan beside the names: a kept plan is valid while they are equal."""
+    # Later settings count only if they are used: plans of earlier versions stay valid.
     later = [name for name in Settings._fields[LATER:] if getattr(settings, name)]
     places = [[device.node, device.device, device.total_mib, device.margin_mib] for device in devices]
     return [sum(shape.block_bytes), [*settings[:LATER], *later], places]

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What would fit where a model does not (less context, a smaller cache, another quant, more cards), each computed, and
-in which ways a model would run on given nodes. Private to the collection."""
+"""Changes with which a model would fit: less context, a smaller cache, another quant, more cards. Private to the
+collection."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .place import Plan, Row, ServicePlan
 
-# What a plan says of figures that are not those of the file.
+# The mark of figures that are not read from the file.
 _SOURCES = {
     "catalog": ", ESTIMATED from llama_models, its header was not read",
     "assumed": ", ESTIMATED from assumed figures in llama_models, its header was not read",
@@ -18,8 +18,8 @@ COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "to
 
 
 def lines(planned: dict[str, Any], only: str = "") -> list[str]:
-    """What memory_plan() returned, as lines: per service a title, a row for each device (MiB), those of its replicas in
-    one table, and what the head keeps. only: one service.
+    """The result of memory_plan() as lines: per service a title, a row for each device (MiB), replicas in one table,
+    and the buffers of the head. only: one service.
 
     A service that is planned as it was is one line.
     """
@@ -39,7 +39,7 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
                 continue
             found.extend(table(*([one._replace(problem=None) for one in parts] if problem in problems else parts)))
             problems.add(problem)
-    # What is refused has a sentence of its own.
+    # A refused service has a sentence of its own.
     refused = {
         name
         for name in planned["unplanned"]
@@ -56,7 +56,7 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
 
 
 def _replicas(plans: Iterable[dict[str, Any]]) -> list[list[ServicePlan]]:
-    """The plans of a service, those of one model on several nodes together."""
+    """The plans of a service, grouped by model."""
     found: dict[tuple[str, str], list[ServicePlan]] = {}
     for one in map(ServicePlan.of, plans):
         found.setdefault((one.model, one.quant), []).append(one)
@@ -64,7 +64,7 @@ def _replicas(plans: Iterable[dict[str, Any]]) -> list[list[ServicePlan]]:
 
 
 def _held(one: ServicePlan) -> str:
-    """What holds which layers."""
+    """The layers by device."""
     found = ["%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices if not _beside_cards(row)]
     found += ["experts of %d layers in main memory" % one.plan.cpu_moe] if one.plan.cpu_moe else []
     return ", ".join(found)
@@ -81,7 +81,7 @@ def _about(only: str, planned: dict[str, Any]) -> list[str]:
 
 
 def table(*parts: ServicePlan) -> list[str]:
-    """The lines of one model's plan, or of those of its replicas."""
+    """The lines of the plans of one model, one for each replica."""
     one = parts[0]
     rows = [COLUMNS] + [_cells(row) for part in parts for row in part.plan.devices]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
@@ -147,7 +147,7 @@ def _title(one: ServicePlan) -> str:
 
 def _cells(row: Row) -> list[str]:
     place = "-" if not row.layers else "%s-%s (%d)" % (row.first_layer, row.last_layer, row.layers)
-    # What an earlier plan left says nothing of what is free now.
+    # A kept plan has no free memory.
     sizes = [row.weights_mib, row.kv_mib, row.compute_mib, row.margin_mib, row.total_mib, row.free_mib]
     return [row.node, row.device, place] + ["-" if size is None else str(size) for size in sizes]
 

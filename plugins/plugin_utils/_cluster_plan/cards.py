@@ -36,7 +36,7 @@ def plan_cards(
         return found
     found["cards"] = cards(text) if text else inventory_cards(expand(nodes, groups) if nodes else [], hostvars, groups)
     for number, host in enumerate(expand(pattern, groups) if margin_mib is not None else (), 1):
-        # What was typed is for one node after the other.
+        # Typed cards are for one node after the other.
         name = "node%d" % number if text else host
         own = [card for card in found["cards"] if card["node"] == name]
         devices = of_inventory(host, own, margin_mib or 0)
@@ -108,7 +108,7 @@ def _usual_nodes(hostvars: HostVars, groups: Groups) -> Sequence[str]:
 
 
 def card_errors(devices: str, nodes: str, groups: Groups, hostvars: HostVars, each: bool = False) -> list[str]:
-    """What is wrong with the cards of a plan that asks no node, one sentence each.
+    """The mistakes in the cards of a plan that contacts no node, one sentence each.
 
     devices: as for cards(), "" for llama_devices of nodes; nodes: a pattern of hosts; each: whether every one of them
     needs cards.

@@ -112,7 +112,7 @@ class Cluster:
         return [part for node in dict.fromkeys(nodes) for part in self.previous.get((name, node), [])]
 
     def same(self, name: str) -> list[ServicePlan]:
-        """What an earlier run planned for its models."""
+        """The plans of its models from an earlier run."""
         wanted = quants(self.services[name])
         return [part for part in self.earlier(name, self.heads(name)) if part.quant == wanted.get(part.model)]
 
@@ -161,7 +161,7 @@ class View(NamedTuple):
         return device._replace(claimed_mib=sum(claims))
 
     def beside(self, devices: Iterable[Device]) -> Beside:
-        """What other services take of each device, and what processes that are not ours have of it."""
+        """The memory of other services and unmanaged processes by device."""
         places = {(one.node, one.device): one.others for one in devices}
         return {place: {**dict(sorted(self.claims.get(place, {}).items())), **own} for place, own in places.items()}
 

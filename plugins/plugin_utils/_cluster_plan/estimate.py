@@ -41,7 +41,7 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     metadata["general.architecture"] = architecture
     named = _tensors(facts)
     widths = _widths(named, size)
-    # Of no type in particular; Q8_0 is one of those whose tied embedding is in main memory twice.
+    # A stand-in type; with Q8_0 a tied embedding is in main memory twice.
     tensors = [Tensor(name, dims, "Q8_0", 0, int(prod(dims) * widths[_is_expert(name)])) for name, dims in named]
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
 

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan says below its tables: speed, more context, threads, builds, and how long a full prompt takes. Private to
-the collection."""
+"""The lines below the tables of a plan: speed, full prompts, threads, builds. Private to the collection."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ def ceiling(part: Map, shape: Shape, nodes: Mapping[str, Map]) -> float | None:
 
 def threads(cluster: Cluster, placed: Mapping[str, Placed]) -> dict[str, dict[str, int]]:
     """{service: {node: threads}} of those that give none and compute in main memory beside others of their node: each
-    has an equal part of the physical cores that the others leave. One that computes there alone has what llama-server
-    takes.
+    has an equal part of the physical cores that the others leave. A single one has llama-server's own number.
 
     It follows from the inventory and from what a node has, never from what is free.
     """

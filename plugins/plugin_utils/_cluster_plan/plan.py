@@ -94,8 +94,8 @@ def _placed(cluster: Cluster) -> tuple[dict[str, Placed], list[str]]:
 
 
 def _in_order(cluster: Cluster, first: Sequence[str]) -> dict[str, Placed]:
-    """What leaves no choice is placed first, then what can leave a card to others only as a whole, then what can leave
-    a part of it, and last what takes nothing. first: services that choose before the others."""
+    """Services without a choice are placed first, then services that can leave a card to others only as a whole, then
+    services that can leave a part of it, and last what takes nothing. first: services that choose before the others."""
 
     def order(name: str) -> tuple[bool, bool, bool, bool, bool, str]:
         service = cluster.services[name]

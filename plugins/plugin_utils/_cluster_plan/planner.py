@@ -18,7 +18,7 @@ from ...module_utils._plan.stored import inputs_of
 from ...module_utils._settings import is_stopped, resolved, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless
-from .._intent.routers import quants, served_alone
+from .._intent.routers import as_service, quants
 from . import refusals, routers, suggest
 from .cluster import ON_ITS_NODE, Claims, Cluster, Misfit, Placed, View
 
@@ -38,7 +38,7 @@ def place(cluster: Cluster, name: str, claims: Claims, uncounted: Sequence[str])
     try:
         own = {node: _own_cards(cluster, name, node, claims, unknown, earlier) for node in hosts if node in devices}
         lacks = _placed(View(cluster, {**devices, **own}, claims), name).misfits if earlier else []
-        # Other replicas stay where they are.
+        # The other replicas keep their cards.
         moves = hosts if service.get("workers") else [lack.described.node for lack in lacks]
         for node in [node for node in own if lacks and node in moves]:
             own[node] = _own_cards(cluster, name, node, claims, unknown, {})
@@ -104,7 +104,8 @@ def _own_cards(
 
 
 def _running_or_stopped(view: View, name: str) -> Placed:
-    """A stopped service takes nothing from the others: it is planned beside those that run, else as if it ran alone."""
+    """A stopped service takes nothing from the others: it is planned beside the running ones, else as if it were the
+    only one."""
     placed = _placed(view, name)
     if not is_stopped(view.cluster.services[name]):
         return placed
@@ -204,16 +205,16 @@ def _router(view: View, placed: Placed, hosts: Sequence[str]) -> None:
     service = cluster.services[name]
     cases: list[routers.Served] = []
     for model in service["models"]:
-        alone = resolved(served_alone(service, model), cluster.models[model])
-        settings = cluster.settings(alone)
+        single = resolved(as_service(service, model), cluster.models[model])
+        settings = cluster.settings(single)
         try:
-            shape, source = cluster.shape(model, alone["quant"])
+            shape, source = cluster.shape(model, single["quant"])
             slot_context(shape, settings)
         except Refusal as problem:
-            _without(view, placed, f"{model} {alone['quant']}: {problem}")
+            _without(view, placed, f"{model} {single['quant']}: {problem}")
             continue
-        placed.refused += refusals.settings(name, alone, shape, settings, [])
-        cases.append(routers.Served(model, alone["quant"], source, shape, settings))
+        placed.refused += refusals.settings(name, single, shape, settings, [])
+        cases.append(routers.Served(model, single["quant"], source, shape, settings))
     for host in hosts if len(cases) == len(service["models"]) else []:
         devices = view.of([host])
         main = view.main(host) if devices[-1].kind == "GPU" else None

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the
+"""The refusals of a memory plan, one sentence each: entry, value seen, value needed, next step. Private to the
 collection."""
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def no_numa_node(name: str, service: Mapping[str, Any], node: str, facts: Mappin
 def settings(
     name: str, service: Mapping[str, Any], shape: Shape, settings: Settings, devices: Sequence[Device]
 ) -> list[str]:
-    """What a service's settings and the model together get wrong."""
+    """Mistakes of a service's settings with its model."""
     model, allowed = service["model"], allowed_context(service, shape, settings.build)
     tokens = slot_context(shape, settings)
     own, both = (settings.cache_type_k, settings.cache_type_v), (shape.head_k, shape.head_v)
@@ -146,14 +146,18 @@ def settings(
 
 
 def model(name: str, service: Mapping[str, Any], shape: Shape, device: Device, main: Device | None) -> list[str]:
-    """What a model and a head's node get wrong. device: the head's first; main: its main memory beside GPUs, None where
+    """Mistakes of a model with its head's node. device: the head's first; main: its main memory beside GPUs, None where
     its size is not known."""
     moe, offload, served = service.get("cpu_moe"), value(service, "n_gpu_layers"), service["model"]
     layers, card = shape.block_count, device.kind == "GPU"
     mixture, offloaded = any(shape.expert_bytes), offload != "auto"
     need_main = "the main memory of %s is needed for it: add {main: true, memory_mib: 256000} to its llama_devices"
     rows = (
-        (moe and not mixture, "cpu_moe", f"a mixture of experts is needed for it, {served} is none: drop the key"),
+        (
+            moe and not mixture,
+            "cpu_moe",
+            f"a mixture of experts is needed for it, {served} has no experts: drop the key",
+        ),
         (
             mixture and isinstance(moe, int) and moe > layers,
             "cpu_moe",
@@ -217,7 +221,7 @@ def layers(
     split: Mapping[str, int],
     without: Sequence[str],
 ) -> list[str]:
-    """What is wrong with layers per node. without: nodes of the service that can hold no layers."""
+    """Mistakes in layers per node. without: nodes of the service that can hold no layers."""
     found = [
         "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: without a GPU a head holds none beside "
         "workers: leave it out" % (name, node, split[node])
@@ -232,7 +236,7 @@ def layers(
     return found
 
 
-def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Sequence[str]) -> str:
+def without_plan(name: str, service: Mapping[str, Any], why: str, missing: Sequence[str]) -> str:
     """A split that cannot be computed: what auto needs a header for, and layers per node the cards of every node."""
     if "models" in service:
         return (
@@ -243,8 +247,8 @@ def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Seq
     if not service.get("workers"):
         key, count = "cpu_moe", "the number of layers, or drop cpu_moe where the model has no experts"
     entry = f"llama_services.{name}.{key}: {'layers per node' if isinstance(service.get(key), dict) else 'auto'} seen"
-    if strangers:
-        return f"{entry} and {absent(strangers)}, all nodes of the service are needed: run without --limit"
+    if missing:
+        return f"{entry} and {absent(missing)}, all nodes of the service are needed: run without --limit"
     return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give %s" % (
         entry,
         service["model"],
@@ -254,11 +258,11 @@ def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Seq
     )
 
 
-def needs_no_split(name: str, described: ServicePlan, alone: Plan, head: str) -> str:
-    row = next(row for row in alone.devices if row.layers)
+def needs_no_split(name: str, described: ServicePlan, single: Plan, head: str) -> str:
+    row = next(row for row in single.devices if row.layers)
     step = "drop workers" if row.node == head else f"make {row.node} the head and drop workers"
     return (
-        "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since "
+        "llama_services.%s.workers: %s %s fits %s of %s (%d of %d MiB), a head without workers is needed, since "
         "a split is slower: %s, or set force_split: true"
         % (name, described.model, described.quant, row.device, row.node, row.total_mib, row.free_mib or 0, step)
     )
@@ -268,8 +272,8 @@ def absent(hosts: Sequence[str]) -> str:
     return f"{join(hosts)} {'is' if len(hosts) == 1 else 'are'} not part of this run" if hosts else ""
 
 
-def not_planned(name: str, why: str, strangers: Sequence[str]) -> str:
-    step = ", a plan needs all nodes of a service: run without --limit" if strangers else ""
+def not_planned(name: str, why: str, missing: Sequence[str]) -> str:
+    step = ", a plan needs all nodes of a service: run without --limit" if missing else ""
     if why == UNKNOWN_EXPERTS:
         step = ": make it readable, or drop cpu_moe where the model has no experts"
     if why == NO_EXPERTS:
@@ -304,7 +308,7 @@ def does_not_fit(
 
 
 def shortage(described: ServicePlan, beside: Mapping[tuple[str, str], Mapping[str, int | None]]) -> str:
-    """What is needed and what is there, of the device that lacks most."""
+    """The needed and free memory of the device that lacks most."""
     rows = described.plan.devices
     small = [row for row in rows if row.total_mib > (row.free_mib or 0)]
     worst = max(small or rows, key=lambda row: row.total_mib - (row.free_mib or 0))

@@ -30,8 +30,8 @@ class Served(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What holds on one node. inputs: what each model's plan was made for; claims: what they need together, nothing
-    where one of them does not fit; refused: sentences; lines: for the plan."""
+    """The models of a router on one node. inputs: what each model's plan was made for; claims: what they need together,
+    nothing where one of them does not fit; refused: sentences; lines: for the plan."""
 
     plans: list[Plan]
     inputs: list[list[Any]]
@@ -65,7 +65,7 @@ def decide(
     kept = earlier[0].models_max if same else 0
     count = min(wanted or (kept if 0 < kept <= most else most), len(cases))
     if count == 1:
-        # None of them needs a card of its own.
+        # One model at a time needs no card of its own.
         plans = _place(cases, devices, main, False)
     if not all(one.fits for one in plans):
         return Decision(plans, inputs, count, [], [], [])

@@ -34,7 +34,7 @@ def unserved(
         if name in served or not sizes or len(known) < len(sizes) or min(known.values()) <= most * 2**20:
             continue
         quant = min(known, key=lambda one: known[one])
-        found[name] = "%s %s %s, more than the %s that a service over all nodes may use and the %s of %s alone" % (
+        found[name] = "%s %s %s, more than the %s that a service over all nodes may use and the %s of %s" % (
             *(name, quant, sizes[quant][1]),
             *(human(int(sum(split.values())) << 20), human(int(whole[largest]) << 20), largest),
         )

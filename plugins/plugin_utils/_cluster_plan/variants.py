@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variants in which one service's model can be served with the same flags: as it is deployed, by its head's node
-alone, over RPC on loopback, with one worker. Private to the collection."""
+"""The variants that serve one model with the same flags: as deployed, on its head's node only, over RPC on loopback,
+with one worker. Private to the collection."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .lines import ceiling
 from .plan import memory_plan
 
 Map = Mapping[str, Any]
-# What a service without workers, or with others, does not say.
+# Keys that depend on the workers.
 OF_WORKERS = ("workers", "tensor_split", "force_split", *WORKER_KEYS)
-# What is taken for granted before anything is measured: MiB/s of loading, and tokens/s.
+# Assumed before anything is measured: MiB/s of loading, and tokens/s.
 LOADING, GENERATING = 200, 10
 
 
@@ -74,16 +74,16 @@ def variants(
     deployed = next((one for one in plan["services"].get(name, []) if one["node"] == node), None)
     shape = _shape(services[name], facts)
     bare = {key: value for key, value in services[name].items() if key not in OF_WORKERS}
-    alone, why, fits = _planned(services, name, dict(bare, head=node), [node], facts)
+    single, why, fits = _planned(services, name, dict(bare, head=node), [node], facts)
     local = Variant(
         name="local",
-        title=f"{node} alone",
+        title=f"only {node}",
         running=not workers,
         workers=[],
         rpc_endpoints=[],
-        tensor_split=alone["tensor_split"] if alone else [],
+        tensor_split=single["tensor_split"] if single else [],
         loopback=False,
-        ceiling=_ceiling(alone, shape, facts.nodes),
+        ceiling=_ceiling(single, shape, facts.nodes),
         why=why if workers else "",
         fits=fits,
     )
@@ -92,7 +92,7 @@ def variants(
         name="loopback",
         title="RPC on loopback",
         running=False,
-        tensor_split=with_output(alone["counts"]) if alone and alone["devices"][0]["kind"] == "GPU" else [],
+        tensor_split=with_output(single["counts"]) if single and single["devices"][0]["kind"] == "GPU" else [],
         loopback=True,
         why=why,
     )
@@ -142,7 +142,7 @@ def _minutes(found: Sequence[Variant], deployed: Map | None, tokens: int) -> int
 def _planned(
     services: Services, name: str, service: Map, nodes: Sequence[str], facts: Known
 ) -> tuple[dict[str, Any] | None, str, bool]:
-    """-> (the plan of a service on these nodes alone, why it cannot be tried, whether it fits)"""
+    """-> (the plan of a service on only these nodes, why it cannot be tried, whether it fits)"""
     plan = memory_plan(
         {**services, name: service},
         facts.models,
@@ -160,7 +160,7 @@ def _planned(
 
 
 def _shape(service: Map, facts: Known) -> Shape | None:
-    """Of the model's header; None if it was not read."""
+    """The shape in the model's header; None if it was not read."""
     wanted = (service.get("model"), service.get("quant"))
     headers = [
         one["shape"]

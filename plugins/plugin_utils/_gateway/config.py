@@ -15,7 +15,7 @@ from .._intent import gateway
 from .._intent.builds import builds_of, entry_of, version_of
 from .._intent.hosts import expand, node_address
 from .._intent.records import Groups, HostVars, Models, Services, Settings
-from .._intent.routers import served_alone
+from .._intent.routers import as_service
 from .._intent.services import ports
 from .._known import is_planned, slurped
 
@@ -124,7 +124,7 @@ def _service(
 
 def _single(service: Settings, model: str, models: Models) -> Mapping[str, Any]:
     """The settings of one model of a service or router."""
-    return resolved(served_alone(service, model) if kind_of(service) == "router" else service, models[model])
+    return resolved(as_service(service, model) if kind_of(service) == "router" else service, models[model])
 
 
 def _endpoints(

@@ -35,7 +35,7 @@ OPTIONS = {
     "LLAMA_BUILD_UI": "OFF",
     "LLAMA_USE_PREBUILT_UI": "OFF",
 }
-# What an accelerator adds. NCCL and OpenSSL CMake finds where they happen to be installed, and they are missing on the
+# Options of an accelerator. NCCL and OpenSSL CMake finds where they happen to be installed, and they are missing on the
 # other nodes then; no service needs them.
 BY_ACCELERATOR: dict[str, dict[str, str]] = {
     "cpu": {},
@@ -56,7 +56,7 @@ def entry_of(service: Settings, builds: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def version_of(entry: Mapping[str, Any]) -> str:
-    """What a build is called: its tag, or the beginning of what identifies it."""
+    """The name of a build: its tag, or the beginning of its commit or digest."""
     number = "b%d-" % entry["number"] if entry.get("number") else ""
     if entry.get("repository"):
         return f"{number}g{str(entry.get('commit'))[:10]}"
@@ -76,13 +76,12 @@ def asks_build(entry: Mapping[str, Any]) -> bool:
 
 
 def extra_types(service: Settings, builds: Mapping[str, Any]) -> dict[str, float]:
-    """{KV cache type that the build of a service has beside those of llama.cpp: its bits per element}"""
+    """{KV cache type that the build of a service has beside llama.cpp's types: its bits per element}"""
     return {str(name): float(bits) for name, bits in (entry_of(service, builds).get("cache_types") or {}).items()}
 
 
 def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """What a build computes on, on a host: with auto what nvidia-smi says of it, or llama_devices if the host was
-    not contacted."""
+    """The accelerator of a build on a host: auto follows nvidia-smi, or llama_devices if the host was not contacted."""
     given = entry.get("accelerator", "auto")
     if given != "auto":
         return str(given)
@@ -174,10 +173,10 @@ def node_builds(
     targets: Sequence[str] | None = None,
     hosts: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """What is installed on a host, and what it compiles.
+    """The builds that a host installs and compiles.
 
     targets: the programs; hosts: those that it compiles for, whose builds are known from node_facts.
-    -> {builds: [Build as a dict], the current one first, orders: [those that one of `hosts` lacks]}
+    -> {builds: [Build as a dict], the current one first, orders: [builds that one of `hosts` lacks]}
     """
     builds = builds_of({"llama_builds": builds})
     own = [build_on(name, host, builds, hostvars, groups, targets) for name in names_on(host, services, groups)]

@@ -28,7 +28,7 @@ from .check_shared import (
 from .hosts import expand
 from .inventory import Inventory
 from .records import Groups, HostVars, Models, Services, Settings
-from .routers import served_alone
+from .routers import as_service
 from .values import shown
 
 
@@ -97,20 +97,19 @@ def undeployable(services: Services, api_keys: Mapping[str, Any] | None = None) 
 
 
 def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[str, Any]) -> list[str]:
-    """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is
-    asked.
+    """Sentences for services whose weights are more than the memory of all their nodes, known before any hub is asked.
 
     nodes: {node: {devices: [of filter plan_devices], main: its main memory in the same form, where it is known}}. A
-    service with a node that is not in it is not judged, nor is a quant with neither size nor bits_per_weight. Weights
-    are a lower bound: KV cache and compute buffers come on top.
+    service with a node that is not in it is not judged. A quant with neither size nor bits_per_weight is not either.
+    Weights are a lower bound: KV cache and compute buffers come on top.
     """
     found = []
     for name, service in services.items():
         workers = expand(service.get("workers", ""), groups)
-        alone: dict[str, Settings] = {
-            f"{name}.models.{model}": served_alone(service, model) for model in service.get("models", ())
+        single: dict[str, Settings] = {
+            f"{name}.models.{model}": as_service(service, model) for model in service.get("models", ())
         }
-        for entry, one in (alone or {name: service}).items():
+        for entry, one in (single or {name: service}).items():
             for head in expand(service["head"], groups):
                 found.extend(_too_large(entry, one, models[one["model"]], [head, *workers], nodes))
     return found

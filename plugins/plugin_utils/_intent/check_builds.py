@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with llama_builds, one sentence a mistake whatever the number of nodes. Private to the collection."""
+"""The mistakes in llama_builds, one sentence each whatever the number of nodes. Private to the collection."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _source_rules(given: Settings) -> list[Row]:
     ]
     old = given.get("rdma") and number and number < RDMA and not any(wrong for _key, wrong, _text in rows)
     text = f"true seen with {version_of(given)}, b{RDMA} or a newer release is needed for it: older ones have RPC over "
-    return [*rows, ("rdma", old, text + "TCP alone")]
+    return [*rows, ("rdma", old, text + "TCP only")]
 
 
 def _compiler_rules(given: Settings) -> list[Row]:

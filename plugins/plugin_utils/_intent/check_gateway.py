@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the gateway: tiers, fallbacks, names, ports, files of TLS and keys, one sentence a mistake.
+"""The mistakes of the gateway: tiers, fallbacks, names, ports, files of TLS and keys, one sentence a mistake.
 Private to the collection."""
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _number(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _port_errors(one: Inventory, host: str) -> list[str]:
-    """What the gateway listens on, the tiers that services name too."""
+    """Mistakes in the ports of the gateway and of the tiers in use."""
     facts, named = one.hostvars[host], gateway.tiers(one.services)
     tiers = gateway.setting("gateway_tiers", facts)
     if not isinstance(tiers, Mapping):

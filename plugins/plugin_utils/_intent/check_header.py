@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the `header` of a model in llama_models, one sentence a mistake. Private to the collection."""
+"""The mistakes in the `header` of a model in llama_models, one sentence each. Private to the collection."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HEADER_KEYS = {
     "ssm_group_count": HeaderKey("ssm.group_count"),
     "ssm_inner_size": HeaderKey("ssm.inner_size"),
 }
-# What a key means nothing without.
+# Keys that each key needs beside it.
 _TOGETHER = {
     "expert_count": ("expert_used_count", "expert_feed_forward_length"),
     "expert_used_count": ("expert_count",),
@@ -70,7 +70,7 @@ _NEEDED = {"count": "a whole number above 0", "flag": "true or false"}
 
 
 def header_errors(entry: str, header: Mapping[str, Any]) -> list[str]:
-    """Of a header that is not there, none."""
+    """A sentence for each mistake; a missing header has none."""
     found = [unknown_key(entry, key, HEADER_KEYS) for key in header if key not in HEADER_KEYS]
     missing = _missing(header) if header else []
     if missing:

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with one entry of llama_models, one sentence a mistake. Private to the collection."""
+"""The mistakes in one entry of llama_models, one sentence each. Private to the collection."""
 
 import re
 from collections.abc import Iterable
@@ -127,7 +127,7 @@ def digest_errors(entry: str, digests: Iterable[str]) -> list[str]:
 
 
 def _name_errors(where: str, spec: dict[str, Any]) -> list[str]:
-    """What is wrong with the name that a file will have on the nodes."""
+    """Mistakes in the name of a file on the nodes."""
     if spec.get("file"):
         name, key = spec["file"], "file"
     elif spec.get("files") or spec.get("urls"):

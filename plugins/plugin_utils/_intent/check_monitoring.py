@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with monitoring and would be seen late: in an alert that reaches no one, or a port that is taken. One
+"""The mistakes of monitoring that would be seen late: alerts without a receiver, ports that are taken. One
 sentence a mistake. Private to the collection."""
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _rules(one: Inventory, host: str) -> list[Row]:
             "127.0.0.1, or one of a private network",
         ),
         ("monitoring_webhooks", not many, "no list seen, a list of URLs is needed: write [URL]"),
-        # What is in the URL of a webhook may be the key to it.
+        # The URL of a webhook may hold its key.
         *(
             (
                 "monitoring_webhooks",
@@ -114,7 +114,7 @@ def _is_url(text: Any) -> bool:
 
 
 def _port_errors(one: Inventory, host: str) -> list[str]:
-    """What monitoring listens on, beside what services and the gateway do."""
+    """Mistakes in the ports of monitoring."""
     facts, wanted, taken = one.hostvars[host], dict[str, Any](), one.claims(host)
     if host in monitoring.hosts(one.groups) and _installs(facts):
         wanted.update({name: facts.get(name, port) for name, port in PORTS.items()})

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the variables of nodes, one sentence for a mistake whatever the number of its nodes. Private to
+"""The mistakes in variables of nodes, one sentence each whatever the number of nodes. Private to
 the collection."""
 
 import ipaddress
@@ -209,7 +209,7 @@ def _environment_rules(facts: Facts) -> list[Row]:
 
 def _environment_error(name: str, value: Any) -> str:
     if not VARIABLE.match(name):
-        return "the name of a variable seen, letters, digits and _ are needed: rename it, LLAMA_CLUSTER_ is ours"
+        return "the name of a variable seen, letters, digits and _ are needed: rename it, LLAMA_CLUSTER_ is reserved"
     if SECRET.search(name):
         return (
             "a secret's name seen, none is needed: remove it, every user can read a unit and API keys go into "

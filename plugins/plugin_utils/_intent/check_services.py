@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with one entry of llama_services, one sentence a mistake. Private to the collection."""
+"""The mistakes in one entry of llama_services, one sentence each. Private to the collection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .host_rules import host_rules, node_rules, split_rules
 from .hosts import expand, rpc_address
 from .inventory import Inventory
 from .records import Models, Settings
-from .routers import own_settings, served_alone, wrong_key
+from .routers import as_service, own_settings, wrong_key
 from .rules import (
     Where,
     broken,
@@ -198,10 +198,10 @@ def _router_errors(one: Inventory, entry: str, service: Settings) -> list[str]:
     if found:
         return found
     for model, own in service["models"].items():
-        alone = served_alone(service, model)
-        found += _quant_errors(entry, "models", model, alone["quant"], models)
-        where, whole = _family_of(f"{entry}.models.{model}" if own_settings(own) is own else entry, alone, models)
-        wrong = broken(where, setting_rules(alone, whole))
+        single = as_service(service, model)
+        found += _quant_errors(entry, "models", model, single["quant"], models)
+        where, whole = _family_of(f"{entry}.models.{model}" if own_settings(own) is own else entry, single, models)
+        wrong = broken(where, setting_rules(single, whole))
         wrong += [] if found or wrong else broken(where, build_rules(whole, dialect_of(build)))
         found += [sentence for sentence in wrong if sentence not in found]
     return found or _name_errors(entry, service, models)
@@ -233,7 +233,7 @@ def _name_errors(entry: str, service: Settings, models: Models) -> list[str]:
             other = taken.setdefault(alias, model)
             if other != model:
                 found.append(
-                    "%s.models: %s seen as a name of %s and of %s, a name of one of them alone is needed: remove it "
+                    "%s.models: %s seen as a name of %s and of %s, a name of only one of them is needed: remove it "
                     "from the aliases" % (entry, alias, other or alias, model)
                 )
     return found

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with several services together, with routes, targets, addresses and API keys, one sentence a mistake.
+"""The mistakes of services together, and in routes, targets, addresses and API keys, one sentence each.
 Private to the collection."""
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .records import Models, Services, Settings
 from .rules import broken
 from .values import is_a, near, plain, shown, type_errors, unknown_key
 
-# What an HTTP header carries, a line of a key file keeps, and nginx reads as it stands.
+# Valid in an HTTP header, in a line of a key file and in nginx' configuration.
 API_KEY = re.compile(r"^(?!#)(?!.*[\"$\\])[!-~]+\Z")
 TASK = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-# What the example inventory has in a key's place: everybody knows it.
+# The public placeholder key of the example inventory.
 EXAMPLE_KEY = "put-a-key-of-your-own-here"
 
 
@@ -81,7 +81,7 @@ def machine_errors(one: Inventory) -> list[str]:
 
 
 def answers(service: Settings, models: Models) -> str:
-    """What a service is asked for: chat, embeddings or reranking."""
+    """The kind of requests that a service takes: chat, embeddings or reranking."""
     model = models[service["model"]] if "model" in service else {}
     return next((key for key in ("embeddings", "reranking") if service.get(key, model.get(key))), "chat")
 

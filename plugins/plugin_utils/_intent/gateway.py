@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory says of the gateway: its hosts and their settings, the names by which services are asked for, and
+"""The gateway in the inventory: its hosts and their settings, the names by which services are asked for, and
 who may use the ports of heads. Private to the collection."""
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from .values import IPV4, is_a, number, shown
 GROUP = "llama_gateway"
 # The clients of a head on its own node.
 LOOPBACK = "127.0.0.0/8"
-# Of role gateway, whose defaults no other host sees.
+# The defaults of role gateway, which no other host sees.
 DEFAULTS: dict[str, Any] = {
     "gateway_addresses": ["0.0.0.0"],
     "gateway_tls": {},
@@ -66,8 +66,8 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
     """The networks that may use the ports of a node's heads; none is for the network of each head.
 
     Those of llama_clients, and where it is given the hosts of monitoring. Behind a gateway its hosts in any case, and
-    the nodes of workers, whose watchdog looks whether their head listens; the loopback alone where the node itself is
-    the only one. service_of: of managed().
+    the nodes of workers, whose watchdog looks whether their head listens; only the loopback if the node itself is
+    the only client. service_of: of managed().
     """
     given = [str(network) for network in networks_of(hostvars[host].get("llama_clients") or [])]
     behind = hosts(groups)
@@ -82,7 +82,7 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
 
 def client_access(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
     """NETWORK:PORT for each client of a head on a node behind a gateway, other than the node itself; empty without
-    one, or where it alone may. What is stopped has no port."""
+    one, or if the node is the only client. A stopped service has no port."""
     if not hosts(groups):
         return []
     networks = client_networks(service_of, host, groups, hostvars)
@@ -111,8 +111,8 @@ def claims(service_of: list[Service], host: str, services: Services, groups: Gro
 
 
 def port_errors(host: str, wanted: Mapping[str, Any], taken: Mapping[int, str]) -> list[str]:
-    """A sentence for each port of a host that is none, or that another entry has. wanted: {entry: what it says}; taken:
-    {port: the entry that has it}."""
+    """A sentence for each port of a host that is invalid or taken by another entry. wanted: {entry: what it says};
+    taken: {port: the entry that has it}."""
     found, known = [], dict(taken)
     for entry, given in wanted.items():
         port = number(given)

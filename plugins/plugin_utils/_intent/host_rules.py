@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the settings of a service and its nodes do not go with, as rows. Private to the collection."""
+"""Rules on the settings of a service with its nodes, as rows. Private to the collection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .values import is_a, near, plain, shown
 
 
 def host_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], accelerator: Any) -> list[Row]:
-    """What the nodes of a service do not go with. accelerator: of its build."""
+    """Rules on a service and its nodes. accelerator: of its build."""
     cards, several = one.get("cards"), ", ".join(heads) if len(heads) > 1 else ""
     indices = cards if isinstance(cards, list) else []
     sound = all(is_a(index, int) and index >= 0 for index in indices)
@@ -57,7 +57,7 @@ def host_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], acce
 
 
 def node_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], hostvars: HostVars) -> list[Row]:
-    """What the variables of a service's nodes do not go with."""
+    """Rules on a service and the variables of its nodes."""
     wish = one.get("numa")
     node: Any = wish.get("node") if isinstance(wish, dict) else 0
     variables = [("head_server_environment", host) for host in heads]
@@ -145,7 +145,7 @@ def split_rules(one: Settings, nodes: Sequence[str], workers: Sequence[str], mod
         (
             "tensor_split",
             sound and not sum(numbers),
-            f"0 layers in all seen, those of {one['model']} are needed: give the counts or choose auto",
+            f"0 layers in all seen, the layers of {one['model']} are needed: give the counts or choose auto",
         ),
         (
             "tensor_split",

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory says of monitoring: its hosts, and the port of the samplers. Private to the collection."""
+"""Monitoring in the inventory: its hosts, and the port of the samplers. Private to the collection."""
 
 from .gateway import addresses
 from .hosts import node_address
@@ -16,7 +16,7 @@ def hosts(groups: Groups) -> list[str]:
 
 
 def sampler_port(host: str, hostvars: HostVars) -> int:
-    """Of role monitoring, whose defaults no other host sees."""
+    """The port of a host's sampler; the default is role monitoring's."""
     return int(hostvars[host].get("monitoring_sampler_port") or SAMPLER_PORT)
 
 

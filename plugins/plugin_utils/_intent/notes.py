@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a sound inventory is probably not meant so, one sentence each. Private to the collection."""
+"""Settings of a valid inventory that are probably mistakes, one sentence each. Private to the collection."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .check_shared import answers
 from .hosts import networks_of
 from .inventory import Inventory
 from .records import Groups, HostVars, Models, Services
-from .routers import quants, served_alone
+from .routers import as_service, quants
 
 PATHS = {"embeddings": "/v1/embeddings", "reranking": "/v1/rerank", "chat": "chats and completions"}
 # Words in the names of tasks, by what they ask for.
@@ -55,14 +55,15 @@ def _texts(one: Inventory) -> Iterator[str]:
     """Slots that no text may fill."""
     for name, service in one.services.items():
         for model in quants(service):
-            alone = resolved(served_alone(service, model) if "models" in service else service, one.models[model])
-            total = context(alone)
-            slot = total // value(alone, "parallel") if total else None
-            tokens = text_tokens(alone, slot)
+            single = resolved(as_service(service, model) if "models" in service else service, one.models[model])
+            total = context(single)
+            slot = total // value(single, "parallel") if total else None
+            tokens = text_tokens(single, slot)
             if tokens != slot:
                 step = f"leave out ubatch_size and batch_size for texts of {slot}" if slot else "set slot_ctx_size"
                 yield (
-                    f"llama_services.{name}: a text of {model} may have {tokens} tokens, those of a micro-batch: {step}"
+                    f"llama_services.{name}: a text of {model} may have {tokens} tokens, the size of a micro-batch: "
+                    + step
                 )
 
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory's entries become: services with their nodes, heads, workers, models. Private to the collection.
+"""Records made of the inventory's entries: services with their nodes, heads, workers, models. Private to the
+collection.
 
 Filters hand out as_dict(): playbooks and templates see its keys.
 """
@@ -25,7 +26,7 @@ Models = Mapping[str, Mapping[str, Any]]
 
 
 def url(address: str, port: int) -> str:
-    """Where a head answers."""
+    """The URL of a head."""
     return "http://%s:%d" % (address, port)
 
 
@@ -77,7 +78,7 @@ class Service(Record):
 
     @property
     def kind(self) -> str:
-        """Of its units that answer: head or router."""
+        """The kind of its serving units: head or router."""
         return "router" if kind_of(self.settings) == "router" else "head"
 
     @property
@@ -96,8 +97,8 @@ class Service(Record):
 
 @dataclass(frozen=True)
 class Share(Record):
-    """What a worker does for a head. layers: that it holds, None where neither a plan nor the inventory says it. build:
-    the release that it runs."""
+    """The share of a worker in a head. layers: that it holds, None where neither a plan nor the inventory says it.
+    build: the release that it runs."""
 
     node: str
     unit: str
@@ -130,10 +131,9 @@ class Head(Record):
     own; models_max: how many of them are loaded at a time, None where the plan that decides it is missing.
 
     tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own. Counts are layers; the
-    last device's count includes the output layer, which llama.cpp counts as one more item. The memory plan alone
-    renders it: None says that this run made none. layers are those of the plan, else those of the inventory, with the
-    head's own. cpu_moe: how many layers keep their experts in main memory, or all; None where the plan that decides it
-    is missing.
+    last device's count includes the output layer, which llama.cpp counts as one more item. Only the memory plan sets
+    it: None without a plan. layers: as in the plan, else as in the inventory, with the head's own. cpu_moe: how many
+    layers keep their experts in main memory, or all; None where the plan that decides it is missing.
     """
 
     service: str
@@ -150,7 +150,7 @@ class Head(Record):
     quant: str
     aliases: list[str]
     model_path: str
-    # Of the model that drafts for it, empty for none.
+    # The draft model's path, empty for none.
     draft_path: str
     shares: list[Share]
     layers: dict[str, int]
@@ -159,8 +159,8 @@ class Head(Record):
     memory_max: str
     # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
     cards: list[str] | None
-    # What it uses of several NUMA nodes: bind, interleave, none, the number of one of them, or empty for what its node
-    # does with all heads.
+    # The NUMA policy: bind, interleave, none, the number of one of them, or empty for the
+    # policy of its node.
     numa: str
     # Tokens of a micro-batch.
     ubatch_size: int
@@ -176,15 +176,15 @@ class Head(Record):
     api_key_file: str
     # The record of its file in a registry of endpoints.
     registry: dict[str, Any]
-    # Of llama-server.
+    # Arguments of llama-server.
     args: list[str] = field(default_factory=list)
-    # Of a router.
+    # The models of a router.
     models: list[Served] = field(default_factory=list)
     models_max: int | None = 0
 
     @property
     def kind(self) -> str:
-        """Of its unit: head or router."""
+        """The kind of its unit: head or router."""
         return "router" if self.models else "head"
 
     @property
@@ -239,7 +239,7 @@ class Worker(Record):
     build: str
     accelerator: str
     rdma: bool
-    # Of ggml-rpc-server.
+    # Arguments of ggml-rpc-server.
     args: list[str] = field(default_factory=list)
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A router's models, each as the entry of a service that serves it alone: what checks, plan and command lines see; and
+"""A router's models, each as the entry of a service that serves only it: what checks, plan and command lines see; and
 which keys are not for routers. Private to the collection."""
 
 from collections.abc import Iterable, Mapping
@@ -25,11 +25,11 @@ def quants(service: Settings) -> dict[str, str]:
 
 
 def own_settings(own: Any) -> Mapping[str, Any]:
-    """What the entry of a model of a router says."""
+    """The settings of a router's model."""
     return own if isinstance(own, Mapping) else {"quant": own}
 
 
-def served_alone(service: Settings, model: str) -> dict[str, Any]:
+def as_service(service: Settings, model: str) -> dict[str, Any]:
     """The entry of a service that serves one model of a router only, without a draft model."""
     own = own_settings(service["models"][model])
     replaced = {name for names in SAME for name in names if any(one in own for one in names)}

@@ -25,7 +25,7 @@ from .records import Settings
 from .values import hidden, is_a, near, shown, unknown_key
 
 Row = tuple[str, object, str]
-# Of a key, the entry that it stands in: that of the service or that of its model.
+# {key: its place in the inventory}, in the entry of the service or of its model.
 Where = Callable[[str], str]
 # Keys that stand for others.
 SHORT = {"cache": ("cache_type_k", "cache_type_v"), "mmap": ("load_mode",)}
@@ -103,7 +103,7 @@ def setting_rules(one: Settings, whole: Settings) -> list[Row]:
             "saves a prompt: drop the key",
         ),
         *(
-            (key, key in one and not workers, "seen without workers, it is for them alone: drop the key")
+            (key, key in one and not workers, "seen without workers, it is only for them: drop the key")
             for key in WORKER_KEYS
         ),
         *(
@@ -201,7 +201,7 @@ def _family_rules(whole: Settings) -> list[Row]:
 
 
 def build_rules(whole: Settings, version: str) -> list[Row]:
-    """What a build does not know."""
+    """Rules on the settings that a build knows."""
     if (build_number(version) or OLDEST) < OLDEST:
         return []
     build, template, budget = command_line_of(version), whole.get("chat_template"), whole.get("reasoning_budget", 0)

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory says: llama_services and llama_models resolved to what each node runs. Private to the collection.
+"""llama_services and llama_models resolved to what each node runs. Private to the collection.
 
 Intent is written once, in the inventory. Roles read lists that the functions here derive from it, so a new worker is
 one line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
@@ -25,9 +25,9 @@ from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Served, Service, Services, Share, Worker, url
-from .routers import quants, served_alone
+from .routers import as_service, quants
 
-# Where the ports of services begin that give none, and how many names have one of their own to begin with.
+# The first default port, and the number of different default ports.
 FIRST_PORT, PORTS = 18080, 1000
 
 
@@ -83,7 +83,7 @@ def node_serving(
     models_dir: str,
     plan: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What a node serves.
+    """The heads and models of a node, and the units of all nodes.
 
     -> {heads, models, clients: networks that may use the ports of its heads, empty for the network of each head, units:
     of wanted_units(), for every node, stopped: those among them that do not run, primary: the service that is meant if
@@ -103,7 +103,7 @@ def node_serving(
 def node_rpc(
     services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What a node has to do with RPC.
+    """The RPC workers of a node and its network peers.
 
     -> {workers, access: {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its
     heads; behind a gateway clients: [NETWORK:PORT] for each head}}
@@ -149,7 +149,7 @@ def rpc_instances(
 
 
 def _runs(settings: Mapping[str, Any], host: str, groups: Groups, hostvars: HostVars) -> dict[str, Any]:
-    """What a head or worker of a service runs on a host."""
+    """The build of a head or worker on a host."""
     build = build_on(value(settings, "build"), host, builds_of(hostvars[host]), hostvars, groups)
     return {"build": build.release, "accelerator": build.accelerator, "rdma": build.rdma}
 
@@ -206,7 +206,7 @@ def head_instances(
 
 
 class _Node(NamedTuple):
-    """Where heads are made, and what they are made of."""
+    """A node with all that its heads are made of."""
 
     name: str
     models: Models
@@ -219,7 +219,7 @@ class _Node(NamedTuple):
         return f"{self.models_dir}/{model_file(self.models[model], quant)}"
 
     def planned(self, service: str) -> list[Mapping[str, Any]]:
-        """What the plan says of a service there."""
+        """The plan of a service there."""
         return [part for part in self.plan.get("services", {}).get(service, []) if part["node"] == self.name]
 
     def template(self, settings: Mapping[str, Any]) -> str:
@@ -284,7 +284,7 @@ def _head(service: Service, here: _Node) -> Head:
     split, draft = value(settings, "tensor_split"), settings.get("draft")
     experts = value(settings, "cpu_moe") or 0
     planned = next(iter(here.planned(service.name)), None) or here.plan.get("rendered", {}).get(service.name)
-    # Of the head's own where it has some.
+    # Layers of the head itself only if it has some.
     layers = planned["layers"] if planned else split if isinstance(split, dict) else {}
     layers = {node: count for node, count in layers.items() if node in service.workers or count}
     workers = zip(service.workers, _rpc_endpoints(service, here.hostvars), strict=True)
@@ -345,7 +345,7 @@ def _router(service: Service, here: _Node) -> Head:
 
 def _served(service: Service, name: str, here: _Node, planned: Mapping[str, Any], build: str) -> Served:
     model = here.models[name]
-    settings = resolved(served_alone(service.settings, name), model)
+    settings = resolved(as_service(service.settings, name), model)
     one = Served(
         service=f"{service.name}.{re.sub('[^A-Za-z0-9._+-]', '_', name)}",
         model=name,

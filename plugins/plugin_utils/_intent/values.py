@@ -18,7 +18,7 @@ Kinds = type | tuple[type, ...]
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = re.compile(r"^%s(\.%s){3}\Z" % (OCTET, OCTET))
 SWITCH = re.compile(r"^(true|false|yes|no|on|off)\Z", re.IGNORECASE)  # what YAML reads as a switch
-# What the sandbox of units hides: ProtectHome=yes and PrivateTmp=yes. Words may hold paths behind these signs.
+# Paths that the sandbox of units hides: ProtectHome=yes and PrivateTmp=yes. Words may hold paths behind these signs.
 HIDDEN = re.compile(r"(?:^|[:=,;])(~/[^:=,;]*|(?:/home|/root|/run/user|/tmp|/var/tmp)(?:/[^:=,;]*)?)(?=[:=,;]|\Z)")
 NAMES = {
     str: "a string",
@@ -114,7 +114,7 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
 
 
 def _not_json(value: Any) -> list[Any]:
-    """What of a value JSON has no word for, such as the date that YAML makes of 2026-01-01."""
+    """The parts of a value that JSON cannot hold, such as the date that YAML makes of 2026-01-01."""
     if isinstance(value, (dict, list)):
         return [odd for one in (value.values() if isinstance(value, dict) else value) for odd in _not_json(one)]
     finite = not isinstance(value, float) or math.isfinite(value)
@@ -122,7 +122,7 @@ def _not_json(value: Any) -> list[Any]:
 
 
 def meaning(key: Key) -> str:
-    """What a required key needs, of its text."""
+    """The meaning of a required key, from its text."""
     text = key.text.split(":")[0].rstrip(".").replace("`", "")
     return text[0].lower() + text[1:]
 
@@ -156,7 +156,7 @@ def _step(value: Any, kinds: Sequence[type]) -> str:
         if (int in kinds or float in kinds) and re.match(r"^[0-9]+(\.[0-9]+)?\Z", value):
             return "remove the quotes"
         if int in kinds or float in kinds:
-            return "write digits alone"
+            return "write only digits"
     if str in kinds and isinstance(value, bool):
         return 'put it in quotes, as in "%s", because YAML reads a bare off, no, on or yes as true or false' % (
             "on" if value else "off"

@@ -86,7 +86,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 @functools.cache
 def _entry_points() -> list[tuple[str, dict[str, Any]]]:
-    """Those of all roles: (name, {variable: its option})"""
+    """The entry points of all roles: (name, {variable: its option})"""
     return [
         (name, entry_point.get("options", {}))
         for path in sorted(ROLES.glob("*/meta/argument_specs.yml"))
@@ -113,8 +113,8 @@ def variable_mistakes(hostvars: Any, nodes: Sequence[str], typed: Collection[str
 
 
 def unknown_variables(hostvars: Any, nodes: Sequence[str], typed: Collection[str] = ()) -> list[str]:
-    """A sentence for each variable that looks like one of ours, or was typed behind -e, and that nothing reads, neither
-    a role nor another variable; it names the nodes where not all have it."""
+    """A sentence for each variable that looks like the collection's, or was typed behind -e, and that nothing reads,
+    neither a role nor another variable; it names the nodes where not all have it."""
     of_nodes = {node: _raw(hostvars, node) for node in nodes}
     variables = {}
     for raw in of_nodes.values():
@@ -146,7 +146,7 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str], typed: Collection[str
 
 
 def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
-    """A sentence for each variable of ours whose value cannot be computed."""
+    """A sentence for each variable of the collection whose value cannot be computed."""
     where: dict[tuple[str, tuple[str, str]], list[str]] = {}
     for node in nodes:
         # Once for all names: Ansible puts the variables of a host together anew each time.
@@ -159,7 +159,7 @@ def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
 
 
 def mistyped_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
-    """What Ansible says of each variable of a role that is of another type than its argument_specs want, or none of
+    """Ansible's message for each variable of a role that is of another type than its argument_specs want, or none of
     their choices. Our playbooks ask here, once for all nodes and roles, before any login."""
     options = {name: option for point, entry in _entry_points() if point == "main" for name, option in entry.items()}
     found: dict[str, None] = {}
@@ -183,7 +183,7 @@ def _raw(hostvars: Any, node: str) -> dict[str, Any]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """What a value holds at any depth."""
+    """The leaves of a value at any depth."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):

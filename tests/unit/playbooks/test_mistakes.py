@@ -121,8 +121,8 @@ def fixture_run(tmp_path):
 # What a look at one entry finds, all of it in one run: (number, services, models, variables, sentence).
 ENTRIES = [
     (1, {"s1": service(ctx_szie=4096)}, "llama_services.s1.ctx_szie: unknown key, did you mean ctx_size?"),
-    (2, {"s2": service(port="eighty")}, "llama_services.s2.port: 'eighty' seen, a whole number is needed: write digits "
-                                        "alone"),
+    (2, {"s2": service(port="eighty")}, "llama_services.s2.port: 'eighty' seen, a whole number is needed: write only "
+                                        "digits"),
     (3, {"s3": service(port="8103")}, "llama_services.s3.port: '8103' seen, a whole number is needed: remove the "
                                       "quotes"),
     (4, {"s4": service(head="llama_heads")},

@@ -127,7 +127,7 @@ def test_main_memory_has_a_row():
     assert main.weights_mib == -(-(sum(BIG.expert_bytes) + BIG.input_bytes) // MIB)
     assert main.margin_mib == 1024 and main.free_mib == 257000 and main.kv_mib == 0
     assert set(one.host.values()) == {0}
-    assert (one.topology, one.reason, one.tensor_split) == ("single", "it fits node1 GPU0 alone", [])
+    assert (one.topology, one.reason, one.tensor_split) == ("single", "it fits node1 GPU0", [])
     assert [row.device for row in planned("auto", (200000,)).devices] == ["GPU0"]
 
 

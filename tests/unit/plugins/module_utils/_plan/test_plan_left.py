@@ -94,7 +94,7 @@ def test_main_memory_row_must_hold_layers():
     assert one.fits and (card.first_layer, card.last_layer) == (60, 79)
     assert (main.device, main.layers, main.first_layer, main.last_layer) == ("main", 60, 0, 59)
     assert main.kv_mib == -(-sum(kv_bytes(DENSE, SETTINGS)[:60]) // MIB) and main.margin_mib == 1024
-    assert one.reason == "it fits node1 GPU0 alone, with the first 60 layers in main memory"
+    assert one.reason == "it fits node1 GPU0, with the first 60 layers in main memory"
     small = MAIN._replace(total_mib=main.total_mib)
     assert plan(leaving(DENSE, 60), SETTINGS, cards(32510), 1, main=small).fits
     small = MAIN._replace(total_mib=main.total_mib - 1)

@@ -127,7 +127,7 @@ def test_what_fits_one_card_is_not_split():
     assert (each.topology, layers(each)) == ("replicas", [9, 0])
     told = plan_place.plan(small(), SHORT, cards(32510, 32510), 1, force_split=True)
     assert (told.topology, sum(layers(told))) == ("split", 9) and min(layers(told)) > 0
-    assert told.reason == "told to, it fits node2 GPU0 alone"
+    assert told.reason == "forced, it fits node2 GPU0"
 
 
 def test_counts_that_somebody_chose_are_kept_and_judged():
@@ -304,10 +304,10 @@ def test_sizes_of_a_plan_are_rounded_up(size, mib):
 @pytest.mark.parametrize(
     ("sizes", "reason"),
     [
-        ((32510,), "node1 GPU0 alone"),
-        ((32510, 32510), "it fits each of node2 GPU0, node1 GPU0 alone"),
-        ((4096, 32510), "it fits node1 GPU0 alone"),
-        ((6000, 6000), "it fits none of node2 GPU0, node1 GPU0 alone"),
+        ((32510,), "node1 GPU0"),
+        ((32510, 32510), "it fits each of node2 GPU0, node1 GPU0"),
+        ((4096, 32510), "it fits node1 GPU0"),
+        ((6000, 6000), "it fits none of node2 GPU0, node1 GPU0"),
         ((4096,), "node1 GPU0 is the only device"),
     ],
 )

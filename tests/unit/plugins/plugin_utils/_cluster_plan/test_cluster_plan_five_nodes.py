@@ -104,7 +104,7 @@ def test_single_card_shows_no_tensor_split():
     planned = plan(services=("small",))
     (small,) = planned["services"]["small"]
     assert [row["layers"] for row in small["devices"]] == [48, 0]
-    assert (small["topology"], small["reason"]) == ("single", "it fits each of rtx1 GPU0, rtx1 GPU1 alone")
+    assert (small["topology"], small["reason"]) == ("single", "it fits each of rtx1 GPU0, rtx1 GPU1")
     # llama-server is still told, or it would use both cards.
     assert small["tensor_split"] == [49]
     assert not any("--tensor-split" in line for line in lines(planned))

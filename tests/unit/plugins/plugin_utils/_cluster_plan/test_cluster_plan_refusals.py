@@ -22,11 +22,11 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import
 
 def test_what_fits_one_card_is_refused_a_split():
     (sentence,) = plan(chat(model="small", quant="Q8_0"))["refused"]
-    assert sentence.startswith("llama_services.chat.workers: small Q8_0 fits GPU0 of node1 alone (")
+    assert sentence.startswith("llama_services.chat.workers: small Q8_0 fits GPU0 of node1 (")
     assert sentence.endswith("needed, since a split is slower: drop workers, or set force_split: true")
     tight = {"devices": devices.as_dicts(devices.of_inventory("node1", [{"memory_mib": 8000}], 1024)), "cores": 40}
     (sentence,) = plan(chat(model="small", quant="Q8_0"), nodes(node1=tight))["refused"]
-    assert "fits GPU0 of node2 alone (" in sentence and "make node2 the head and drop workers" in sentence
+    assert "fits GPU0 of node2 (" in sentence and "make node2 the head and drop workers" in sentence
     forced = plan(chat(model="small", quant="Q8_0", force_split=True))
     assert forced["refused"] == [] and forced["services"]["chat"][0]["topology"] == "split"
     single = plan(chat(model="small", quant="Q8_0", workers=None))

@@ -35,7 +35,7 @@ def planned(services, memory=None, headers=(), models=None, previous=()):
 def test_variants_of_split():
     found = planned(chat(**SMALL, force_split=True))
     assert list(found) == ["all", "local", "loopback", "one"]
-    assert [one["title"] for one in found.values()] == ["2 workers", "node1 alone", "RPC on loopback", "worker node2"]
+    assert [one["title"] for one in found.values()] == ["2 workers", "only node1", "RPC on loopback", "worker node2"]
     assert [one["running"] for one in found.values()] == [True, False, False, False]
     assert {one["why"] for one in found.values()} == {""}
     assert found["all"]["rpc_endpoints"] == ["10.1.0.2:50052", "10.1.0.3:50052"]

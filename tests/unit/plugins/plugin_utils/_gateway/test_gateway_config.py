@@ -200,7 +200,7 @@ def test_model_that_fits_nowhere_is_unserved():
     }
     assert unserved(SERVICES, MODELS, GROUPS, nodes) == {
         "huge": "huge Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 102.3 GB that a "
-        "service over all nodes may use and the 436.7 GB of node1 alone"
+        "service over all nodes may use and the 436.7 GB of node1"
     }
     # It fits one node, and nothing is known about another.
     assert (

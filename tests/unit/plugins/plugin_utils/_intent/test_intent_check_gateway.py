@@ -188,7 +188,7 @@ def test_name_of_service_that_is_stopped_is_free():
             for name, most in (("gateway_queue", 100000), ("gateway_patience", 3600))
             for wrong in (-1, most + 1)
         ),
-        ({"gateway_queue": "1m"}, "gateway_queue: '1m' seen, a whole number is needed: write digits alone"),
+        ({"gateway_queue": "1m"}, "gateway_queue: '1m' seen, a whole number is needed: write only digits"),
         ({"gateway_patience": True}, "gateway_patience: True seen, a whole number is needed: correct it"),
         ({"gateway_patience": 2.5}, "gateway_patience: 2.5 seen, a whole number is needed: correct it"),
         *(({"gateway_patience": sound}, None) for sound in (0, "0", 60, "3600")),

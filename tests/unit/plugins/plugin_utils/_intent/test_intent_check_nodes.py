@@ -55,7 +55,7 @@ def test_what_is_right(facts):
         ),
         (
             {"preflight_margin_mib": "1 GB"},
-            "preflight_margin_mib: '1 GB' seen for n, a whole number is needed: write digits alone",
+            "preflight_margin_mib: '1 GB' seen for n, a whole number is needed: write only digits",
         ),
         (
             {"preflight_margin_mib": 2**20 + 1},

@@ -96,7 +96,7 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
         ),
         (
             {"tensor_split": {"node1": 0, "node2": 0, "node3": 0}},
-            "llama_services.reasoning.tensor_split: 0 layers in all seen, those of big are needed: give the counts",
+            "llama_services.reasoning.tensor_split: 0 layers in all seen, the layers of big are needed: give the counts",
         ),
         (
             {"cache_type_k": "q8_0"},
@@ -228,7 +228,7 @@ def test_key_that_kind_needs_is_asked_for(kind, needed):
 def test_what_is_for_workers_alone_needs_some():
     keys = {"rpc_cache": True, "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
     assert mistakes(changed(**keys)) == [
-        "llama_services.reasoning.%s: seen without workers, it is for them alone: drop the key" % key
+        "llama_services.reasoning.%s: seen without workers, it is only for them: drop the key" % key
         for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
     ]
     assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []

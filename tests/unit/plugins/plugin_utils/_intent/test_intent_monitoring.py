@@ -116,7 +116,7 @@ def test_monitoring_without_a_mistake():
         ),
         (
             {"monitoring_interval": "5s"},
-            "monitoring_interval: '5s' seen, a whole number is needed: write digits alone",
+            "monitoring_interval: '5s' seen, a whole number is needed: write only digits",
         ),
         ({"monitoring_retention": 15}, "monitoring_retention: '15' seen, a duration is needed: write 15d"),
         (
@@ -182,7 +182,7 @@ def test_prometheus_has_port_of_its_own_on_node():
         ),
         (
             {"monitoring_journal_days": "2w"},
-            ["monitoring_journal_days: '2w' seen, a whole number is needed: write digits alone"],
+            ["monitoring_journal_days: '2w' seen, a whole number is needed: write only digits"],
         ),
     ],
 )

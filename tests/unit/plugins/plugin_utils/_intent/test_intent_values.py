@@ -14,7 +14,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent 
         ("8000", int, "e: '8000' seen, a whole number is needed: remove the quotes"),
         ("4.0", float, "e: '4.0' seen, a number is needed: remove the quotes"),
         ("16k", int, "e: '16k' seen, a whole number is needed: write 16384"),
-        ("80 GB", int, "e: '80 GB' seen, a whole number is needed: write digits alone"),
+        ("80 GB", int, "e: '80 GB' seen, a whole number is needed: write only digits"),
         (True, int, "e: True seen, a whole number is needed: correct it"),
         ("yes", bool, "e: 'yes' seen, true or false is needed: write it without quotes"),
         ("maybe", bool, "e: 'maybe' seen, true or false is needed: write true or false"),
