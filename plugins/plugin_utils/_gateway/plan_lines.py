@@ -17,11 +17,7 @@ from .._intent.variables import known_now
 from .config import gateway_config
 
 
-<<<<<<<< HEAD:plugins/plugin_utils/_gateway/plan_lines.py
 def gateway_plan_lines(
-========
-def client_lines(
->>>>>>>> b114dc31 (Intent and plan in plain words):plugins/plugin_utils/_gateway/client_lines.py
     services: Services,
     models: Models,
     groups: Groups,

@@ -3,11 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lines of a plan about the gateway."""
 
-<<<<<<<< HEAD:tests/unit/plugins/plugin_utils/_gateway/test_gateway_plan_lines.py
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.plan_lines import gateway_plan_lines
-========
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.client_lines import client_lines
->>>>>>>> b114dc31 (Intent and plan in plain words):tests/unit/plugins/plugin_utils/_gateway/test_gateway_client_lines.py
 from ansible_collections.thefermisea.llama_cluster.tests.unit import intents
 
 GROUPS = dict(intents.GROUPS, llama_gateway=["ctl"])
@@ -17,17 +13,10 @@ SERVICES = {"reasoning": dict(intents.SERVICES["reasoning"], tier="reasoning")}
 
 def lines(groups=None, only="", **facts):
     hostvars = dict(intents.HOSTVARS, ctl=dict({"ansible_host": "10.0.0.5"}, **facts))
-<<<<<<<< HEAD:tests/unit/plugins/plugin_utils/_gateway/test_gateway_plan_lines.py
     return gateway_plan_lines(SERVICES, intents.MODELS, groups or GROUPS, hostvars, ROUTES, only=only)
 
 
 def test_gateway_with_tls_and_keys():
-========
-    return client_lines(SERVICES, intents.MODELS, groups or GROUPS, hostvars, ROUTES, only=only)
-
-
-def test_gateway_has_four_lines():
->>>>>>>> b114dc31 (Intent and plan in plain words):tests/unit/plugins/plugin_utils/_gateway/test_gateway_client_lines.py
     tls = {"certificate": "/e/fullchain.pem", "key": "/e/privkey.pem"}
     keys = {"laptop": "s3cret-of-laptop", "ci": "s3cret-of-ci"}
     found = lines(gateway_tls=tls, gateway_address="llm.example.org", gateway_keys=keys)

@@ -96,7 +96,7 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
         ),
         (
             {"tensor_split": {"node1": 0, "node2": 0, "node3": 0}},
-            "llama_services.reasoning.tensor_split: 0 layers in all seen, the layers of big are needed: give the counts",
+            "llama_services.reasoning.tensor_split: 0 layers in all seen, the layers of big are needed",
         ),
         (
             {"cache_type_k": "q8_0"},

@@ -72,8 +72,8 @@ def test_what_leads_to_a_stopped_service_is_noted():
 def test_slots_that_no_text_may_fill_are_noted():
     (note,) = notes(embed={"ubatch_size": 512})
     assert note == (
-        "llama_services.embed: a text of texts may have 512 tokens, the size of a micro-batch: leave out ubatch_size and "
-        "batch_size for texts of 4096"
+        "llama_services.embed: a text of texts may have 512 tokens, the size of a micro-batch: leave out ubatch_size "
+        "and batch_size for texts of 4096"
     )
     (note,) = notes(rank={"slot_ctx_size": None, "ctx_size": None})
     assert note.endswith("a text of ranks may have 512 tokens, the size of a micro-batch: set slot_ctx_size")
