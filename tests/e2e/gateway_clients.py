@@ -345,8 +345,6 @@ class TestConfigurations:
         done = subprocess.run([*run, "poetry"], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.stdout == "%s %s/v1\n" % (gateway.default, gateway.url)
         assert "poetry: unknown task" in done.stderr
-        listed = subprocess.check_output([*run, "--client", "litellm"], cwd=tmp_path, text=True)
-        assert listed == self.got(gateway, "litellm")
 
 
 class TestCurl:

@@ -7,10 +7,9 @@ Private to the collection."""
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NamedTuple
 
-from . import affinity, answers, paths
+from . import affinity, answers
 from .affinity import Conversation
 from .answers import Answer
 
@@ -19,41 +18,24 @@ from .answers import Answer
 VALUES = 512 << 10
 # Letters of a name that are read.
 NAME = 1024
-# Fields of a form, and bytes of the lines above each.
-FIELDS, LINES = 64, 4096
-BOUNDARY = re.compile(r';\s*boundary=(?:"([^"\r\n]{1,70})"|([^\s;,"]{1,70}))', re.IGNORECASE)
-FIELD = re.compile(rb'^content-disposition:[^\r\n]*;[ \t]*name="?model"?[ \t]*(;|\r|\Z)', re.IGNORECASE | re.MULTILINE)
-FILE = re.compile(rb"^content-disposition:[^\r\n]*;[ \t]*filename", re.IGNORECASE | re.MULTILINE)
 
 
 class Read(NamedTuple):
-    """asked: the model's name, False if it is not a text; place: the bytes that another name replaces; before, after:
-    bytes around that name."""
+    """asked: the model's name, False if not a text; end: place of the last brace; empty: whether the object is."""
 
     asked: Any = None
     talk: Conversation = affinity.NONE
-    place: tuple[int, int] | None = None
-    before: bytes = b""
-    after: bytes = b""
-    json: bool = True
+    end: int = 0
+    empty: bool = False
 
     def named(self, body: bytes, name: str) -> bytes:
         """The body with another model. All other bytes stay."""
-        if self.place is None:
-            return body
-        start, end = self.place
-        view, text = memoryview(body), json.dumps(name) if self.json else name
-        return b"".join((view[:start], self.before, text.encode("utf-8"), self.after, view[end:]))
+        view, model = memoryview(body), b'"model":' + json.dumps(name).encode("ascii")
+        return b"".join((view[: self.end], b"" if self.empty else b",", model, view[self.end :]))
 
 
-def read(path: str, kind: str, body: bytes) -> Answer | Read:
-    """kind: its content type."""
-    if kind.lower().startswith("multipart/form-data"):
-        if not paths.takes_form(path):
-            words = "content-type: multipart/form-data seen, application/json is needed here: send a JSON object"
-            return answers.error(400, "invalid_form", words)
-        return _form(kind, body)
-    # The server ignores the content type too.
+def read(path: str, body: bytes) -> Answer | Read:
+    """Reads a JSON body. Its content type is ignored, as by the server."""
     values = sum(body.count(mark) for mark in (b",", b":", b"[", b"{"))
     if values > VALUES:
         words = "body: %d commas, colons and brackets seen, at most %d are read: send a shorter request"
@@ -79,47 +61,4 @@ def read(path: str, kind: str, body: bytes) -> Answer | Read:
     elif asked is not None:
         asked = False
     # The last of two keys with one name counts, at the servers too.
-    end = body.rindex(b"}")
-    return Read(asked, affinity.conversation(path, parsed), (end, end), b',"model":' if parsed else b'"model":')
-
-
-def _form(kind: str, body: bytes) -> Answer | Read:
-    """Reads the field `model` of an upload."""
-    boundary = BOUNDARY.search(kind)
-    if not boundary:
-        return _malformed("no boundary in content-type")
-    line = b"--" + (boundary.group(1) or boundary.group(2)).encode("latin-1")
-    before = -2 if body.startswith(line) else body.find(b"\r\n" + line)
-    if before == -1:
-        return _malformed("no field")
-    first = before + 2
-    found, at = None, first + len(line)
-    for _field in range(FIELDS):
-        if body.startswith(b"--", at):
-            break
-        lines = body.find(b"\r\n\r\n", at, at + LINES)
-        end = body.find(b"\r\n" + line, lines + 2)
-        if lines < 0 or end < 0:
-            return _malformed("a field without an end")
-        head = body[at + 2 : lines]
-        if b"\0" in head:
-            return _malformed("a NUL byte above a field")
-        if FIELD.search(head) and not FILE.search(head):
-            if found:
-                return _malformed("two fields model")
-            found = (lines + 4, end)
-        at = end + 2 + len(line)
-    else:
-        return _malformed("more than %d fields" % FIELDS)
-    if found is None:
-        part = line + b'\r\nContent-Disposition: form-data; name="model"\r\n\r\n'
-        return Read(place=(first, first), before=part, after=b"\r\n", json=False)
-    asked = body[found[0] : found[1]][: 4 * NAME].decode("utf-8", "replace")[:NAME]
-    if "\0" in asked:
-        return _malformed("a NUL byte in its field model")
-    return Read(asked, place=found, json=False)
-
-
-def _malformed(seen: str) -> Answer:
-    words = f"body: {seen}, fields of multipart/form-data are needed: correct the request"
-    return answers.error(400, "invalid_form", words)
+    return Read(asked, affinity.conversation(path, parsed), body.rindex(b"}"), not parsed)

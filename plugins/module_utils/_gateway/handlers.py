@@ -98,7 +98,7 @@ def judge(state: State, head: Head, data: bytes) -> Answer | Passed:
     task, path = _task_of(head, target)
     read: Answer | Read = Read()
     if head.method == "POST":
-        read = body.read(path, head.get("content-type") or "", data)
+        read = body.read(path, data)
     if isinstance(read, Answer):
         return read
     tier = head.get("x-llama-tier")

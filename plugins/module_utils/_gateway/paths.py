@@ -15,7 +15,7 @@ SAFE = "/-._~!$&'()*+,;=:@"
 READ = ("/health", "/metrics", "/props", "/models", "/lora-adapters", "/api/tags")
 WORK = (
     *("/chat/completions", "/completions", "/completion", "/responses", "/messages", "/infill", "/api/chat"),
-    *("/embeddings", "/embedding", "/rerank", "/reranking", "/audio/transcriptions", "/systemone"),
+    *("/embeddings", "/embedding", "/rerank", "/reranking", "/systemone"),
 )
 COUNT = (
     *("/tokenize", "/detokenize", "/apply-template", "/api/show"),
@@ -83,11 +83,6 @@ def is_closed(method: str, path: str) -> bool:
 def takes_slot(method: str, path: str) -> bool:
     """Whether the request generates or reads a prompt, and so needs a slot of its server."""
     return method == "POST" and _name(path) in WORK
-
-
-def takes_form(path: str) -> bool:
-    """Whether its body may be a form, an upload."""
-    return _name(path) == "/audio/transcriptions"
 
 
 def task_of(path: str) -> tuple[str | None, str]:

@@ -5,7 +5,7 @@
 
 `read -r MODEL URL <<< "$(llama-model-selector fix)"`. Called llama-model-selector.sh, it prints `Using model:` and
 `Model path:` as a script of that name did. Exit codes: 0 printed, also the default for an unknown task; 1 nothing to
-print; 2 wrong use; 3 the gateway does not respond. The gateway's pages need no key, so every user may run it.
+print; 2 wrong use; 3 the gateway does not respond. The page of the gateway needs no key, so every user may run it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 import signal
 import sys
 from typing import Any
-from urllib.parse import quote
 
 from .._llama.api import LlamaApi, NoAnswer, error_text
 from .._node import paths
@@ -42,23 +41,16 @@ def settings_of(path: str) -> tuple[LlamaApi, dict[str, str]]:
         raise Refusal(f"{path}: no base_url seen, one is needed: {next_step}") from None
 
 
-def ask(gateway: LlamaApi, page: str) -> Any:
-    """JSON or text of a page. Errors: NoGateway, Refusal for an unknown page."""
+def status_of(gateway: LlamaApi) -> dict[str, Any]:
+    """status.json of the gateway. Errors: NoGateway."""
     try:
-        status, answer = gateway.get(page, PATIENCE)
+        code, status = gateway.get("/status.json", PATIENCE)
     except NoAnswer as error:
         words = f"no answer ({printable(error)}), a running gateway is needed"
         raise NoGateway(f"{gateway.url}: {words}: see systemctl status llama-gateway there") from None
-    if status == 200:
-        return answer
-    reason = printable(error_text(answer), 500)
-    if status == 404:
-        raise Refusal(f"{gateway.url}{page}: {reason}")
-    raise NoGateway(f"{gateway.url}: status {status} seen, 200 is needed ({reason}): see {gateway.url}/status")
-
-
-def status_of(gateway: LlamaApi) -> dict[str, Any]:
-    status = ask(gateway, "/status.json")
+    if code != 200:
+        reason = printable(error_text(status), 500)
+        raise NoGateway(f"{gateway.url}: status {code} seen, 200 is needed ({reason}): see {gateway.url}/status")
     if not isinstance(status, dict) or not isinstance(status.get("services"), dict):
         words = "no services seen, a gateway's status is needed: correct base_url"
         raise NoGateway(f"{gateway.url}/status.json: {words}")
@@ -112,11 +104,6 @@ def list_lines(status: dict[str, Any]) -> list[str]:
 
 def run(options: argparse.Namespace) -> None:
     gateway, paths_of = settings_of(options.config)
-    if options.client:
-        text = ask(gateway, "/clients/" + quote(options.client, safe=""))
-        # A configuration in JSON comes back parsed.
-        show(text.rstrip("\n") if isinstance(text, str) else json.dumps(text, indent=2, ensure_ascii=False))
-        return
     status = status_of(gateway)
     if options.list and options.json:
         show(json.dumps(status.get("routes") or {}, indent=2, sort_keys=True))
@@ -153,12 +140,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("task", nargs="?", metavar="TASK", help="as in llama_routes, such as analyze or fix")
     parser.add_argument("--json", action="store_true", help="with service, state and context")
     parser.add_argument("--list", action="store_true", help="all tasks and their models")
-    parser.add_argument("--client", metavar="NAME", help="the configuration of a client, such as opencode or litellm")
     parser.add_argument("--old", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--config", default=paths.SELECTOR, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if sum((options.task is not None, options.list, options.client is not None)) != 1:
-        parser.error("one of TASK, --list and --client NAME is needed")
+    if (options.task is not None) == options.list:
+        parser.error("one of TASK and --list is needed")
     try:
         run(options)
     except (AttributeError, KeyError, TypeError):

@@ -429,20 +429,6 @@ def test_client_that_leaves_frees_slot_and_place(made):
     assert (endpoint["in_flight"], endpoint["free"], len(server.requests)) == (0, 1, 1)
 
 
-def test_client_that_leaves_ends_its_stream(made):
-    def act(server, end):
-        end.sendall(CHUNKED)
-        for _second in range(500):
-            end.sendall(b"7\r\ndata:x\n\r\n")
-            time.sleep(0.01)
-
-    gateway = made(service("big", Server(act=act)))
-    with gateway.open(request(body=chat(stream=True))) as end:
-        assert end.recv(10)
-        assert gateway.state("big")["endpoints"][0]["in_flight"] == 1
-    wait_for(lambda: gateway.state("big")["endpoints"][0]["in_flight"] == 0, 1)
-
-
 def test_requests_wait_through_a_change(made):
     server = Server()
     gateway = made(service("big", server))
@@ -473,28 +459,6 @@ def test_maintenance_is_as_good_as_down(made):
     gateway.drain(("big", "n1", "maintenance"), ("small", "n1", "maintenance"))
     wait_for(lambda: gateway.state("small")["state"] == "draining")
     assert gateway.ask(body=chat())[2]["error"]["code"] == "no_endpoint"
-
-
-def test_ending_engine_answers_what_has_begun(made):
-    goes_on = threading.Event()
-
-    def act(_server, end):
-        assert goes_on.wait(5)
-        end.sendall(plain(b"1"))
-
-    server = Server(act=act)
-    gateway = made(service("big", server))
-    threads, found = together(lambda: gateway.ask(body=chat()))
-    wait_for(lambda: server.requests)
-    gateway.stop()
-    time.sleep(0.2)
-    with pytest.raises(ConnectionRefusedError):
-        gateway.open()
-    assert not gateway.ended.is_set()
-    goes_on.set()
-    threads[0].join(5)
-    assert found[0][::2] == (200, 1)
-    assert gateway.ended.wait(5)
 
 
 def test_exchanged_endpoints_cost_no_request(made):
@@ -596,30 +560,6 @@ def test_wrong_key_of_a_service_is_503(made):
     assert "sk-" not in str(body)
 
 
-def test_counts(made):
-    # Longer than a slot: the server's own words.
-    long = {"error": {"code": 400, "type": "exceed_context_size_error", "message": "the request exceeds"}}
-    small = Server("small", lambda _server, end: end.sendall(plain(json.dumps(long).encode(), 400)))
-    dead = Server()
-    gateway = made({**service("big", dead, fallback="small"), **service("small", small)}, unknown_model="404")
-    dead.die()
-    assert gateway.ask(body=chat())[0] == 400
-    assert gateway.ask(body=chat("gone"))[0] == 404
-    lines = gateway.ask("/metrics")[2].decode().split("\n")
-    for line in (
-        'llama_gateway_requests_total{code="400",service="small"} 1',
-        'llama_gateway_requests_total{code="404",service=""} 1',
-        'llama_gateway_fallbacks_total{service="big"} 1',
-        'llama_gateway_context_refused_total{service="small"} 1',
-        'llama_gateway_context_refused_total{service="big"} 0',
-        'llama_gateway_names_unknown_total{name="gone"} 1',
-        'llama_gateway_seconds_count{service="small"} 1',
-        'llama_gateway_queued{service="big"} 0',
-        'llama_gateway_endpoint_state{node="n1",service="small",state="ready"} 1',
-    ):
-        assert line in lines, line
-
-
 def test_ports_tiers_and_tasks(made):
     server, router = Server("big"), Server("r")
     models = [{"name": "m1", "aliases": ["M1"]}, {"name": "m2", "aliases": []}]
@@ -650,20 +590,6 @@ def test_ports_tiers_and_tasks(made):
     assert gateway.ask("/props")[0] == 404
     assert gateway.ask("/v1/models", method="DELETE")[0] == 403
     assert gateway.raw(request("/health", method="HEAD")).endswith(b"\r\n\r\n")
-
-
-def test_form_gets_its_model(made):
-    router = Server("r")
-    models = [{"name": "m1", "aliases": ["M1"]}, {"name": "m2", "aliases": []}]
-    routes = {"default": "m2", "tasks": {}}
-    gateway = made(service("r", router, kind="router", models=models), routes=routes)
-    field = b'--B\r\nContent-Disposition: form-data; name="model"\r\n\r\n%s\r\n'
-    for path, asked, sent in (("/v1", b"M1", b"m1"), ("/task/other/v1", b"M1", b"m2"), ("/v1", None, b"m2")):
-        form = (field % asked if asked else b"") + b"--B\r\n\r\nx\r\n--B--\r\n"
-        kind = "multipart/form-data; boundary=B"
-        assert gateway.ask(path + "/audio/transcriptions", form, Content_Type=kind)[0] == 200
-        assert router.requests[-1][1] == field % sent + b"--B\r\n\r\nx\r\n--B--\r\n"
-    assert gateway.ask("/v1/audio/transcriptions", field % b"no" + b"--B--", Content_Type=kind)[0] == 404
 
 
 def test_rewritten_body_differs_only_in_its_model(made):
@@ -722,50 +648,6 @@ def test_request_holds_only_its_bytes(made):
         gc.collect()
         held = [one for one in gc.get_objects() if isinstance(one, list) and len(one) > 100000]
         assert held == []
-
-
-@pytest.mark.parametrize("tier", [{}, {"X_Llama_Tier": "fast"}])
-def test_pages_of_any_origin_read_every_answer(made, tier):
-    server = Server()
-    gateway = made(service("big", server, tier="fast", queue=0), auth="required")
-    key = dict(tier, Authorization="Bearer sk-me", Origin="http://ui")
-    asked = [
-        ((200, 404), gateway.ask("/v1/models", **key)),
-        ((200,), gateway.ask("/health", Origin="http://ui", **tier)),
-        ((204,), gateway.ask("/v1/chat/completions", method="OPTIONS", Origin="http://ui", **tier)),
-        ((401,), gateway.ask(body=chat(), Origin="http://ui", **tier)),
-        ((403,), gateway.ask("/slots", **key)),
-        ((400,), gateway.ask(body=b"{", **key)),
-        ((417,), gateway.ask(body=chat(), Expect="tea", **key)),
-        ((200,), gateway.ask(body=chat(), **key)),
-    ]
-    server.act = lambda _server, end: end.sendall(
-        plain(b"{}").replace(b"X\r\n", b"X\r\nAccess-Control-Allow-Origin: \r\n")
-    )
-    asked.append(((200,), gateway.ask(body=chat(), **key)))
-    server.waits()
-    with gateway.open(request(body=chat(text="1"), **key)):
-        wait_for(lambda: len(server.requests) > 2)
-        asked.append(((429,), gateway.ask(body=chat(), **key)))
-    server.die()
-    gateway.write("gateway.json", configuration(service("big", server, tier="fast", patience=0)))
-    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
-    wait_for(lambda: gateway.state("big")["state"] == "down")
-    asked.append(((503,), gateway.ask(body=chat(), **key)))
-    for wanted, (status, headers, body) in asked:
-        assert status in wanted and headers["access-control-allow-origin"] == "*", (status, body)
-    sent = gateway.raw(request("/health", **key)).lower()
-    assert sent.count(b"access-control-allow-origin") == 1
-
-
-def test_browser_at_the_root_finds_the_page(made):
-    server = Server()
-    gateway = made(service("big", server, tier="fast"), auth="required")
-    status, headers, _body = gateway.ask("/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
-    assert (status, headers["location"]) == (302, "/status")
-    assert gateway.ask("/", Accept="*/*")[2]["error"]["code"] == "not_found"
-    # At the port of a tier it is the server's, for who has a key.
-    assert gateway.ask("/", Accept="text/html", X_Llama_Tier="fast")[0] == 401
 
 
 @pytest.mark.parametrize("tier", ["", "fast"])

@@ -122,30 +122,19 @@ def test_list_without_tasks(run, gateway):
     assert run("--list") == (0, "no tasks: set llama_routes\n", "")
 
 
-def test_client_prints_the_gateways_configuration(run, gateway):
-    gateway.answers["/clients/open-webui"] = (200, b"OPENAI_API_KEY=KEY\n")
-    assert run("--client", "open-webui") == (0, "OPENAI_API_KEY=KEY\n", "")
-    code, out, err = run("--client", "../emacs")
-    assert (code, out) == (1, "")
-    assert err == "llama-model-selector: %s/clients/..%%2Femacs: no such path\n" % gateway.url
-
-
 EVIL = "m\x1b]0;t\x07\nother http://evil/v1\u2028"
 
 
 def test_output_has_no_control_characters(run, gateway):
     services = {"a\x1b": {"state": "ready\n\x1b", "models": [{"name": EVIL, "aliases": ["evil"]}]}}
     changed(gateway, services=services, routes={"default": None, "tasks": {"fix": EVIL, "x\x1b\n": EVIL}})
-    gateway.answers["/clients/x"] = (200, b"a\x1b[2J\nb\r\n")
-    gateway.answers["/clients/y"] = (404, json.dumps({"error": {"message": EVIL}}).encode())
     code, out, _err = run("fix")
     # One line of two words for `read -r MODEL URL`.
     assert (code, out.split("\n")[1:], out.split()[1:]) == (0, [""], [gateway.url + "/v1"])
-    for words in (["fix"], ["fix", "--json"], ["--list"], ["other"], ["--client", "x"], ["--client", "y"]):
+    for words in (["fix"], ["fix", "--json"], ["--list"], ["other"]):
         _code, out, err = run(*words)
         assert all(letter.isprintable() or letter == "\n" for letter in out + err), words
     assert run("--list")[1].count("\n") == 2
-    assert run("--client", "x")[1] == "a?[2J\nb?\n"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +202,7 @@ def test_missing_file_is_refused(run, gateway):
     assert "selector.json: No such file or directory, the gateway's address is needed" in run("fix")[2]
 
 
-@pytest.mark.parametrize("arguments", [(), ("fix", "--list"), ("--list", "--client", "x"), ("--nonsense",)])
+@pytest.mark.parametrize("arguments", [(), ("fix", "--list"), ("--nonsense",)])
 def test_wrong_use(run, arguments):
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
