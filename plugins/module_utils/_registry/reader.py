@@ -106,15 +106,15 @@ class Registry:
         self.device = device
         # Seconds for which the share has responded: while it hangs, no file ages.
         self._answered = 0.0
-        self._good: float | None = None
+        self.seen: float | None = None  # when the share responded last
 
     def looked(self, seen: Mapping[str, Any], now: float) -> bool:
         """Takes the result of look(). False if the share is not mounted, which changes nothing."""
         if not seen["files"] and self.device is not None and seen["device"] != self.device:
             # The directory below an unmounted share.
             return False
-        self._answered += min(now - self._good, 2 * LOOK) if self._good is not None else 0.0
-        self._good = now
+        self._answered += min(now - self.seen, 2 * LOOK) if self.seen is not None else 0.0
+        self.seen = now
         complaints: dict[str, str] = {"": seen["folder"]} if seen["folder"] else {}
         good: dict[str, tuple[files.Endpoint, int]] = {}
         for name, one in seen["files"].items():
@@ -149,10 +149,6 @@ class Registry:
     def _young(self, one: Known) -> bool:
         return self._answered - one.since <= files.BEATS * one.endpoint.heartbeat
 
-    def age(self, now: float) -> float | None:
-        """Seconds since the share responded; None before the first time."""
-        return None if self._good is None else now - self._good
-
     def endpoints(self) -> list[dict[str, Any]]:
         """Endpoints with a young file. Of two files for one address the newer one counts."""
         by_place: dict[tuple[str, int], files.Endpoint] = {}
@@ -162,9 +158,9 @@ class Registry:
         return [endpoint.as_dict() for _place, endpoint in sorted(by_place.items())]
 
 
-def as_json(endpoints: list[dict[str, Any]], age: float, device: int | None) -> bytes:
+def as_json(endpoints: list[dict[str, Any]], device: int | None) -> bytes:
     """The content of registry.json. device: for the next run of the program."""
-    content = {"version": files.VERSION, "age": round(age, 1), "endpoints": endpoints, "device": device}
+    content = {"version": files.VERSION, "endpoints": endpoints, "device": device}
     return (json.dumps(content, sort_keys=True) + "\n").encode("ascii")
 
 

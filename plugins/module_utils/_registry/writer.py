@@ -35,12 +35,9 @@ def settings_of(text: str) -> Settings:
     """The program's configuration. Errors: Refusal."""
     try:
         given = json.loads(text)
-        found = Settings(str(given["directory"]), str(given["suffix"]), str(given["url"]), dict(given["record"]))
-        host = found.record["host"]
-        files.parse(files.file_name(0, found.suffix), files.encode(full(found.record, 0, files.LOADING)), {host: host})
+        return Settings(str(given["directory"]), str(given["suffix"]), str(given["url"]), dict(given["record"]))
     except (ValueError, KeyError, TypeError) as error:
         raise Refusal(files.unusable(error, "head,router")) from None
-    return found
 
 
 def full(record: Mapping[str, Any], job_id: int, state: str, started: float = 0.0) -> dict[str, Any]:

@@ -4,8 +4,7 @@
 """registry_reader CONFIG OUTPUT: copies the endpoints of a shared directory to where the gateway reads them.
 
 CONFIG: {directory, hosts: {node: address} that files may name, uids: [users whose files count beside root's]}.
-OUTPUT: {version, age: seconds since the share has responded, endpoints: [...]}. While the share hangs or is gone the
-last endpoints stay, and the age grows.
+OUTPUT: {version, endpoints: [...]}. While the share hangs or is gone the last endpoints stay.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from .._node.notify import notify, say
 from .._registry import reader
 from .._registry.disposable import Disposable
 from .._text import Refusal
-
-# Seconds by which a written age grows.
-STEP = 5.0
 
 
 class Program:
@@ -35,19 +31,19 @@ class Program:
     def round(self) -> None:
         """Reads the share once, in reader.DEADLINE seconds at most."""
         outcome = self._child.run(lambda: reader.look(self._folder, self._uids))
-        now, trouble = time.monotonic(), outcome.error
-        if outcome.value is not None and not self._registry.looked(outcome.value, now):
+        trouble = outcome.error
+        if outcome.value is not None and not self._registry.looked(outcome.value, time.monotonic()):
             trouble = "the share is not mounted"
-        endpoints, age = self._registry.endpoints(), self._registry.age(now)
+        endpoints = self._registry.endpoints()
         if trouble != self._trouble:
             self._trouble = trouble
             say(f"{self._folder}: " + (f"{trouble}, {len(endpoints)} endpoints are kept" if trouble else "answers"))
             notify("STATUS=" + (trouble or f"{len(endpoints)} endpoints"))
-        if age is not None:
-            data = reader.as_json(endpoints, age - age % STEP, self._registry.device)
-            if data != self._written:
-                write_atomically(self._output, data, mode=0o644, durable=False)
-                self._written = data
+        # Before the first look the file of the last run counts.
+        data = reader.as_json(endpoints, self._registry.device)
+        if data != self._written and self._registry.seen:
+            write_atomically(self._output, data, mode=0o644, durable=False)
+            self._written = data
 
 
 def main(arguments: list[str]) -> int | str:
