@@ -78,26 +78,6 @@ def test_a_split_that_no_memory_asks_for(lab):
     untouched(lab)
 
 
-def test_layers_that_do_not_sum_up(lab):
-    status, output = site(lab, tensor_split={"node2": 15, "node3": 14})
-    assert status != 0
-    assert (
-        "llama_services.chat.tensor_split: 29 layers in all seen, the 30 of smollm2-135m-instruct are needed" in output
-    )
-    assert lab.changed(output) == 0
-    untouched(lab)
-
-
-def test_more_context_than_the_model_was_made_for(lab):
-    status, output = site(lab, ctx_size=65536, parallel=1)
-    assert status != 0
-    assert (
-        "llama_services.chat.ctx_size: 65536 tokens a slot seen, at most 8192 are allowed by the header of "
-        "smollm2-135m-instruct, " in output
-    )
-    untouched(lab)
-
-
 def test_a_truncated_model(lab):
     lab.node1.check_output("head -c 50000000 /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf > /var/tmp/truncated.gguf")
     status, output = site(lab, model("file:///var/tmp/truncated.gguf"))
@@ -162,14 +142,6 @@ def test_rpc_that_would_leave_the_fabric_is_warned_of(lab):
         in output
     )
     assert "llama_fabric_interface: %s is on %s, ib0 is needed" % (lab.fabric("node1"), fabric) in output
-
-
-def test_an_inventory_without_nodes(lab, tmp_path):
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text("all: {hosts: {somewhere: {}}}\n")
-    status, output = lab.playbook("site", inventory=str(inventory))
-    assert status != 0
-    assert "group llama_nodes: no host in" in output
 
 
 def test_a_sound_inventory_passes_and_changes_nothing(lab):
