@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What rules and dashboards may ask for, and what roles bring: for the tests of both."""
+"""The metrics that rules and dashboards may use, and the files of roles, for tests."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporte
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped
 
 CACHE = Path(os.environ.get("LLAMA_CLUSTER_CACHE", os.path.expanduser("~/.cache/llama-cluster")))
-# Of the gateway's engine.
+# Metrics of the gateway's engine.
 COUNTED = """
     llama_gateway_requests_total llama_gateway_seconds llama_gateway_first_byte_seconds llama_gateway_queue_seconds
     llama_gateway_queued llama_gateway_in_flight llama_gateway_endpoint_state llama_gateway_retries_total

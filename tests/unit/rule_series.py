@@ -53,16 +53,16 @@ def expanded(test):
     for words in test.get("parts", ()):
         series.update(part(words))
     series.update(test.get("series", {}))
-    told = {key: value for key, value in test.items() if key not in ("parts", "series")}
+    content = {key: value for key, value in test.items() if key not in ("parts", "series")}
     shown = [{"series": name, "values": values} for name, values in series.items() if values is not None]
-    return dict(told, input_series=shown)
+    return dict(content, input_series=shown)
 
 
 def load(path):
     """The content of a file for promtool."""
-    told = yaml.safe_load(path.read_text())
-    roles = [dropped.ROLES / role / "observed/rules.yml" for role in told.pop("roles")]
-    return dict(told, rule_files=list(map(str, roles)), tests=[expanded(test) for test in told["tests"]])
+    content = yaml.safe_load(path.read_text())
+    roles = [dropped.ROLES / role / "observed/rules.yml" for role in content.pop("roles")]
+    return dict(content, rule_files=list(map(str, roles)), tests=[expanded(test) for test in content["tests"]])
 
 
 def tests():

@@ -13,7 +13,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitor
 from ansible_collections.thefermisea.llama_cluster.tests.unit import observed, rule_series
 
 RUNBOOK = "https://github.com/thefermisea/ansible-llama-cluster/blob/main/docs/monitoring.md#"
-# Somebody is woken for these alone.
+# Only these page.
 PAGES = {"LlamaModelWithoutEndpoint", "LlamaRepairLoop", "LlamaGatewayDown"}
 ALERTS = sorted(observed.alerts().items())
 NAMES = [name for name, _rule in ALERTS]

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role monitoring does with the units of Prometheus and alertmanager, by its own tasks over files of the test's;
-a stub answers for systemd."""
+"""Tasks of role monitoring for Prometheus and alertmanager, over files of the test and a stub of systemctl."""
 
 import json
 import os
@@ -45,7 +44,7 @@ else:
 
 
 class Host:
-    """A monitoring host in a folder: here, where the configuration is, and what systemd was told."""
+    """A monitoring host in a folder. here: its configuration; systemctl records its calls."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -59,12 +58,12 @@ class Host:
         for name in names:
             path = self.here / name
             path.write_text("written")
-            # Younger than all that is there, whatever the clock of the file system can tell apart.
+            # Younger than all other files, whatever the resolution of the file system's clock.
             newest = max(one.stat().st_mtime for one in self.folder.rglob("*"))
             os.utime(path, (newest + 1, newest + 1))
 
     def has_read(self):
-        """As if they had read all of it now."""
+        """Marks all files as read."""
         newest = max(one.stat().st_mtime for one in self.here.rglob("*"))
         self.read.touch()
         os.utime(self.read, (newest, newest))
@@ -80,11 +79,11 @@ class Host:
         path.chmod(0o755)
 
     def play(self, tasks_from, *arguments, fails=False, **variables):
-        """-> (output, what systemd was told)"""
-        told = {"__monitoring_here": str(self.here), "__monitoring_read": str(self.read), **variables}
+        """-> (output, calls of systemctl)"""
+        values = {"__monitoring_here": str(self.here), "__monitoring_read": str(self.read), **variables}
         role = {"name": "thefermisea.llama_cluster.monitoring", "tasks_from": tasks_from}
         play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
-        play["tasks"] = [{"ansible.builtin.include_role": role, "vars": told}]
+        play["tasks"] = [{"ansible.builtin.include_role": role, "vars": values}]
         play["vars"] = {"ansible_python_interpreter": sys.executable}
         (self.folder / "play.yml").write_text(json.dumps([play]))
         environment = {
@@ -105,7 +104,7 @@ def fixture_host(tmp_path):
 
 
 def run(host, *arguments, drop_ins_changed=False):
-    """Of what systemd was told, what has to do with a unit's process."""
+    """-> (output, calls of systemctl that start or reload)"""
     output, calls = host.play("run.yml", *arguments, __monitoring_unit_files={"changed": drop_ins_changed})
     return output, [call for call in calls if call.split()[0] in ("start", "restart", "reload")]
 
@@ -113,16 +112,11 @@ def run(host, *arguments, drop_ins_changed=False):
 def test_unread_configuration_is_reloaded(host):
     host.runs(*UNITS)
     host.write("prometheus.yml", "alertmanager.yml", "rules/services.yml")
-    for written, told in (
-        (["rules/services.yml"], ["reload prometheus.service"]),
-        (["prometheus.yml", "alertmanager.yml"], ["reload " + unit for unit in UNITS]),
-        (["alertmanager.yml"], ["reload prometheus-alertmanager.service"]),
-        (["monitor.json"], []),
-    ):
+    for written, reloaded in (("rules/services.yml", True), ("alertmanager.yml", True), ("monitor.json", False)):
         host.has_read()
-        host.write(*written)
+        host.write(written)
         output, calls = run(host)
-        assert calls == told and ("changed=0" in output) is not bool(told)
+        assert calls == ["reload " + unit for unit in UNITS] * reloaded and ("changed=0" in output) is not reloaded
     host.write("prometheus.yml")
     output, calls = run(host, "--check")
     assert calls == [] and "changed=0" in output
@@ -144,36 +138,36 @@ def test_started_unit_is_not_reloaded(host):
 
 
 def test_uninstall_stops_managed_units(host):
-    """Of alertmanager a drop-in has our name and not our text."""
-    marked, theirs = (host.folder / "units" / (unit + ".d") / "llama-cluster.conf" for unit in UNITS)
+    """The drop-in of alertmanager lacks the mark."""
+    marked, foreign = (host.folder / "units" / (unit + ".d") / "llama-cluster.conf" for unit in UNITS)
     for path, text in (
         (marked, "[Unit]\nConditionPathExists=/etc/llama-cluster/monitoring/prometheus.yml\n"),
-        (theirs, ""),
+        (foreign, ""),
     ):
         path.parent.mkdir(parents=True)
         path.write_text(text)
     host.runs(*UNITS)
     host.write("prometheus.yml", "alertmanager.yml", "rules/services.yml")
     host.has_read()
-    told = {
-        "__monitoring_drop_ins": [str(marked), str(theirs)],
+    values = {
+        "__monitoring_drop_ins": [str(marked), str(foreign)],
         "__monitoring_seen": {"units": [{"name": unit} for unit in UNITS]},
     }
-    output, calls = host.play("uninstall.yml", "--check", **told)
+    output, calls = host.play("uninstall.yml", "--check", **values)
     assert "changed=0" not in output and calls == [] and marked.exists()
-    output, calls = host.play("uninstall.yml", **told)
+    output, calls = host.play("uninstall.yml", **values)
     assert sorted(calls) == ["daemon-reload", "disable prometheus.service", "stop prometheus.service"]
     left = {str(path.relative_to(host.folder)) for path in host.folder.rglob("*") if path.parent != host.folder / "bin"}
     assert {path for path in left if path.startswith(("monitoring", "units/"))} == {
         *("monitoring", "monitoring/rules", "monitoring/rules/services.yml"),
         *("units/%s.d" % UNITS[1], "units/%s.d/llama-cluster.conf" % UNITS[1]),
     }
-    output, calls = host.play("uninstall.yml", **told)
+    output, calls = host.play("uninstall.yml", **values)
     assert "changed=0" in output and calls == []
 
 
-def test_a_question_that_failed_is_no_answer(host):
-    """A package that is not there is told by another status."""
+def test_failed_query_ends_the_run(host):
+    """A missing package has another status."""
     host.command("dpkg-query", "#!/bin/sh\necho 'dpkg-query: error: the database is locked' >&2\nexit 2\n")
     drop_ins = [str(host.folder / "units" / (unit + ".d") / "llama-cluster.conf") for unit in UNITS]
     output, _calls = host.play("install.yml", "--check", fails=True, __monitoring_drop_ins=drop_ins)
@@ -185,8 +179,8 @@ def test_amtool_error_hides_secrets(host):
         "amtool", "#!/bin/sh\ncat $2\necho 'line 3: field source_matchers not found in type config.plain'\nexit 1\n"
     )
     secret = {"path": str(host.here / "alertmanager.yml"), "hidden": True, "validate": ["amtool", "check-config", "%s"]}
-    told = {"secrets": [dict(secret, content="https://chat.test/hooks/secret\n")], "files": []}
-    output, _calls = host.play("secrets.yml", "-vvv", fails=True, __monitoring_told=told)
+    config = {"secrets": [dict(secret, content="https://chat.test/hooks/secret\n")], "files": []}
+    output, _calls = host.play("secrets.yml", "-vvv", fails=True, __monitoring_config=config)
     assert "amtool refuses it (URL line 3: field source_matchers not found in type config.plain): correct" in output
     assert "chat.test" not in output
 
@@ -207,18 +201,18 @@ def test_changed_service_updates_sampler(host):
     (host.folder / "hosts.json").write_text(json.dumps(inventory))
     before = {"http": None, "textfile": "/kept", "planned": {}, "stopped": [], "version": "kept"}
     models = {"chat": {"model": "m", "quant": "F16"}, "embed": {"model": "m", "quant": "F16"}}
-    told = host.folder / "sampler.json"
+    path = host.folder / "sampler.json"
     play = ("node_services.yml", "-i", str(host.folder / "hosts.json"), "--check", "--diff")
-    given = {"__monitoring_sampler_file": str(told), "monitoring_services": ["chat"]}
+    given = {"__monitoring_sampler_file": str(path), "monitoring_services": ["chat"]}
     # A node without a sampler.
     assert "changed=0" in host.play(*play, **given)[0]
-    told.write_text(json.dumps(dict(before, models=models), indent=4, sort_keys=True) + "\n")
+    path.write_text(json.dumps(dict(before, models=models), indent=4, sort_keys=True) + "\n")
     output, _calls = host.play(*play, **given)
     assert re.findall(r'[-+] "\S+: \S+', output) == ['- "quant": "F16"', '+ "quant": "Q8_0"']
 
 
 def test_package_tasks_wait_for_another_installation():
-    """ansible issue 51663: on a first boot the distribution holds the lock for minutes."""
+    """Ansible issue 51663: on a first boot the distribution holds the lock for minutes."""
     roles = Path(__file__).resolve().parents[2] / "roles"
     tasks = [task for path in roles.glob("*/tasks/*.yml") for task in yaml.safe_load(path.read_text()) or []]
     apt = [task["ansible.builtin.apt"] for task in tasks if "ansible.builtin.apt" in task]

@@ -17,7 +17,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor 
 LINE = 48 * 1024
 # Seconds for one pattern on one line, on a machine that does other things beside.
 MOST = 2.0
-# Of one letter, and of what patterns look for at their beginnings.
+# Lines of one letter, and of beginnings of patterns.
 SHAPES = ("x", " ", "x ", "0", "/", "a=", "x: ", "{ ", "[x", chr(34), chr(39), "1.", "model ", "Xid ", "a=" + chr(34))
 LINES = [one * (LINE // len(one)) for one in SHAPES]
 

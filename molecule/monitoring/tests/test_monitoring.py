@@ -1,4 +1,4 @@
-"""Monitoring of a real cluster: what is scraped, what the rules say of it, and who is told."""
+"""Monitoring of a real cluster: targets, rules and notifications."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def test_secrets_are_for_root_and_prometheus(lab):
         assert lab.node3.check_output("stat -c '%%U %%G %%a' %s" % path) == "root prometheus 640"
     config = lab.node3.file(HERE + "/prometheus.yml").content_string
     assert HERE + "/keys/chat" in config and "key-of-the-lab" not in config
-    # The status of alertmanager 0.25 has the URLs of webhooks, and whoever it answers may silence every alert.
+    # The status of alertmanager 0.25 has the URLs of webhooks, and its clients may silence every alert.
     assert lab.node3.check_output("stat -c '%%U %%G %%a' %s/alertmanager-password" % HERE) == "root prometheus 640"
     ask = "curl -sS -o /dev/null -w '%%{http_code}' %s http://127.0.0.1:9093/api/v2/%s"
     assert [lab.node3.check_output(ask % ("", path)) for path in ("status", "silences")] == ["401", "401"]
@@ -118,7 +118,7 @@ def test_repair_is_notified(lab, prometheus):
     print("LlamaUnitRepaired fires %.1f s after kill -9 of a worker" % took)
     assert took <= NOTICED
     lab.eventually(lambda: "LlamaUnitRepaired" in lab.node3.run("cat /run/alerts.jsonl").stdout, 60, "the receiver")
-    print("the receiver is told %.1f s after it" % (time.monotonic() - began))
+    print("the receiver is notified %.1f s after it" % (time.monotonic() - began))
     lines = lab.node3.file("/run/alerts.jsonl").content_string.splitlines()
     # Alertmanager ends its JSON with a line feed too.
     alerts = [alert for line in lines if line for alert in json.loads(line)["alerts"]]
@@ -138,10 +138,10 @@ def test_the_journal_lasts_and_is_one_story(lab):
 
 
 def test_commands_are_for_everybody(lab):
-    nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups "
-    assert lab.node3.check_output(nobody + "llama-service-status") == "chat: ready on node1"
-    assert lab.node1.check_output(nobody + "llama-service-status chat") == "chat: ready on this node"
-    shown = lab.node3.check_output(nobody + "llama-cluster-monitor --once --width 80").splitlines()
+    unprivileged = "setpriv --reuid=65534 --regid=65534 --clear-groups "
+    assert lab.node3.check_output(unprivileged + "llama-service-status") == "chat: ready on node1"
+    assert lab.node1.check_output(unprivileged + "llama-service-status chat") == "chat: ready on this node"
+    shown = lab.node3.check_output(unprivileged + "llama-cluster-monitor --once --width 80").splitlines()
     assert "  3 nodes" in shown[0] and max(map(len, shown)) <= 80
     assert [line.split()[1] for line in shown if re.match(r"node[123]  ", line)][:3] == ["answers"] * 3
 

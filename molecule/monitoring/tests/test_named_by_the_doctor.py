@@ -29,7 +29,7 @@ class Doctor:
         self.since = time.time()
 
     def begin(self):
-        """What was before is of no interest."""
+        """Starts the window of the doctor."""
         self.lab.eventually(self.answers, 120, "an answer of the head")
         time.sleep(1)
         self.since = time.time()
@@ -58,14 +58,14 @@ class Doctor:
                     if one["rule"] == rule:
                         found[rule] = dict(one, on=name)
                         missing.discard((name, rule))
-            told = {name: ["%(rule)s: %(sentence)s" % one for one in found] for name, found in seen.items()}
-            assert not missing or time.monotonic() < until, (missing, told)
+            reports = {name: ["%(rule)s: %(sentence)s" % one for one in found] for name, found in seen.items()}
+            assert not missing or time.monotonic() < until, (missing, reports)
         for rule, one in found.items():
             print("%s on %s: %s" % (rule, one["on"], one["sentence"]))
         return found
 
     def gone(self, wanted, seconds=60):
-        """Whether nobody has to do anything for these any more."""
+        """Whether these findings are over."""
         until = time.monotonic() + seconds
         while True:
             left = {
@@ -116,7 +116,7 @@ def begun(doctor):
 
 
 def test_killed_unit_is_a_notice(lab, begun):
-    """What has repaired itself needs nobody."""
+    """Repaired faults are notices."""
     # Without an end, so that the worker is killed in the middle of it.
     asks = "curl -s --max-time 60 http://%s:8000/completion -d "
     asks += '\'{"prompt": "A", "n_predict": 900, "ignore_eos": true}\''
@@ -130,7 +130,7 @@ def test_killed_unit_is_a_notice(lab, begun):
     )
     begun.names({"node1": {"head_lost_worker"}, "node3": {"crashed", "gateway_engine_killed"}})
     lab.eventually(begun.answers, 90, "an answer")
-    # What ends a head within seconds of the watchdog's restart is taken for that.
+    # An end within seconds of the watchdog's restart counts as its own.
     time.sleep(BEFORE + 1)
     lab.node1.check_output("systemctl kill --signal=KILL %s", HEAD)
     found = begun.names({"node1": {"head_killed"}})
@@ -182,7 +182,7 @@ def test_starts_that_fail(lab, begun):
     found = begun.names(wanted, 60)
     begun.do(found["library_missing"])
     begun.do(dict(found["waits_port_closed"], on="node2"))
-    # Whose port it is has to be decided by somebody who knows the other program.
+    # Only the operator knows the other program.
     assert "python3" in begun.do(found["port_taken_worker"])
     lab.node3.check_output("systemctl stop taker; systemctl restart %s", WORKER)
     begun.gone(wanted)
@@ -230,7 +230,7 @@ def test_drop_ins(lab, begun):
 
 
 def test_settings_that_are_not_the_inventorys(lab, begun):
-    """A context that the model has not, an end before its thoughts end, another build's flag, and nobody's name."""
+    """A context that the model has not, an end before its thoughts end, another build's flag, and an unknown name."""
     unit = "/etc/systemd/system/" + HEAD
     template = "{% for m in messages %}{{ m.content }}{% endfor %}<think>"
     lab.node1.check_output("printf %%s %s >/opt/think.jinja", template)
@@ -303,7 +303,7 @@ def test_full_disks(lab, begun):
     )
     try:
         found = begun.names({"node2": {"disk_full", "inodes_gone"}})
-        # What to remove is for who owns it: the commands show where most of it lies.
+        # The operator decides what to remove; the commands show the largest directories.
         assert "/var/tmp/heap" in begun.do(found["disk_full"])
         assert "many" in begun.do(found["inodes_gone"])
     finally:
@@ -337,7 +337,7 @@ files = {
     "header cut": data[:3000],
     "context": data,
 }
-told = {}
+reports = {}
 for name, content in files.items():
     with open("/tmp/broken.gguf", "wb") as stream:
         stream.write(content)
@@ -346,9 +346,9 @@ for name, content in files.items():
     # A whole one would go on.
     command = command % ("/opt/llama.cpp/current/bin/llama-server", size) + " | sed '/capping/q'"
     done = subprocess.run(command, shell=True, stdout=subprocess.PIPE)
-    told[name] = done.stdout.decode("utf-8", "replace").splitlines()[-60:]
+    reports[name] = done.stdout.decode("utf-8", "replace").splitlines()[-60:]
 os.unlink("/tmp/broken.gguf")
-print(json.dumps(told))
+print(json.dumps(reports))
 """
 
 
@@ -356,14 +356,14 @@ def test_files_that_this_build_cannot_load(lab, doctor):
     """model_newer_than_build, model_does_not_fit, model_damaged: what the real server says of them, and of a router's
     context: context_capped_of_router."""
     script = base64.b64encode(BROKEN.encode()).decode()
-    told = json.loads(lab.node1.check_output("echo %s | base64 -d | python3 - %s", script, MODEL))
+    reports = json.loads(lab.node1.check_output("echo %s | base64 -d | python3 - %s", script, MODEL))
     expected = {
         "model_newer_than_build": {"architecture", "pre-tokenizer", "tokenizer", "tensor type", "version"},
         "model_does_not_fit": {"missing tensor", "missing key"},
         "model_damaged": {"truncated", "header cut"},
         "context_capped_of_router": {"context"},
     }
-    for name, lines in told.items():
+    for name, lines in reports.items():
         unit = {"name": "llama-router-chat.service", "service": "chat", "kind": "router", "model": MODEL}
         said = [
             {

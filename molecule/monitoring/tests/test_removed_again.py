@@ -4,7 +4,7 @@ INVENTORY = ("-i", "molecule/monitoring/inventory")
 
 
 def test_removed_again(lab):
-    # Of a service that the inventory does not have any more.
+    # Files of a service that left the inventory.
     lab.node3.check_output("touch /etc/llama-cluster/monitoring/targets/service-gone.json")
     status, output = lab.playbook("teardown", *INVENTORY)
     assert status == 0, output

@@ -63,7 +63,7 @@ def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[s
         newest_first = (
             parse(ask(options + ["--lines=%d" % most] + wants, seconds=deadline), units) if wants else iter(())
         )
-        # Of servers and the kernel only lines that match a rule or the reason of an end.
+        # For servers and the kernel only lines that match a rule or the reason of an end.
         kept = [
             line
             for line in newest_first

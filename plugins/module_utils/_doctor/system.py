@@ -27,7 +27,7 @@ from .probes import output_of
 SHORT = 5.0
 MIB = 1 << 20
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
-# Throttling by a fault; a card's own power limit is none.
+# Throttling by a fault, not by the card's power limit.
 THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown")
 # Size and number of blocks of a model's file that are read.
 BLOCK, BLOCKS = 4096, 16

@@ -27,9 +27,9 @@ class Http(NamedTuple):
 
 
 class Config(NamedTuple):
-    """Of sampler.json. textfile: a directory of node_exporter; planned: {unit: bytes of main memory}; models: {service:
-    {model, quant}}; stopped: units that the inventory has stopped; primary: the service whose units have no service in
-    their names, for the role."""
+    """The content of sampler.json. textfile: a directory of node_exporter; planned: {unit: bytes of main memory};
+    models: {service: {model, quant}}; stopped: units that the inventory has stopped; primary: the service whose units
+    have no service in their names, for the role."""
 
     version: str = ""
     http: Http | None = None

@@ -29,7 +29,7 @@ class Family:
         self.samples: list[tuple[str, Labels, float]] = []
 
     def add(self, value: Any, **labels: Any) -> None:
-        """None is an unknown value: no sample."""
+        """Adds a sample, unless the value is None."""
         if value is not None:
             known = {key: str(one) for key, one in labels.items() if one is not None}
             self.samples.append(("", known, float(value)))

@@ -18,7 +18,7 @@ from . import config
 from .exposition import Family
 from .metrics import Families
 
-# Of adjtimex(2): TIME_ERROR, the clock is not synchronized, and the size of struct timex.
+# From adjtimex(2): TIME_ERROR, the clock is not synchronized, and the size of struct timex.
 TIME_ERROR, TIMEX = 5, 256
 CONTAINERS = ("/run/systemd/container", "/.dockerenv")
 INPUT = re.compile(r"\bchain input \{(.*?)\n\s*\}", re.DOTALL)

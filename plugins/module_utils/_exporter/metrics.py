@@ -81,7 +81,7 @@ class Families:
         self._by_name: dict[str, Family] = {}
 
     def add(self, metric: str, value: Any, /, **labels: Any) -> None:
-        """None is an unknown value: no sample."""
+        """Adds a sample, unless the value is None."""
         self._by_name.setdefault(metric, Family(metric, *METRICS[metric])).add(value, **labels)
 
     def all(self) -> list[Family]:

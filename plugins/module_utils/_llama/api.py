@@ -101,8 +101,7 @@ def plain(value: Any, most: int = 200) -> str:
 
 
 class _Until(io.RawIOBase):
-    """What a socket receives until a moment: a timeout of its own would begin again with each byte. HTTPResponse takes
-    it for a socket."""
+    """A socket for HTTPResponse with a deadline: a socket's own timeout begins again with each byte."""
 
     def __init__(self, stream: socket.socket, end: float) -> None:
         super().__init__()

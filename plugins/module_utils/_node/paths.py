@@ -23,8 +23,6 @@ NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 # What journald is told that nobody else has told it.
 JOURNALD_DROP_INS = "/etc/systemd/journald.conf.d"
 JOURNALD_DROP_IN = JOURNALD_DROP_INS + "/90-llama-cluster.conf"
-# What has rsyslog send the journal on.
-RSYSLOG_DROP_IN = "/etc/rsyslog.d/90-llama-cluster.conf"
 
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"
@@ -60,7 +58,6 @@ MONITOR = MONITORING + "/monitor.json"
 MONITOR_PROGRAM = "/usr/local/bin/llama-cluster-monitor"
 STATUS_PROGRAM = "/usr/local/bin/llama-service-status"
 # For Grafana Alloy: the journal of the services.
-ALLOY = CONFIGURATION + "/alloy.river"
 # What the sampler is told of its node.
 SAMPLER = CONFIGURATION + "/sampler.json"
 # The rules of llama-doctor.

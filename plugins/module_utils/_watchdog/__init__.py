@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the watchdog judges, from samples alone. Private to the collection."""
+"""Judges heads and workers by samples, without clock or I/O. Private to the collection."""

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the watchdog may decide, and how often. Private to the collection."""
+"""The decisions of the watchdog, and their limits. Private to the collection."""
 
 from typing import Union
 
@@ -11,8 +11,7 @@ REPAIRS, WINDOW = 3, 600
 
 
 class Repair:
-    """The unit is to be restarted. reason: why, in words. fact: whether it is none of judgement, which is not
-    limited."""
+    """Restart the unit. reason: in words. fact: certain, so not limited."""
 
     def __init__(self, reason: str, fact: bool = False) -> None:
         self.reason = reason

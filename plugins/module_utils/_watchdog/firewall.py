@@ -42,7 +42,7 @@ def run(command: list[str]) -> tuple[int, str]:
 
 
 class Rules:
-    """What the kernel has, compared with what it had when the file was last loaded."""
+    """Compares the kernel's rules with those after the last load of the file."""
 
     def __init__(self, say: Say, note: Note, run: Run = run, path: str = paths.FIREWALL_RULES) -> None:
         self._say, self._note, self._run, self._path = say, note, run, path

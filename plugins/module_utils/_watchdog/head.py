@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a head has to be restarted, and when it is asked for a token: decided from samples alone. Private to the
+"""Decides from samples when a head is restarted, and when it is probed with a token. Private to the
 collection.
 
 A head that has lost a connection to a worker can never answer again: that is a fact. A head in which nothing moves is a
@@ -24,7 +24,7 @@ UNKNOWN, LEAST = 120, 10
 # A head gets so many times its slowest step so far, and this part of the seconds that its load took: a network that
 # comes back is waited for longer where a restart costs more.
 MARGIN, LOAD_PART = 4, 0.1
-# Seconds between two tokens asked from an idle head whose cache holds nobody's prompt, and since it was used for
+# Seconds between two tokens from an idle head whose cache holds no client's prompt, and since it was used for
 # anything else.
 PROBE_CLEAN, PROBE_USED = 7, 900
 # Samples further apart than that many seconds say nothing of what was between them: the machine, or this program, stood
@@ -62,7 +62,7 @@ class HeadJudge:
         self._look_at: float | None = None
         self._linked: set[str] = set()
         self._lost: dict[str, float] = {}  # endpoint: when it was first seen without its connection
-        self._busy = self._ours = self._generating = self._knows_prompts = False
+        self._busy = self._probing = self._generating = self._knows_prompts = False
         # task: (tokens of its prompt that were taken, those before them or None where that was not seen)
         self._prompts: dict[int | None, tuple[int, int | None]] | None = None
         self._signs: Any = None
@@ -71,7 +71,7 @@ class HeadJudge:
         self._progress_at: float | None = None  # the last sign of progress
         self._others = 0  # tokens that were computed for anybody else
         self._total: int | None = 0  # tokens that were computed at all
-        self._used_at: float | None = None  # when that last changed; None while the cache holds nobody's prompt
+        self._used_at: float | None = None  # when that last changed; None while the cache holds no client's prompt
         self.slowest = 0.0
 
     def _loaded_in(self, seconds: float) -> None:
@@ -82,9 +82,9 @@ class HeadJudge:
         self._begin(process, load)
 
     def decide(self, sample: dict[str, Any]) -> list[Action]:
-        """What to do now, a list of Serves, Probe and Repair.
+        """The actions that are due: Serves, Probe and Repair.
 
-        sample: {now; process: what identifies the running process, None when it is not to be touched; age: its seconds;
+        sample: {now; process: identifies the running process, None when it is not to be touched; age: its seconds;
         links: {endpoint: 'up', 'closed' (by the worker) or 'gone'}; received: bytes from its workers, or None;
         look: {at, health, slots (those at work), counters, requests, total, sleeping, silent} or None; settled: whether
         nothing can have happened since;
@@ -107,7 +107,7 @@ class HeadJudge:
             if look is None or look["health"] != 200:
                 return []
             self._serving = True
-            # Of a head that served before this watch, that is more than its load.
+            # For a head that served before this watch, this is more than its load.
             self._loaded_in(sample["age"])
             actions.append(Serves(sample["age"]))
         if self._done:
@@ -132,7 +132,7 @@ class HeadJudge:
         return actions + self._ask(sample)
 
     def repaired(self) -> None:
-        """The process was told to end: nothing more is decided about it."""
+        """The process was ended: no more decisions about it."""
         self._done = True
 
     def _lost_worker(self, links: dict[str, str], look: Look | None, now: float) -> str | None:
@@ -141,30 +141,28 @@ class HeadJudge:
                 self._linked.add(endpoint)
                 self._lost.pop(endpoint, None)
             elif state == "closed":
-                # The worker ended a connection that the head still holds: that says it all, also of one that nobody has
-                # seen up.
+                # The worker closed a connection that the head still holds: certain, even if it was never seen up.
                 return endpoint
             elif endpoint in self._linked:
-                # One that has vanished may be the head's own doing, which closes all of them when it goes to sleep: the
-                # next look tells.
+                # A head that goes to sleep closes all connections: the next look decides.
                 since = self._lost.setdefault(endpoint, now)
                 if look is not None and look["at"] > since and not look["sleeping"]:
                     return endpoint
         return None
 
     def _read(self, look: Look, probe: LastProbe | None, now: float) -> None:
-        """What a new look says of who is at work, and whose prompt is in the cache."""
+        """Updates running requests and the use of the cache from a new look."""
         at_work = look["slots"] or []
         self._busy = bool(at_work or look["silent"] or look["requests"])
-        # Only while a probe of ours waits for its answer, or has waited in vain.
+        # Only while a probe waits for its answer, or has waited in vain.
         asked = probe if probe is not None and (probe["ended"] is None or probe["silent"]) else None
-        self._ours = bool(at_work) and asked is not None and all(_is_probe(slot, asked["seed"]) for slot in at_work)
+        self._probing = bool(at_work) and asked is not None and all(_is_probe(slot, asked["seed"]) for slot in at_work)
         self._generating = bool(at_work) and all(slot["decoded"] for slot in at_work)
         computed = self._learn(at_work)
         if self._busy:
             # A request that ends without a token and without a batch has put nothing into the cache: it was refused, or
             # the head is broken.
-            if computed and not self._ours:
+            if computed and not self._probing:
                 self._used_at = now
         elif look["total"] is not None and (
             probe is None or (probe["ended"] is not None and look["at"] > probe["ended"])
@@ -185,10 +183,10 @@ class HeadJudge:
         computed = False
         for slot in at_work:
             task, taken = slot["task"], slot["taken"]
-            # Who is at work when this process is first looked at began nobody knows when.
+            # The start of requests that run at the first sample is unknown.
             last, before = (taken, None) if earlier is None else earlier.get(task, (taken, 0))
             if taken > last or slot["decoded"]:
-                # What the server took before, it has computed.
+                # The server has computed the tokens that it took before.
                 self._knows_prompts = self._knows_prompts or (before is not None and last - before >= self.ubatch)
                 last, before = taken, last
                 computed = True
@@ -223,7 +221,7 @@ class HeadJudge:
     def deadline(self, asked: bool = False) -> float:
         """Seconds without a sign of progress that are still well."""
         # The first step of a process may be a slow one.
-        known = self._knows_prompts or (self._progress_at is not None and (asked or self._ours or self._generating))
+        known = self._knows_prompts or (self._progress_at is not None and (asked or self._probing or self._generating))
         return max(self._least if known else UNKNOWN, MARGIN * self.slowest)
 
     def _ask(self, sample: dict[str, Any]) -> list[Action]:

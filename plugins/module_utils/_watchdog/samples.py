@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the watchdog looks at, cheaply: processes and sockets in /proc, systemd only when a process is new or has to be
-ended. Private to the collection."""
+"""Samples for the watchdog: processes and sockets in /proc; systemd is only asked about new processes and to end
+one. Private to the collection."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Unit:
         return self.process
 
     def _pid(self) -> int:
-        """Of a unit that is active and has no job; 0 otherwise."""
+        """The process of an active unit without a job, else 0."""
         try:
             shown = parse_show(systemctl_show([self.name], ("Id", "ActiveState", "MainPID", "Job")))
         except Refusal:
@@ -161,19 +161,18 @@ def clients(
     query: Query = sock_diag.query,
     table: Callable[[], str] = lambda: read(TCP),
 ) -> tuple[int, int]:
-    """Of a worker's listener -> (connections that nobody has accepted, connections that are served; not counted while
-    nobody waits)."""
+    """-> (connections that a worker has not accepted, connections that it serves; not counted while none wait)"""
     listener = query((address, port))
     if listener and listener.state == LISTENS and not listener.waiting:
         return 0, 0
     here = [entry for entry in sockets.entries(table(), (address, port)) if entry.local == (address, port)]
     waiting = sum(entry.waiting for entry in here if entry.state == sockets.LISTEN)
-    # One that has no inode is still waiting itself.
+    # A connection without an inode is not accepted yet.
     return waiting, sum(1 for entry in here if entry.state == sockets.ESTABLISHED and entry.inode)
 
 
 def _slot(shown: dict[str, Any]) -> dict[str, Any]:
-    """What the judge wants of an entry of /slots."""
+    """An entry of /slots for the judge."""
     task = shown.get("id_task")
     taken, decoded = progress(shown)
     return {
@@ -186,8 +185,8 @@ def _slot(shown: dict[str, Any]) -> dict[str, Any]:
 
 
 class HeadApi:
-    """A head's HTTP API. say(text) is called once for each reason why it cannot be asked; embeddings: it serves them
-    alone, with reranking scores. pid: its process, as whoever uses this knows it."""
+    """A head's HTTP API. say(text) is called once for each error; embeddings: it only serves embeddings, with reranking
+    scores. pid: its process, set by the caller."""
 
     def __init__(
         self, url: str, api_key_file: str | None, say: Say, embeddings: bool = False, reranking: bool = False
@@ -206,11 +205,11 @@ class HeadApi:
             self._say(f"cannot be asked how it is: {error}")
 
     def look(self, at: float, may_sleep: bool) -> Look:
-        """What the server says of itself, see HeadJudge. may_sleep: ask that too."""
+        """The look for HeadJudge. may_sleep: also ask whether it sleeps."""
         result = nothing(at)
         try:
             api = self._api()
-            # Tells in one request that nobody is at work, which is most of the time.
+            # One request is enough for an idle server.
             result["health"], text = api.get("/metrics", ANSWER)
             metrics = parse_metrics(text) if isinstance(text, str) else {}
             if result["health"] not in (200, 503):
@@ -253,8 +252,8 @@ class HeadApi:
 
 
 class RouterApi(HeadApi):
-    """A router's: what its loaded models do, together. No look loads one, and nobody is asked for a token: that would
-    say which one was used last, which stays loaded."""
+    """A router's HTTP API: the work of its loaded models together. Probes load no model. There is no token probe: it
+    would change which model was used last."""
 
     def look(self, at: float, may_sleep: bool) -> Look:
         result = nothing(at)
@@ -299,10 +298,10 @@ def nothing(at: float) -> Look:
 
 
 class Looker(threading.Thread):
-    """Looks at a head's API when it is asked to, so that one that does not answer holds up nobody."""
+    """Looks at a head's API in its own thread, since the head may not respond."""
 
     # interval: not below a second. llama-server (b11434) notices that a client without a stream has left only after a
-    # second in which nobody got an answer.
+    # second without an answer.
     def __init__(self, api: HeadApi, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(daemon=True)
         self._api, self._interval, self._clock = api, interval, clock
@@ -339,8 +338,8 @@ class Looker(threading.Thread):
         try:
             return self._api.look(at, may_sleep)
         except Exception as error:
-            # Whatever a server sends: without this thread nobody would see that it hangs.
-            self._api.complain(f"its answer is none of llama-server's ({type(error).__name__}: {error})")
+            # Whatever a server sends: without this thread no hang would be seen.
+            self._api.complain(f"its answer is not llama-server's ({type(error).__name__}: {error})")
             return nothing(at)
 
 
@@ -381,7 +380,7 @@ class Prober:
         try:
             status, tokens = self._api.token(probe["seed"])
         except Exception as error:
-            self._api.complain(f"its answer is none of llama-server's ({type(error).__name__}: {error})")
+            self._api.complain(f"its answer is not llama-server's ({type(error).__name__}: {error})")
         probe["explained"] += tokens
         probe["status"], probe["silent"] = status, status is None
         probe["errors"] = probe["errors"] + 1 if (status or 0) >= 500 else 0

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When an RPC worker has to be restarted: decided from samples alone, none of which connects to it. Private to the
+"""Decides from samples when an RPC worker is restarted; no sample connects to it. Private to the
 collection."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .actions import Repair
 
 # Seconds that a process may be stopped, and that it may wait for a disk or a driver.
 STOPPED, BLOCKED = 3, 60
-# Seconds that somebody may wait to be served while nobody is.
+# Seconds that a client may wait while no other is served.
 WAITING = 5
 # As for heads.
 GAP = 5
@@ -27,12 +27,12 @@ class WorkerJudge:
         self._since: dict[str, float] = {}
 
     def decide(self, sample: dict[str, Any]) -> list[Repair]:
-        """What to do now, a list of at most one Repair.
+        """The repair that is due, in a list.
 
-        sample: {now; process: what identifies the running process, None when it is not to be touched; state: its letter
+        sample: {now; process: identifies the running process, None when it is not to be touched; state: its letter
         in /proc;
-        waiting: connections nobody has accepted; serving: connections it holds; head: whether something listens where
-        its head does, None when that was not asked}
+        waiting: connections not accepted; serving: connections it holds; head: whether a process listens at its head's
+        address, None if unknown}
         """
         now = sample["now"]
         if sample["process"] is None:
@@ -47,7 +47,7 @@ class WorkerJudge:
         for words, fact, holds, most in (
             ("its process has been stopped for %.0f s", True, sample["state"] in ("T", "t"), STOPPED),
             ("its process has waited for a disk or a driver for %.0f s", False, sample["state"] == "D", BLOCKED),
-            ("a head has waited for it for %.0f s while it served nobody", False, waiting and not serving, WAITING),
+            ("a head has waited for it for %.0f s while it served no other", False, waiting and not serving, WAITING),
             (
                 "its connection is to a head that is gone, and a new one has waited for %.0f s",
                 False,
@@ -64,5 +64,5 @@ class WorkerJudge:
         return due[:1]
 
     def repaired(self) -> None:
-        """The process was told to end: what was seen of it is done with."""
+        """The process was ended: its samples do not count any more."""
         self._since = {}

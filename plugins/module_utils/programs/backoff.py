@@ -4,8 +4,8 @@
 """backoff start UNIT [SECONDS]: restarts at once after a crash, later and later after loads that fail.
 
 systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before each of its runs, waits
-the rest. After a run that served nobody waits; such a run left a file of the unit's name in paths.SERVED (see
-watchdog), or lasted that many seconds, an hour where none are given.
+the rest. There is no wait after a run that served; such a run left a file of the unit's name in paths.SERVED (see
+watchdog), or lasted that many seconds, by default an hour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .._text import Refusal, duration
 State = dict[str, Any]
 # Seconds before the next run, by runs in a row that never served; then the last.
 DELAYS = (0, 10, 30, 60, 120, 300, 600)
-# A run that lasted so long served, whoever was there to see it: the watchdog may be switched off.
+# A run that lasted this long counts as one that served: the watchdog may be off.
 LONG = 3600
 
 
@@ -59,7 +59,7 @@ def start(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Before a run: counts the one before it, and waits as long as is due. restarts: systemd's count of automatic ones,
-    0 after a start by hand."""
+    0 after a manual start."""
     state = read(unit, folder)
     mark = os.path.join(served, unit)
     good = os.path.exists(mark) or (state["started"] is not None and clock() - state["started"] >= long)

@@ -87,7 +87,7 @@ def handshake(endpoint: str, sizes: Sizes, say: Say, quiet: float = QUIET, patie
 
 
 def dialects(build: int | None) -> list[Sizes]:
-    """The sizes to try: those of the build, or both where it is not known which are its own."""
+    """The sizes to try: the build's, or both if they are unknown."""
     if build is None or LAST_OLD < build < FIRST_NEW:
         return [NEW, OLD]
     return [NEW] if build >= FIRST_NEW else [OLD]

@@ -4,8 +4,8 @@
 """watchdog: finds what systemd cannot see of the heads, workers and rules of this node, and repairs it.
 
 It reads /etc/llama-cluster/watchdog/*.json, whenever they change:
-head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch, embeddings: true where it serves
-them alone}, router-SERVICE.json {kind: router, and the same}, rpc-SERVICE.json {kind: rpc, unit, address, port,
+head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch, embeddings: true if it only
+serves them}, router-SERVICE.json {kind: router, and the same}, rpc-SERVICE.json {kind: rpc, unit, address, port,
 head_url}.
 """
 
@@ -166,7 +166,7 @@ class HeadWatch(Watch):
                 self._prober.ask()
             elif process:
                 self._mark(process[0], action.seconds)
-                # Of one that was there before this watch nobody knows since when it has served.
+                # For a head older than this watch the load time is unknown.
                 known = action.seconds < now - self._began
                 say("%s: serves%s" % (self.words, " (loaded in %.1f s)" % action.seconds if known else ""))
 
@@ -215,10 +215,10 @@ def note_repair(unit: str, reason: str, files: str = paths.REPAIRS_FILES) -> Non
     path = files.replace("*", unit[: -len(".service")])
     try:
         earlier = json.loads(samples.read(path) or "{}").get("count", 0)
-        told = {"count": earlier + 1, "at": round(time.time(), 3), "reason": reason}
+        repair = {"count": earlier + 1, "at": round(time.time(), 3), "reason": reason}
         with _files.directory(os.path.dirname(path), 0o755):
             pass
-        _files.write_atomically(path, json.dumps(told).encode("utf-8"), 0o644, durable=False)
+        _files.write_atomically(path, json.dumps(repair).encode("utf-8"), 0o644, durable=False)
     except (OSError, Refusal, ValueError, TypeError, AttributeError) as error:
         say(f"{unit}: its repair is not counted: {error}")
 
@@ -231,7 +231,7 @@ def _loopback(host: str) -> bool:
 
 
 def _listens(address: tuple[str, int]) -> bool | None:
-    """Whether something listens there; None when that cannot be told."""
+    """Whether a process listens there; None if unknown."""
     try:
         socket.create_connection(address, timeout=KNOCK).close()
     except ConnectionRefusedError:
@@ -291,12 +291,12 @@ class Watchdog:
 def main() -> None:
     watchdog = Watchdog()
     firewall = Firewall(say, note_repair)
-    told = None
+    shown: list[str] | None = None
     while True:
         watchdog.apply(read_configuration())
         watched = [watch.words for _text, watch in watchdog.watches.values() if watch]
-        if watched != told:
-            told = watched
+        if watched != shown:
+            shown = watched
             notify("READY=1\nSTATUS=watches %s" % (", ".join(watched) or "nothing yet"))
         stuck = watchdog.stuck(time.monotonic())
         if stuck:

@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a monitoring host is told, and what roles bring to it. Private to the collection."""
+"""The configuration of samplers and Prometheus, and the rules and dashboards of roles. Private to the collection."""

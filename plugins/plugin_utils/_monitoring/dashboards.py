@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Dashboards for Grafana 9 and later, made of the rows that roles bring. Private to the collection.
+"""Dashboards for Grafana 9 and later, made of the roles' rows. Private to the collection.
 
 A role's observed/dashboard.yml has the name of a dashboard and rows for it:
 
@@ -12,9 +12,9 @@ rows:
     panels:
       - title: Slots
         description: Slots at work, and requests that wait for one.
-        type: timeseries        # of TYPES; timeseries where nothing is said
+        type: timeseries        # of TYPES; timeseries by default
         unit: short             # of Grafana
-        width: 8                # of 24; 8 where nothing is said
+        width: 8                # of 24; 8 by default
         min: 0                  # the axis begins here; max likewise; optional
         red: 1                  # from this value on; optional
         queries: [{expr: 'llama_slots_busy{service="$service"}', legend: "busy, {{node}}"}]
@@ -30,7 +30,7 @@ from . import dropped
 
 Panel = dict[str, Any]
 WIDTH, DEFAULT_WIDTH = 24, 8
-# Of Grafana 9.0; later ones bring it up to date when they read it.
+# For Grafana 9.0; later versions migrate it.
 SCHEMA = 36
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # {type of a panel: its height in cells}
@@ -77,7 +77,7 @@ def queries(dashboard: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _variables(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The data source, and what the rows are repeated by or ask for."""
+    """The data source, and the variables that rows use."""
     asked = str([(row["title"], row.get("repeat"), row["panels"]) for row in rows])
     repeated = {row.get("repeat") for row in rows}
     return [{"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "hide": 0}] + [
@@ -138,7 +138,7 @@ def _panel(number: int, said: Mapping[str, Any]) -> Panel:
             "datasource": DATASOURCE,
             "expr": query["expr"].strip(),
             "legendFormat": query.get("legend", "__auto"),
-            # What a table and a single number show is the last moment.
+            # Tables and single numbers show the last value.
             "instant": kind in ("table", "stat", "bargauge"),
             "range": kind not in ("table", "stat", "bargauge"),
             **({"format": "table"} if kind == "table" else {}),

@@ -1,19 +1,19 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What roles bring to monitoring in roles/NAME/observed/, found wherever the collection is installed: a new role drops
-its files there and is named nowhere else. Private to the collection."""
+"""The files of roles/NAME/observed/, wherever the collection is installed: a new role only adds its files. Private to
+the collection."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
-# What holds for every node and service; its rules and panels come first.
+# The role for all nodes and services; its rules and panels come first.
 GENERAL = "monitoring"
 
 
 class Dropped(NamedTuple):
-    """A file that a role brings."""
+    """A file of a role."""
 
     role: str
     path: Path

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the sampler of a host is told, and what Prometheus scrapes. Private to the collection."""
+"""The configuration of samplers and of Prometheus. Private to the collection."""
 
 import json
 import re
@@ -22,10 +22,10 @@ from .dashboards import dashboards
 
 MIB = 1 << 20
 HERE = paths.MONITORING
-# Kept of a page: many times what a node of many services says. Whoever has taken a server over fills nobody's disk, and
-# speaks for nobody else: of each page what it is there for alone is kept.
+# Limits of a scraped page, far above a node with many services. A compromised server cannot fill the disk, nor write
+# metrics of other jobs.
 LIMITS = {"body_size_limit": "16MB", "label_limit": 32, "label_name_length_limit": 64, "label_value_length_limit": 512}
-# A target of a sampler, as it is written there.
+# A target in samplers.json.
 TARGET = re.compile(r'\{"labels": \{"node": "([^"]+)"\}, "targets": \["[^"]+:(\d+)"\]\}\Z')
 
 
@@ -61,31 +61,31 @@ def sampler_config(
         "planned": _planned(host, heads, workers, settings.get("plan") or {}, slurped(settings.get("before"))),
         "models": {head["service"]: {"model": head["model"], "quant": head["quant"]} for head in heads},
         "stopped": stopped_units(services, groups),
-        # Whose units have no service in their names.
+        # Its units have no service in their names.
         "primary": serving.get("primary", ""),
         "certificate": settings["certificate"],
     }
 
 
-def sampler_renewed(content: str, told: Mapping[str, Any], services: Sequence[str]) -> dict[str, Any]:
-    """sampler.json after these services have changed, all of them where none are named: of others it says what it said.
+def sampler_renewed(content: str, current: Mapping[str, Any], services: Sequence[str]) -> dict[str, Any]:
+    """sampler.json with changed services, empty for all; other services stay as they are.
 
-    content: the file as it is, as slurp has it; told: as sampler_config() has it, which a damaged file is replaced by.
+    content: the present file in base64; current: by sampler_config(), which replaces a damaged file.
     """
-    before = slurped(content) or told
+    before = slurped(content) or current
 
     def changed(service: str) -> bool:
         return not services or service in services
 
     def service_of(unit: str) -> str:
-        return unit_kind(unit)[1] or told["primary"]
+        return unit_kind(unit)[1] or current["primary"]
 
     def merged(name: str, service_of: Callable[[str], str]) -> dict[str, Any]:
         kept = {key: value for key, value in before[name].items() if not changed(service_of(key))}
-        return kept | {key: value for key, value in told[name].items() if changed(service_of(key))}
+        return kept | {key: value for key, value in current[name].items() if changed(service_of(key))}
 
     kept = [unit for unit in before["stopped"] if not changed(service_of(unit))]
-    stopped = [unit for unit in told["stopped"] if unit in kept or changed(service_of(unit))]
+    stopped = [unit for unit in current["stopped"] if unit in kept or changed(service_of(unit))]
     return {
         **before,
         "planned": merged("planned", service_of),
@@ -141,8 +141,8 @@ def prometheus_config(
     needs, monitor: what llama-cluster-monitor reads}
 
     settings: interval in seconds, of samplers; keys: the API keys of services; prometheus, alertmanager: their URLs,
-    empty for none; textfile: {host: port of its node_exporter} of those that export so; left_out: hosts that the run
-    does not ask how they do, which the file of targets tells as it is: before, as slurp has it.
+    empty for none; textfile: {host: port of its node_exporter}; left_out: hosts outside of this run, whose targets stay
+    as in before, the present file in base64.
     """
     nodes = list(groups.get("llama_nodes") or [])
     gateways = gateway.hosts(groups)
@@ -167,7 +167,7 @@ def prometheus_config(
             "job_name": "llama_sampler",
             "scrape_interval": "%ds" % settings["interval"],
             "scrape_timeout": "%ds" % min(4, settings["interval"]),
-            # With those of node_exporter, where it writes both.
+            # The page of node_exporter has its own, too.
             **_kept("llama_.*", 50000),
             "file_sd_configs": [{"files": [HERE + "/targets/samplers.json"]}],
         },
@@ -176,9 +176,9 @@ def prometheus_config(
             "scrape_interval": "%ds" % settings["interval"],
             "scrape_timeout": "%ds" % min(4, settings["interval"]),
             **_kept("llama_gateway_.*", 20000),
-            # Of what it counts of a server, `node` is that server's.
+            # In counters of a server `node` is the server's.
             "honor_labels": True,
-            # By its address; its certificate names it otherwise.
+            # Its certificate does not have its address.
             "tls_config": {"insecure_skip_verify": True},
             "file_sd_configs": [{"files": [HERE + "/targets/gateways.json"]}],
         },
@@ -191,7 +191,7 @@ def prometheus_config(
         "monitor": {
             "nodes": {host: f"http://{page}/metrics" for host, page in pages.items()},
             "gateway": {host: "%s://%s/metrics" % entrance for host, entrance in entrances.items()},
-            # Alertmanager tells nobody but Prometheus.
+            # Only Prometheus may read alertmanager.
             "alerts": settings["prometheus"] if settings["alertmanager"] else None,
             "prometheus": settings["prometheus"],
         },
@@ -199,7 +199,7 @@ def prometheus_config(
 
 
 def _kept(names: str, samples: int) -> dict[str, Any]:
-    """What is kept of a page, and how much it may have."""
+    """The limits of a page, and the metrics that are kept."""
     keep = {"source_labels": ["__name__"], "regex": names, "action": "keep"}
     return {**LIMITS, "sample_limit": samples, "metric_relabel_configs": [keep]}
 
@@ -213,7 +213,7 @@ def _entrance(host: str, hostvars: HostVars) -> tuple[str, str]:
 
 
 def _service_targets(one: Service, models: Models, hostvars: HostVars) -> list[dict[str, Any]]:
-    """Of a router its page for each model; none of them loads one."""
+    """Targets of a service; for a router one for each model, none of which loads it."""
     found = []
     for head in one.heads:
         target = "%s:%d" % (node_address(head, hostvars), one.port)
@@ -241,11 +241,10 @@ def _service_job(one: Service, keyed: bool) -> dict[str, Any]:
 
 
 def output_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a monitoring host has below HERE but the keys, as node_files takes it: rules, targets, dashboards, what
-    llama-cluster-monitor reads, and the configuration.
+    """Files below HERE without keys, for node_files.
 
-    found: of prometheus_config(); settings: as there, and install: whether Prometheus is ours, whose promtool then
-    has the last word, unless checked is False: it looks for keys, which a dry run has not written.
+    found: by prometheus_config(); settings: as there, and install: whether Prometheus is managed, so that promtool
+    validates, unless checked is False: it needs the keys, which a dry run has not written.
     """
     install = settings["install"]
     checked = ["promtool", "check"] if install and settings.get("checked", True) else []
@@ -279,8 +278,8 @@ def _by(tool: list[str], what: str) -> dict[str, Any]:
 
 
 def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What nobody but root and the group of Prometheus' account may read: the keys of services, and where alerts go.
-    They are there before what names them is checked. settings: as there, group, and webhooks."""
+    """Files for the group of Prometheus' account: the keys of services, and the receivers of alerts. The validation of
+    other files needs them. settings: as there, group, and webhooks."""
     private = {"group": settings["group"], "mode": "0640", "hidden": True}
     keys = [
         {"path": f"{HERE}/keys/{name}", "content": settings["keys"][name][0] + "\n", **private}
@@ -306,7 +305,7 @@ def _alertmanager(webhooks: Sequence[str]) -> dict[str, Any]:
             "group_interval": "30s",
             "repeat_interval": "12h",
         },
-        # The page of a service says all that its notices say. Without a service labels that are missing are alike.
+        # The page of a service covers its notices. Without a service missing labels would count as equal.
         "inhibit_rules": [
             {
                 "source_matchers": ['severity="page"', 'service=~".+"'],

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""logs.yml over nodes of which one is dead: each has a journal of its own, its refusals ask nobody."""
+"""logs.yml over nodes with a journal each, one of them dead."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
     run_playbook,
 )
 
-# Each node has a Python that finds a journal of its own; ssh of the dead one answers nobody.
+# Each node has a Python that finds a journal of its own; ssh of the dead one times out.
 JOURNALCTL = """#!/bin/sh
 for word in "$@"; do
   case $word in
@@ -126,7 +126,7 @@ def test_wrong_option_contacts_no_host(logs, given, sentence):
 
 
 def test_wrong_option_is_refused_on_gateway(logs):
-    """A gateway alone, which is no node."""
+    """Only a gateway, which is no node."""
     assert "logs: since 10 seen, a number of s, m, h or d is needed" in refused(
         logs("--limit", "front", "-e", "since=10")
     )

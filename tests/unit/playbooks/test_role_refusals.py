@@ -131,21 +131,6 @@ REFUSALS = {
         "monitoring_group: no group nobodys-group seen on node1, that of Prometheus' account is needed to read the "
         "keys of services: name it",
     ),
-    "journal that is to be sent to nowhere": (
-        "monitoring",
-        "node_forward",
-        {"monitoring_forward": {"syslog": "logs", "alloy": "loki:3100"}, "__monitoring_rsyslogd": "FOLDER/old.gguf"},
-        "monitoring_forward.syslog: logs seen, HOST:PORT is needed: correct it, or remove the key "
-        "monitoring_forward.alloy: no URL seen, that of Loki is needed: write for example "
-        "http://loki:3100/loki/api/v1/push",
-    ),
-    "journal that nothing sends": (
-        "monitoring",
-        "node_forward",
-        {"monitoring_forward": {"syslog": "[fd00::1]:514"}, "__monitoring_rsyslogd": "FOLDER/rsyslogd"},
-        "monitoring_forward.syslog: no rsyslog seen on node1, it is needed to send the journal: install the package "
-        "rsyslog, or remove the key",
-    ),
     "samples for a node_exporter that is not there": (
         "monitoring",
         "node_export",

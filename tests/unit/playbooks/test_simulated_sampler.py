@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks tell samplers once something else serves, over simulated nodes (simulation.py): which services have
-changed. What follows from it is in test_monitoring_scrape.py."""
+"""Which services playbooks report to samplers as changed, over simulated nodes (simulation.py). The resulting files are
+checked in test_monitoring_scrape.py."""
 
 import copy
 
@@ -20,7 +20,7 @@ SWITCH = ("switch_model", "-e", "service=chat quant=Q8_0")
 
 @pytest.fixture(name="cluster")
 def fixture_cluster(tmp_path_factory, tmp_path):
-    """Whose samplers were told something before."""
+    """A cluster with samplers."""
     cluster = deployment(tmp_path_factory, "deployed", **BRIEF).copy(tmp_path)
     cluster.inventory = copy.deepcopy(INVENTORY)
     cluster.inventory["llama_monitoring"] = {"hosts": {"node1": None}}
@@ -29,7 +29,7 @@ def fixture_cluster(tmp_path_factory, tmp_path):
     return cluster
 
 
-def told(cluster):
+def written(cluster):
     """The same on all nodes."""
     (one,) = {(cluster.node(name) / TOLD).read_text() for name in NODES}
     return one
@@ -42,37 +42,36 @@ def done(cluster, playbook, *arguments, fails=False):
 
 def test_upgrade_and_rollback_configure_all_services(cluster):
     done(cluster, "upgrade", "-e", "tag=b2")
-    assert told(cluster) == "[]"
-    # What served before served until it was proved.
+    assert written(cluster) == "[]"
     assert cluster.events.index("node1 copy /" + TOLD) > cluster.events.index("node1 ask llama-head-chat.service")
     done(cluster, "rollback")
-    assert told(cluster) == "before"
+    assert written(cluster) == "before"
 
 
 def test_of_one_service_it_tells_them_of_that(cluster):
     done(cluster, "upgrade", "-e", "tag=b2 service=chat")
-    assert told(cluster) == '["chat"]'
+    assert written(cluster) == '["chat"]'
 
 
 def test_undone_change_is_not_configured(cluster):
     done(cluster, "upgrade", "-e", "tag=b2-mute", fails=True)
-    assert told(cluster) == "before"
+    assert written(cluster) == "before"
 
 
 def test_a_switch_tells_them_of_its_service(cluster):
     done(cluster, *SWITCH)
-    assert told(cluster) == '["chat"]'
+    assert written(cluster) == '["chat"]'
     done(cluster, "rollback")
-    assert told(cluster) == "before"
+    assert written(cluster) == "before"
 
 
 def test_trial_is_not_configured(cluster):
-    """It ends by itself, and nobody would tell them then."""
+    """Its end does not change the samplers."""
     done(cluster, SWITCH[0], "-e", SWITCH[2] + " trial=12h")
-    assert told(cluster) == "before"
+    assert written(cluster) == "before"
 
 
 def test_unmonitored_cluster_has_no_samplers(cluster):
     cluster.inventory = INVENTORY
     done(cluster, *SWITCH)
-    assert told(cluster) == "before"
+    assert written(cluster) == "before"

@@ -60,7 +60,7 @@ def because(*entries):
     [
         ([], "unknown"),
         ([of_watchdog("worker chat: its process has been stopped for 3 s: restarting it", -0.2)], "watchdog"),
-        # Of another unit.
+        # A line of another unit.
         ([of_watchdog("head chat: lost its connection to RPC worker 10.1.0.2:50052: restarting it", -0.2)], "unknown"),
         ([of_systemd(WORKER + ": A process of this unit has been killed by the OOM killer.", WORKER, -0.1)], "memory"),
         ([of_systemd("Stopping llama-rpc-chat.service - llama.cpp RPC worker of chat...", WORKER, -1)], "stop"),
@@ -376,7 +376,6 @@ def test_unknown_names_come_from_engine(tmp_path, monkeypatch):
     (tmp_path / "gateway.json").write_text('{"services": {}}')
     monkeypatch.setattr(paths, "GATEWAY_CONFIG", str(tmp_path / "gateway.json"))
     monkeypatch.setattr(system.engine_says, "__defaults__", (at,))
-    # Without an engine there are none.
     assert system.gateway() == {"there": True, "asked": []}
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(at)

@@ -45,7 +45,7 @@ def test_only_named_process_gets_key(server):
     api.get("/props", 5)
     api.of("m").get("/props", 5)
     assert [headers["Authorization"] for headers in server.headers] == ["Bearer k3y"] * 2
-    # Of the same user, as a head of another service is.
+    # A process of the same user, such as another head.
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     for pid in (other.pid, 1 << 30):
         api.use_key("k3y", pid)
@@ -71,8 +71,8 @@ def test_replaced_listener_gets_no_key(server, monkeypatch):
 
 def test_unchecked_address_gets_no_key(monkeypatch):
     """A name may have two: the look is at the IPv4 one, the connection goes to the other."""
-    with socket.create_server(("127.0.0.1", 0)) as ours:
-        port = ours.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        port = own.getsockname()[1]
         with socket.create_server(("::1", port), family=socket.AF_INET6) as other:
             monkeypatch.setattr(llama_api.socket, "gethostbyname", lambda _name: "127.0.0.1")
             with pytest.raises(llama_api.NoAnswer, match="it gets no key"):
@@ -85,11 +85,11 @@ def test_other_user_at_port_reads_nothing():
     take = "print(s.getsockname()[1], flush=True); print(s.accept()[0].recv(9999), flush=True)"
     if os.geteuid() != 0:
         pytest.skip("only root is somebody else")
-    with subprocess.Popen([sys.executable, "-c", give + take, str(OTHER_USER)], stdout=subprocess.PIPE) as stranger:
-        url = "http://127.0.0.1:%d" % int(stranger.stdout.readline())
+    with subprocess.Popen([sys.executable, "-c", give + take, str(OTHER_USER)], stdout=subprocess.PIPE) as other:
+        url = "http://127.0.0.1:%d" % int(other.stdout.readline())
         with pytest.raises(llama_api.NoAnswer, match="user id %d listens at %s" % (OTHER_USER, url)):
             llama_api.LlamaApi(url, "k3y", pid=os.getpid()).get("/health", 5)
-        assert stranger.stdout.readline() == b"b''\n"
+        assert other.stdout.readline() == b"b''\n"
 
 
 @pytest.mark.parametrize("model", [None, "m"])
@@ -164,7 +164,7 @@ def test_closed_port_is_refused():
 
 
 def test_unknown_name_is_unreachable():
-    kind, text = no_answer("http://nobody.invalid:8000")
+    kind, text = no_answer("http://unknown.invalid:8000")
     assert kind == "unreachable"
     assert text
 
@@ -192,8 +192,8 @@ def test_slow_trickle_is_a_timeout(start):
         assert time.monotonic() - started < 4
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_endless_answer_is_refused(told):
+@pytest.mark.parametrize("known", [True, False])
+def test_endless_answer_is_refused(known):
     sent = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -201,7 +201,7 @@ def test_endless_answer_is_refused(told):
             peer = listener.accept()[0]
             with peer, contextlib.suppress(OSError):
                 peer.recv(65536)
-                peer.sendall(b"HTTP/1.1 200 OK\r\n" + (b"Content-Length: 1000000000\r\n\r\n" if told else b"\r\n"))
+                peer.sendall(b"HTTP/1.1 200 OK\r\n" + (b"Content-Length: 1000000000\r\n\r\n" if known else b"\r\n"))
                 for _piece in range(1000):
                     peer.sendall(b"[" * 100000)
                     sent.append(100000)

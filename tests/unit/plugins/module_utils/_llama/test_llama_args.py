@@ -209,7 +209,7 @@ def test_help_is_read_as_here(build):
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_all_spellings_of_flag_have_owner(build):
-    """All names of an entry of --help stand for the same, and what is rendered is nobody's to give by hand."""
+    """All names of an entry of --help have one owner; extra_args must not have rendered flags."""
     owned = flags.owners()
     for flag, entry in options(build, "llama-server").items():
         same = [other for other, its in options(build, "llama-server").items() if its == entry]
@@ -274,7 +274,7 @@ def test_the_context_is_that_of_all_slots(service, tokens):
         ("--reasoning-format none", (False, True, False, True, None, 0)),
         ("--reasoning-format auto", (False, True, False, False, None, 0)),
         ("-n -1", (False, True, False, False, None, 0)),
-        # What a server says of itself may be anything.
+        # Values of a server may be anything.
         ("-c \u00b2 -np \u00b2 -n \u00b2", (False, True, False, False, None, 0)),
         ("-c %s -np 1 -n %s" % ("9" * 5000, "9" * 5000), (False, True, False, False, None, 0)),
     ],
@@ -285,10 +285,10 @@ def test_what_a_command_line_says_of_answers(words, expected):
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_reranking_server_does_not_generate(build):
-    told = llama_args.parse_args(llama_args.head_args(INSTANCE, {"reranking": True}, build))
+    settings = llama_args.parse_args(llama_args.head_args(INSTANCE, {"reranking": True}, build))
     assert (
-        told.embeddings
-        and told.reranking
+        settings.embeddings
+        and settings.reranking
         and llama_args.parse_args(["--rerank"]) == llama_args.parse_args(["--reranking"])
     )
     assert not llama_args.parse_args(["--embeddings"]).reranking

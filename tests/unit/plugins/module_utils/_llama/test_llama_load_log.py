@@ -9,7 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 # load_b11434.log: captured from b11434 at -lv 4, a 30-layer model over two workers, load lines only.
-# load_b7772.log: written by hand in the format strings of b7772's source, with a fit pass before the load.
+# load_b7772.log: made from the format strings of b7772's source, with a fit pass before the load.
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
 PASS = "load_tensors: loading model tensors, this can take a while... (load_mode = mmap)"
@@ -269,7 +269,7 @@ def test_layers_follow_from_shares_that_are_nearly_whole():
     # The log rounds sizes: a tenth of a layer is allowed, no more, in whichever direction.
     assert split_cache(60.9, 39.1) == [6, 4] == split_cache(59.1, 40.9)
     assert split_cache(61.1, 38.9) == [None, None] == split_cache(58.9, 41.1)
-    # Whole shares that are not those of all layers.
+    # Complete shares that do not cover all layers.
     assert split_cache(60.0, 30.0) == [None, None] == split_cache(60.0, 50.0)
 
 
@@ -334,8 +334,8 @@ def test_draft_model_adds_to_devices():
         "MiB",
         "sched_reserve:        CPU compute buffer size =    16.64 MiB",
     ]
-    alone, both = load_log.parse(lines), load_log.parse(lines + draft)
-    assert both["kv_caches"] == alone["kv_caches"]
+    single, both = load_log.parse(lines), load_log.parse(lines + draft)
+    assert both["kv_caches"] == single["kv_caches"]
     sizes = {place["device"]: place for place in both["devices"]}
     assert (sizes["CPU_Mapped"]["model_mib"], sizes["GPU9"]["model_mib"]) == (184.20, 1.00)
     assert (sizes["CPU"]["kv_mib"], sizes["CPU"]["compute_mib"], sizes["CPU"]["layers"]) == (137.81, 33.31, 30)

@@ -428,15 +428,13 @@ WRITTEN = {
     "etc/llama-cluster/plan-chat.json": '[\n    {\n        "devices": [],\n        "item": "chat"\n    }\n]\n',
     "etc/llama-cluster/preset-fast.ini": "; Written by the collection from llama_services: change the inventory.\n",
     "etc/llama-cluster/watchdog/rpc-chat.json": '{\n    "kind": "rpc",\n    "unit": "llama-rpc-chat.service"\n}\n',
-    "etc/systemd/journald.conf.d/90-llama-cluster.conf": "# What nobody else has told journald on this node; written "
+    "etc/systemd/journald.conf.d/90-llama-cluster.conf": "# Limits of the journal that this node does not set; written "
     "by role monitoring of thefermisea.llama_cluster.\n[Journal]\nStorage=persistent\n",
     "etc/systemd/system/llama-firewall.service": OUR_UNIT,
     "etc/systemd/system/llama-watchdog.service": OUR_UNIT,
     "etc/systemd/system/llama-sampler.service": OUR_UNIT,
     "etc/llama-cluster/sampler.json": '{\n    "fabric_address": ""\n}\n',
     "etc/llama-cluster/doctor.json": '{"rules": []}\n',
-    "etc/rsyslog.d/90-llama-cluster.conf": "# Ansible managed\n# The journal of the services, by the collection (see\n",
-    "etc/llama-cluster/alloy.river": "// The journal of the services, by the collection (see its docs/operations.md)\n",
     "usr/local/bin/llama-cluster-monitor": "#!/bin/sh\n# llama-cluster-monitor: what runs, live.\n",
     "usr/local/bin/llama-service-status": "#!/bin/sh\n# llama-service-status [SERVICE]: whether services answer.\n",
     "usr/local/bin/llama-doctor": "#!/bin/sh\n# llama-doctor: what is wrong on this node.\n",
@@ -485,7 +483,7 @@ def test_every_file_of_the_roles_is_known(tmp_path):
     predicted = remove_node_files(tmp_path, check=True)
     assert inventory(tmp_path) == before
     assert remove_node_files(tmp_path) == predicted
-    left = ["etc", "etc/rsyslog.d", "etc/systemd", "etc/systemd/system", "opt", "run", "usr", "usr/local"]
+    left = ["etc", "etc/systemd", "etc/systemd/system", "opt", "run", "usr", "usr/local"]
     assert sorted(inventory(tmp_path)) == [*left, "usr/local/bin", "var", "var/lib"]
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a conversation shows of a service, with answers in the formats of llama-server b11434 and b7772."""
+"""Conversations with answers in the formats of llama-server b11434 and b7772."""
 
 import itertools
 
@@ -221,7 +221,7 @@ CHATML = (
     "  {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}\n"
     "{%- endfor -%}\n{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\n' -}}\n{%- endif -%}"
 )
-# Of Gemma-3-270m, whose file has none.
+# Answers of Gemma-3-270m, whose file has no template.
 BASE = (
     "Name the three primary colors.<|im_end|>\n<|im_start|>student\nName the three primary colors.<|im_end|>\n"
     "<|im_start|>student\nName the three primary colors.<|im"
@@ -239,7 +239,7 @@ def test_base_model_without_template_is_named(server, full):
         "set a model that is made for chat",
         full=full,
     )
-    # One that answers is served, and told.
+    # A sensible answer is accepted and reported.
     answers(server, fake.answer(content="Red, yellow, blue.", finish="stop"))
     assert talk(server, full=full)[2]["question"] == "answers in ChatML, its file has no chat template"
     # Somebody has set it.
@@ -277,10 +277,10 @@ def test_base_model_without_template_is_named(server, full):
         ("Name the three primary colors.", "the answer repeats the question"),
         ("\n\n" + "Name the three primary colors.\n\n" * 7, "the answer repeats the question"),
         ("**Name the three primary colors.**", "the answer repeats the question"),
-        # Of SmolLM2-135M-Instruct with the templates of others.
+        # Answers of SmolLM2-135M-Instruct with foreign templates.
         (".1.2.2-2.1.0.2.1.h2.v1.x86_64" + ".x86_64" * 9, "over and over (.x86_64)"),
         ("er.com" + "/b2" * 15, "the answer repeats itself over and over ("),
-        # Of a card or build that computes wrongly.
+        # Answers of a card or build that computes wrongly.
         ("G" * 48, "over and over (G)"),
         ("1. It is red.\n2. It is red.\n3. It is red.\n", "over and over (It is red.)"),
         ("Red is a color and blue is one. " * 3, "over and over (Red is a color and blue is one.)"),
@@ -588,7 +588,7 @@ def test_a_server_that_does_not_embed_is_degraded(server):
     )
 
 
-# What others send.
+# Malformed answers.
 
 
 @pytest.mark.parametrize(
@@ -621,7 +621,7 @@ def test_accepted_draft_tokens_are_reported(server, flag):
 
 
 def test_unused_draft_is_refused(server):
-    """llama-server serves without one whose vocabulary is another, and says so in its log alone."""
+    """llama-server ignores a draft with another vocabulary, and only logs that."""
     props(server)
     line = (*LINE, "--model-draft", "/opt/models/d.gguf")
     server.responses["/slots"] = (200, [fake.IDLE])

@@ -115,7 +115,7 @@ def repairs(decisions):
 
 @pytest.fixture(name="head")
 def fixture_head():
-    """One that has just been asked for a token and has answered."""
+    """A head that has just answered a token."""
     head = Head()
     assert kinds(head.run(3, head.answer)) == [Probe]
     return head
@@ -167,7 +167,7 @@ def test_sleeping_head_is_not_probed(head):
     assert head.run(1000) == []
 
 
-def test_a_loading_head_is_left_alone():
+def test_loading_head_is_kept():
     head = Head(serving=False)
     head.links = dict.fromkeys(WORKERS, "gone")
     assert head.run(4000) == []
@@ -273,7 +273,7 @@ def test_abandoned_prompt_stays_in_cache(head):
     assert head.run(800, head.answer) == []
 
 
-def test_errors_count_in_a_row_alone(head):
+def test_only_errors_in_a_row_count(head):
     answers = itertools.cycle(
         [head.refuse, head.refuse, head.answer, head.refuse, head.refuse, lambda: head.refuse(400)]
     )
@@ -318,7 +318,7 @@ def test_a_cache_of_before_the_watchdog_is_somebodys():
     assert kinds(head.run(800, head.answer)) == [Serves]
 
 
-def test_without_counters_nobody_is_asked():
+def test_no_probe_without_counters():
     head = Head(serving=False)
     head.look = dict(IDLE, total=None, counters=[None] * 3)
     assert kinds(head.run(2000)) == [Serves]
@@ -432,7 +432,7 @@ def test_a_short_prompt_teaches_nothing(head):
     assert repairs(head.run(100)) == []
 
 
-def test_the_watchdogs_own_request_alone_has_ten_seconds(head):
+def test_only_own_request_has_ten_seconds(head):
     head.run(25, head.answer)
     asked(head)
     head.work(seed=head.probe["seed"], prompt=2)
@@ -455,9 +455,9 @@ def test_own_embedding_has_ten_seconds():
 
 
 @pytest.mark.parametrize(
-    ("text", "ours"), [({"prompt": 2}, True), ({"prompt": 9}, False), ({"prompt": 2, "decoded": 1}, False)]
+    ("text", "own"), [({"prompt": 2}, True), ({"prompt": 9}, False), ({"prompt": 2, "decoded": 1}, False)]
 )
-def test_other_embeddings_are_use(text, ours):
+def test_other_embeddings_are_use(text, own):
     head = Head(embeddings=True)
     head.run(25, head.answer)
     asked(head)
@@ -465,11 +465,11 @@ def test_other_embeddings_are_use(text, ours):
         head.work(seed=4294967295, processed=taken, **text)
         head.run(2)
     head.rest()
-    assert (kinds(head.run(60, head.answer)) != []) is ours
+    assert (kinds(head.run(60, head.answer)) != []) is own
 
 
 def test_uncounted_embeddings_are_no_use():
-    """What a probe has cost explains tokens of the server alone that it has counted."""
+    """A probe only explains tokens that the server counts."""
     head = Head(embeddings=True)
     probes = head.run(60, lambda: head.answer(counted=False))
     assert kinds(probes) == [Probe] * len(probes) and len(probes) >= 8
@@ -541,7 +541,7 @@ def test_time_that_stood_still_counts_for_nothing(head):
 
 
 def blind(now, **more):
-    """A sample of a head that nobody has looked at yet."""
+    """A sample of a head without a look."""
     sample = {
         "now": now,
         "process": (42, 1),
@@ -555,7 +555,7 @@ def blind(now, **more):
     return dict(sample, **more)
 
 
-def test_before_the_first_look_connections_alone_are_judged():
+def test_first_judgement_is_of_connections():
     judge = watchdog_head.HeadJudge(512)
     assert judge.working, "it has to be looked at"
     judge.already_serves((42, 1), 7.0)
@@ -580,7 +580,7 @@ def test_lost_worker_needs_later_sample():
 
 @pytest.mark.parametrize(("pause", "repaired"), [(5.0, True), (5.5, False)])
 def test_samples_five_seconds_apart_are_joined(pause, repaired):
-    """After a longer pause nobody knows whether something moved meanwhile."""
+    """Progress during a longer pause is unknown."""
     judge = watchdog_head.HeadJudge(512)
     judge.already_serves((42, 1), 7.0)
     busy = dict(IDLE, slots=[slot()], requests=1)

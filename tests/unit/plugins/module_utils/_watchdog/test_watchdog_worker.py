@@ -52,8 +52,8 @@ def test_a_process_that_waits_for_a_disk(worker):
     assert worker.run(2, state="D")[0][1] == "its process has waited for a disk or a driver for 60 s"
 
 
-def test_somebody_waits_and_nobody_is_served(worker):
-    assert worker.run(7, waiting=1) == [(5, "a head has waited for it for 5 s while it served nobody", False)]
+def test_waiting_client_is_not_served(worker):
+    assert worker.run(7, waiting=1) == [(5, "a head has waited for it for 5 s while it served no other", False)]
 
 
 def test_somebody_waits_while_the_head_is_served(worker):

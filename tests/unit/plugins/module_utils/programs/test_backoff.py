@@ -63,7 +63,7 @@ def test_a_run_that_served_starts_at_once(unit):
     assert unit.fail(4)[-1] == 60
     unit.end(served=True)
     assert unit.start() == 0
-    assert unit.fail(2) == [0, 10], "the mark of the run before counts for that run alone"
+    assert unit.fail(2) == [0, 10], "the mark of the run before only counts for that run"
 
 
 def test_manual_start_is_immediate(unit):
@@ -96,7 +96,7 @@ def test_a_run_of_an_hour_served(unit):
 
 
 def test_a_worker_that_lasted_starts_at_once(unit):
-    """Nobody marks a worker's run as one that served: what ends it at once does so again, what ends it later may
+    """A worker's run is never marked as one that served: an early end will repeat, a late one may
     not."""
     waits = []
     for after in (1, 1, 1, 11, 1, 1):
@@ -138,7 +138,7 @@ def test_a_damaged_state_is_none(unit):
     assert unit.start() == 0
 
 
-def test_nobody_else_writes_the_state(unit, tmp_path):
+def test_state_is_protected(unit, tmp_path):
     before = os.umask(0)
     try:
         backoff.write(UNIT, {"failures": 1, "started": None}, str(tmp_path / "state"))
@@ -147,11 +147,11 @@ def test_nobody_else_writes_the_state(unit, tmp_path):
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o755
 
 
-def test_the_wait_is_told(unit, capsys, monkeypatch, tmp_path):
+def test_wait_is_reported(unit, capsys, monkeypatch, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         unit.fail(3)
-        told = [systemd.recv(1000).decode() for _message in range(4)]
-    assert told[2:] == ["STATUS=waits 30 s: 3 runs in a row ended before they served", "STATUS="]
+        notices = [systemd.recv(1000).decode() for _message in range(4)]
+    assert notices[2:] == ["STATUS=waits 30 s: 3 runs in a row ended before they served", "STATUS="]
     assert "'systemctl restart %s' starts it now" % UNIT in capsys.readouterr().out

@@ -210,7 +210,7 @@ def test_watchdog_is_notified_and_errors_logged_once(node, monkeypatch, capsys):
         if len(slept) == 3:
             raise Enough
 
-    # Other threads sleep too.
+    # The parts sleep, too.
     monkeypatch.setattr(sampler, "time", types.SimpleNamespace(sleep=sleep))
     with pytest.raises(Enough):
         sampler.main()

@@ -114,7 +114,7 @@ def test_waiting_handshake_is_logged_once(worker):
 
 
 def test_the_wait_names_each_reason_once_and_ends(capsys):
-    answers = {"a:1": iter(["nobody", "nobody", "hangs", None]), "b:2": iter([None])}
+    answers = {"a:1": iter(["closed", "closed", "hangs", None]), "b:2": iter([None])}
 
     def asking(endpoint, build, say):
         text = next(answers[endpoint])
@@ -123,12 +123,12 @@ def test_the_wait_names_each_reason_once_and_ends(capsys):
             raise wait_for_workers.Refusal(text)
         return "7.0.0"
 
-    told, slept = [], []
-    assert wait_for_workers.wait(["a:1", "b:2"], 11434, told.append, slept.append, asking) == {
+    lines, slept = [], []
+    assert wait_for_workers.wait(["a:1", "b:2"], 11434, lines.append, slept.append, asking) == {
         "a:1": "7.0.0",
         "b:2": "7.0.0",
     }
-    assert told == ["waits for RPC worker a:1: nobody", "waits for RPC worker a:1: hangs", "RPC worker a:1 answers"]
+    assert lines == ["waits for RPC worker a:1: closed", "waits for RPC worker a:1: hangs", "RPC worker a:1 answers"]
     assert slept == [wait_for_workers.PAUSE] * 3
 
 
@@ -207,13 +207,13 @@ class Stream:
         return one
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(0, False), (2, False), (2.1, True), (50, True)])
-def test_busy_worker_is_logged_after_two_seconds(monkeypatch, seconds, told):
+@pytest.mark.parametrize(("seconds", "logged"), [(0, False), (2, False), (2.1, True), (50, True)])
+def test_busy_worker_is_logged_after_two_seconds(monkeypatch, seconds, logged):
     said, stream = [], Stream(monkeypatch, seconds)
     assert wait_for_workers.ask("10.0.0.2:50052", 11434, said.append) == "4.5.6"
     assert stream.limits == [("10.0.0.2", 50052), 5, 60]
     assert stream.sent == bytes([14]) + struct.pack("<Q", 24) + bytes(24)
-    assert bool(said) is told
+    assert bool(said) is logged
 
 
 def test_silent_worker_is_retried_soon():

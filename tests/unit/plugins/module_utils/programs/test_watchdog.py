@@ -31,7 +31,7 @@ TABLE = """\
 """
 
 
-# What a head says of itself
+# Looks at a head
 
 
 @pytest.fixture(name="server")
@@ -131,7 +131,7 @@ def test_a_token_is_asked_in_the_background(server):
         assert (prober.last["silent"], prober.last["explained"]) == (False, 3 * count)
     first, second = server.asked("/completion")
     assert first["n_predict"] == 1
-    assert first["seed"] != second["seed"] == prober.last["seed"], "nobody knows it beforehand"
+    assert first["seed"] != second["seed"] == prober.last["seed"], "it cannot be guessed"
     assert prober.of("another") is None
 
 
@@ -232,7 +232,7 @@ def test_failed_sample_is_logged_and_repeated(server):
     wait_for(lambda: (looker.of("one") or {}).get("health") == 200)
     looker.stop()
     assert said == [
-        "cannot be asked how it is: its answer is none of llama-server's (AttributeError: 'list' object has no "
+        "cannot be asked how it is: its answer is not llama-server's (AttributeError: 'list' object has no "
         "attribute 'get')"
     ]
 
@@ -309,7 +309,7 @@ def test_ten_quiet_minutes_reset_repairs(again, wait):
     assert limit.wait(again + 1) == wait
 
 
-# What the kernel says
+# The socket table
 
 
 @LITTLE
@@ -437,7 +437,7 @@ def test_states_of_processes():
 
 
 class Systemd:
-    """What systemctl shows of a unit."""
+    """The output of systemctl show."""
 
     def __init__(self, monkeypatch):
         self.state, self.pid, self.job, self.asked, self.killed = "active", os.getpid(), "", 0, []
@@ -482,7 +482,7 @@ def test_stopped_unit_is_not_watched(systemd):
     assert systemd.asked == 10
 
 
-def test_a_repair_is_done_once_told_and_counted(systemd, capsys, tmp_path):
+def test_repair_is_logged_and_counted(systemd, capsys, tmp_path):
     watch = watchdog.WorkerWatch(
         "chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
     )
@@ -540,16 +540,16 @@ def test_failed_kill_is_retried_after_two_seconds(systemd, monkeypatch, capsys):
 )
 def test_head_of_worker_is_looked_up(systemd, monkeypatch, url, asked):
     config = {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": url}
-    watch, knocks, clients = watchdog.WorkerWatch("chat", config), [], []
-    monkeypatch.setattr(watchdog, "_listens", knocks.append)
+    watch, probes, clients = watchdog.WorkerWatch("chat", config), [], []
+    monkeypatch.setattr(watchdog, "_listens", probes.append)
     monkeypatch.setattr(samples, "clients", lambda address, port: clients[-1])
     for counted in ((0, 0), (0, 1), (1, 0)):
         clients.append(counted)
         watch.round(100.0)
-    assert knocks == []
+    assert probes == []
     clients.append((1, 1))
     watch.round(100.0)
-    assert knocks == asked
+    assert probes == asked
 
 
 def test_stopped_worker_has_no_clients(systemd, monkeypatch):
@@ -799,7 +799,7 @@ def test_commands_that_look_at_rules():
     assert firewall.run(["/nonexistent"]) == (127, "")
 
 
-# What is watched
+# The configuration
 
 
 def test_watches_follow_their_files(tmp_path, systemd, capsys):
@@ -920,14 +920,14 @@ def test_a_head_that_reranks_is_asked_for_scores(server):
     assert server.asked("/v1/embeddings") == []
 
 
-def test_what_a_watch_is_told_of_embeddings(monkeypatch):
-    told = []
-    monkeypatch.setattr(samples, "HeadApi", lambda *arguments: told.append(arguments[3:]))
+def test_embeddings_are_configured(monkeypatch):
+    given = []
+    monkeypatch.setattr(samples, "HeadApi", lambda *arguments: given.append(arguments[3:]))
     monkeypatch.setattr(samples, "Looker", lambda api: types.SimpleNamespace(start=lambda: None))
     config = {"unit": "u", "url": "http://h:1", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
     for more in ({}, {"embeddings": True}, {"embeddings": True, "reranking": True}):
         watchdog.HeadWatch("chat", dict(config, **more))
-    assert told == [(False, False), (True, False), (True, True)]
+    assert given == [(False, False), (True, False), (True, True)]
 
 
 def test_head_has_five_seconds(monkeypatch):

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the fault of each rule was seen, and faults that a lab cannot have, from the output of programs to the
+"""The origin of each rule's fault, and faults that a lab cannot have, from the output of programs to the
 finding. For faults of a lab: molecule/monitoring/tests/test_named_by_the_doctor.py."""
 
 import json

@@ -14,7 +14,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import observed
 ALL = dashboards.dashboards()
 PANELS = [(name, panel) for name, one in ALL.items() for panel in one["panels"] if panel["type"] != "row"]
 IDS = ["%s: %s" % (name, panel["title"]) for name, panel in PANELS]
-# Of Grafana's list of units.
+# Units of Grafana.
 UNITS = {"short", "s", "bytes", "Bps", "bps", "percentunit", "watt", "celsius", "reqps"}
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What samplers are told, what Prometheus scrapes, and which files a host of monitoring has."""
+"""Configurations of samplers and Prometheus, and the files of a monitoring host."""
 
 import base64
 import json
@@ -55,22 +55,22 @@ def sampler(host, groups=None, **changes):
     return scrape.sampler_config(SERVICES, MODELS, groups or GROUPS, HOSTVARS, host, dict(TOLD, **changes))
 
 
-def told(services=None, groups=None, **changes):
+def made(services=None, groups=None, **changes):
     return scrape.prometheus_config(services or SERVICES, MODELS, groups or GROUPS, HOSTVARS, dict(SETTINGS, **changes))
 
 
 def jobs(**changes):
-    return {one["job_name"]: one for one in told(**changes)["scrape"]}
+    return {one["job_name"]: one for one in made(**changes)["scrape"]}
 
 
 def files(**changes):
     settings = dict(SETTINGS, **changes)
-    return {one["path"][len(scrape.HERE) + 1 :]: one for one in scrape.output_files(told(**changes), settings)}
+    return {one["path"][len(scrape.HERE) + 1 :]: one for one in scrape.output_files(made(**changes), settings)}
 
 
 def secrets(**changes):
     settings = dict(SETTINGS, **changes)
-    return {one["path"][len(scrape.HERE) + 1 :]: one for one in scrape.secret_files(told(**changes), settings)}
+    return {one["path"][len(scrape.HERE) + 1 :]: one for one in scrape.secret_files(made(**changes), settings)}
 
 
 def test_a_sampler_serves_the_monitoring_hosts():
@@ -134,7 +134,7 @@ def test_only_changed_service_is_renewed():
         models={"chat": {"model": "big", "quant": "Q8_0"}, "fast": {}},
         stopped=["llama-head-chat.service", "llama-head-gone.service"],
     )
-    # Of all services as site.yml would tell it, what is gone from the inventory too. How samples get out stays.
+    # All services as by site.yml, without removed ones. The export of samples stays.
     taken = {name: wanted[name] for name in ("planned", "models", "stopped")}
     assert scrape.sampler_renewed(slurp(before), wanted, []) == dict(before, **taken)
     # A damaged file says nothing.
@@ -155,34 +155,34 @@ def test_unplanned_memory_is_kept():
     for host, said in full.items():
         for plan in parts:
             assert sampler(host, plan=plan, before=slurp(said)) == said
-        # What is planned anew has the last word, and a damaged file none.
+        # A new plan replaces the old one, and a damaged file counts as none.
         other = dict(one, devices=[dict(row, kind="GPU")], host=dict(one["host"], weights_mib=0))
         assert sampler(host, plan={"services": {"chat": [other]}}, before=slurp(said))["planned"] == {}
         assert sampler(host, before=slurp(said)[:100])["planned"] == {}
 
 
 def test_targets_of_left_out_hosts_stay():
-    written = slurp(told()["targets"]["samplers.json"])
+    written = slurp(made()["targets"]["samplers.json"])
     asked = {"textfile": {}, "before": written}
-    assert told(**asked, left_out=["node2", "node3"])["targets"] == told()["targets"]
-    assert told(**asked, left_out=[])["targets"]["samplers.json"][1]["targets"] == ["10.0.0.32:9754"]
-    assert told(textfile={}, before=written[:90], left_out=["node2"])["targets"] == told(textfile={})["targets"]
+    assert made(**asked, left_out=["node2", "node3"])["targets"] == made()["targets"]
+    assert made(**asked, left_out=[])["targets"]["samplers.json"][1]["targets"] == ["10.0.0.32:9754"]
+    assert made(textfile={}, before=written[:90], left_out=["node2"])["targets"] == made(textfile={})["targets"]
 
 
-def slurp(told):
+def slurp(configured):
     """A file as ansible.builtin.slurp has it."""
-    return base64.b64encode(json.dumps(told).encode()).decode()
+    return base64.b64encode(json.dumps(configured).encode()).decode()
 
 
 def test_each_host_is_scraped_once():
-    assert told()["targets"]["samplers.json"] == [
+    assert made()["targets"]["samplers.json"] == [
         {"targets": ["10.0.0.31:9754"], "labels": {"node": "node1"}},
         {"targets": ["10.0.0.32:9100"], "labels": {"node": "node2"}},
         {"targets": ["10.0.0.33:9800"], "labels": {"node": "node3"}},
         {"targets": ["10.0.0.5:9754"], "labels": {"node": "ctl"}},
     ]
     both = dict(GROUPS, llama_gateway=["node1"])
-    assert [one["labels"]["node"] for one in told(groups=both)["targets"]["samplers.json"]] == GROUPS["llama_nodes"]
+    assert [one["labels"]["node"] for one in made(groups=both)["targets"]["samplers.json"]] == GROUPS["llama_nodes"]
 
 
 @pytest.mark.parametrize(("interval", "timeout"), [(1, "1s"), (5, "4s"), (15, "4s")])
@@ -193,24 +193,24 @@ def test_a_scrape_ends_before_the_next_one(interval, timeout):
 
 
 def test_a_gateway_is_asked_by_its_own_scheme():
-    assert told()["targets"]["gateways.json"] == [
+    assert made()["targets"]["gateways.json"] == [
         {"targets": ["10.0.0.5:443"], "labels": {"node": "ctl", "__scheme__": "https"}}
     ]
-    assert told(groups=dict(GROUPS, llama_gateway=[]))["targets"]["gateways.json"] == []
+    assert made(groups=dict(GROUPS, llama_gateway=[]))["targets"]["gateways.json"] == []
 
 
 def test_head_is_scraped_with_key():
     found = jobs()["llama_server/chat"]
     assert found["authorization"] == {"type": "Bearer", "credentials_file": scrape.HERE + "/keys/chat"}
-    assert told()["targets"]["service-chat.json"] == [
+    assert made()["targets"]["service-chat.json"] == [
         {"targets": ["10.0.0.31:8000"], "labels": {"node": "node1", "service": "chat"}}
     ]
     assert "authorization" not in jobs()["llama_server/fast"]
-    assert "key-of-chat" not in json.dumps([told(), list(files().values())])
+    assert "key-of-chat" not in json.dumps([made(), list(files().values())])
 
 
 def test_router_is_scraped_per_model():
-    targets = told()["targets"]["service-fast.json"]
+    targets = made()["targets"]["service-fast.json"]
     assert [(one["targets"], one["labels"]["__param_model"]) for one in targets] == [
         (["10.0.0.32:8080"], "small"),
         (["10.0.0.32:8080"], "texts"),
@@ -223,8 +223,8 @@ def test_router_is_scraped_per_model():
 
 def test_what_is_stopped_is_not_asked():
     assert "llama_server/old" not in jobs()
-    assert "service-old.json" not in told()["targets"]
-    assert told()["keys"] == ["chat"]
+    assert "service-old.json" not in made()["targets"]
+    assert made()["keys"] == ["chat"]
 
 
 def test_what_the_terminal_view_reads():
@@ -255,7 +255,7 @@ def test_promtool_validates_rules():
 def test_prometheus_takes_the_configuration(tmp_path, monkeypatch):
     """Its own tool looks for the files that are named."""
     monkeypatch.setattr(scrape, "HERE", str(tmp_path))
-    written = scrape.secret_files(told(), SETTINGS) + scrape.output_files(told(), SETTINGS)
+    written = scrape.secret_files(made(), SETTINGS) + scrape.output_files(made(), SETTINGS)
     for one in written:
         path = tmp_path / one["path"][len(str(tmp_path)) + 1 :]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +273,7 @@ def test_prometheus_takes_the_configuration(tmp_path, monkeypatch):
 def test_existing_prometheus_gets_scrape_file():
     found = files(install=False, alertmanager="")
     assert "prometheus.yml" not in found
-    assert json.loads(found["scrape.yml"]["content"]) == {"scrape_configs": told()["scrape"]}
+    assert json.loads(found["scrape.yml"]["content"]) == {"scrape_configs": made()["scrape"]}
     assert not [one for one in found.values() if "validate" in one], "promtool may not be there"
     assert set(secrets(install=False, group="monitors")) == {"keys", "keys/chat"}
     assert secrets(install=False, group="monitors")["keys/chat"]["group"] == "monitors"
@@ -296,12 +296,12 @@ def test_alertmanager_requires_password():
 
 
 def test_alerts_go_to_webhooks():
-    told_by = json.loads(secrets()["alertmanager.yml"]["content"])
-    assert told_by["receivers"] == [
+    alertmanager = json.loads(secrets()["alertmanager.yml"]["content"])
+    assert alertmanager["receivers"] == [
         {"name": "all", "webhook_configs": [{"url": "https://hooks.example/secret", "send_resolved": True}]}
     ]
     assert json.loads(secrets(webhooks=[])["alertmanager.yml"]["content"])["receivers"][0]["webhook_configs"] == []
-    (quiet,) = told_by["inhibit_rules"]
+    (quiet,) = alertmanager["inhibit_rules"]
     # Labels that are missing would be alike.
     some = 'service=~".+"'
     assert quiet["source_matchers"] == ['severity="page"', some]
