@@ -43,10 +43,6 @@ class Entry(NamedTuple):
         return self.service, self.node
 
 
-def label(endpoint: Endpoint) -> str:
-    return "%s on %s" % endpoint
-
-
 def entries_of(text: str | None) -> list[Entry]:
     """The entries of the file. A malformed file has none and is replaced."""
     try:
@@ -121,22 +117,14 @@ def unsettled(status: Status, endpoints: Iterable[Endpoint], draining: bool) -> 
     }
     reasons = []
     for endpoint in endpoints:
-        one = seen.get(endpoint)
+        one, name = seen.get(endpoint), "%s on %s" % endpoint
         if one is None or one["state"] == "stopped" and not one["in_flight"]:
             continue
         if one["state"] not in (("draining", "stopped") if draining else ("ready",)):
-            reasons.append(f"{label(endpoint)} is still {one['state']}")
+            reasons.append(f"{name} is still {one['state']}")
         elif draining and one["in_flight"]:
-            reasons.append(f"{label(endpoint)} has {one['in_flight']} running")
+            reasons.append(f"{name} has {one['in_flight']} running")
     return reasons
-
-
-class Outcome(NamedTuple):
-    """waiting: as unsettled() returns it; reason: why the engine did not respond."""
-
-    waiting: list[str]
-    reason: str
-    seconds: float
 
 
 def wait(
@@ -146,9 +134,9 @@ def wait(
     asked: Callable[[], Status] = engine_status,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Outcome:
+) -> dict[str, Any]:
     """Waits until the engine has these endpoints as wanted, at most timeout seconds, or PATIENCE seconds if the engine
-    does not respond."""
+    does not respond. -> {waiting: as unsettled(), reason: why the engine did not respond, seconds}"""
     began = responded = clock()
     while True:
         try:
@@ -158,30 +146,24 @@ def wait(
             waiting, reason = [], str(error) or type(error).__name__
         now = clock()
         if now - began >= timeout or now - responded >= PATIENCE or not waiting and not reason:
-            return Outcome(waiting, reason, round(now - began, 1))
+            return {"waiting": waiting, "reason": reason, "seconds": round(now - began, 1)}
         sleep(POLL)
-
-
-class Draining(NamedTuple):
-    """The file of a gateway's host, and the configuration that shows that it has a gateway."""
-
-    path: str = paths.GATEWAY_DRAINING
-    configuration: str = paths.GATEWAY_CONFIG
 
 
 def apply(
     parameters: Mapping[str, Any],
     now: float,
     check: bool = False,
-    here: Draining | None = None,
+    path: str = paths.GATEWAY_DRAINING,
+    configuration: str = paths.GATEWAY_CONFIG,
     asked: Callable[[], Status] = engine_status,
 ) -> dict[str, Any]:
-    """Result of module gateway_endpoints. Errors: Refusal, OSError."""
-    here = here or Draining()
-    deployed = os.path.exists(here.configuration)
+    """Result of module gateway_endpoints. configuration: a host without this file has no gateway. Errors: Refusal,
+    OSError."""
+    deployed = os.path.exists(configuration)
     drains, held, named = parameters["state"] == "draining", parameters["held"], parameters["endpoints"]
     endpoints = None if named is None else [(one["service"], one["node"]) for one in named]
-    text = _files.text_of(here.path) or ""
+    text = _files.text_of(path) or ""
     before = entries_of(text)
     if drains:
         after = drained(before, endpoints or (), parameters["reason"], held[0] if held else "", now)
@@ -192,12 +174,12 @@ def apply(
     result: dict[str, Any] = {"changed": changed, "waiting": [], "reason": "", "seconds": 0.0}
     result["endpoints"] = as_dicts(after if changed else before)
     if changed:
-        headers = {"before_header": here.path, "after_header": here.path}
+        headers = {"before_header": path, "after_header": path}
         result["diff"] = {**headers, "before": text, "after": text_of(after)}
         if not check:
-            _files.write_atomically(here.path, text_of(after).encode(), 0o644)
+            _files.write_atomically(path, text_of(after).encode(), 0o644)
     gone, kept = [entry.endpoint for entry in before if entry not in after], {entry.endpoint for entry in after}
     awaited = list(endpoints or ()) if drains else [one for one in endpoints or gone if one not in kept]
     if awaited and deployed and not check:
-        result.update(wait(awaited, drains, parameters["timeout"], asked)._asdict())
+        result.update(wait(awaited, drains, parameters["timeout"], asked))
     return result

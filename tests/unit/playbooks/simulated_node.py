@@ -561,8 +561,8 @@ class ActionModule(ActionBase):
         """The engine's host is the node of a gateway's name; who asks whom is an event there."""
         parameters = {"endpoints": None, "reason": "change", "held": [], "timeout": 30, **arguments}
         gateway = NODES / (self._task.delegate_to or self.node.name)
-        here = draining.Draining(str(gateway / "draining.json"), str(gateway))
-        result = draining.apply(parameters, 1.0, self.check, here, lambda: {"services": {}})
+        files = str(gateway / "draining.json"), str(gateway)
+        result = draining.apply(parameters, 1.0, self.check, *files, lambda: {"services": {}})
         if result["changed"]:
             there = ["%(service)s on %(node)s for %(reason)s" % one for one in result["endpoints"]]
             self.event("gateway %s: drains %s" % (gateway.name, ", ".join(there) or "nothing"))

@@ -83,7 +83,7 @@ def test_reasons_to_wait(state, running, draining_, reasons):
 
 @pytest.fixture
 def waited():
-    """waited(answers, timeout) -> Outcome; time passes only in sleep."""
+    """waited(answers, timeout) -> result of wait(); time passes only in sleep."""
 
     def run(answers, timeout):
         clock, left = [0.0], list(answers)
@@ -117,7 +117,8 @@ BUSY, IDLE = status(("node1", "draining", 1)), status(("node1", "draining", 0))
 )
 def test_wait_for_the_engine(waited, answers, timeout, waiting, reason, seconds):
     outcome = waited(answers, timeout)
-    assert (outcome.waiting, outcome.reason) == (waiting, reason) and seconds[0] <= outcome.seconds <= seconds[1]
+    assert (outcome["waiting"], outcome["reason"]) == (waiting, reason)
+    assert seconds[0] <= outcome["seconds"] <= seconds[1]
 
 
 @pytest.fixture
@@ -157,12 +158,12 @@ def test_engine_answers_other_status(engine):
 def host(tmp_path):
     """A gateway's host; host(state, ...) -> the result of the module."""
     (tmp_path / "gateway.json").write_text("{}")
-    here = draining.Draining(str(tmp_path / "draining.json"), str(tmp_path / "gateway.json"))
+    files = str(tmp_path / "draining.json"), str(tmp_path / "gateway.json")
 
     def run(state, endpoints=None, held=(), reason=CHANGE, check=False, seen=None, timeout=0):
         named = endpoints and [{"service": service, "node": node} for service, node in endpoints]
         parameters = {"state": state, "endpoints": named, "reason": reason, "held": list(held), "timeout": timeout}
-        return draining.apply(parameters, 5.0, check, here, lambda: seen or {"services": {}})
+        return draining.apply(parameters, 5.0, check, *files, lambda: seen or {"services": {}})
 
     run.path = tmp_path / "draining.json"
     run.configuration = tmp_path / "gateway.json"

@@ -295,18 +295,10 @@ def test_wait_ends_with_patience(made):
     server = Server()
     gateway = made(service("big", server, patience=2))
     server.die()
-    began = time.monotonic()
-    assert gateway.ask(body=chat())[2]["error"]["code"] == "no_endpoint"
-    assert 1 < time.monotonic() - began < 5
-    began = time.monotonic()
-    assert gateway.ask(body=chat())[0] == 503 and time.monotonic() - began < 1
-    server.start()
-    wait_for(lambda: gateway.state("big")["state"] == "ready")
-    gateway.write("gateway.json", configuration(service("big", server, patience=0)))
-    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
-    server.die()
-    began = time.monotonic()
-    assert gateway.ask(body=chat())[0] == 503 and time.monotonic() - began < 1
+    for least, most in ((1, 5), (0, 1)):
+        began = time.monotonic()
+        assert gateway.ask(body=chat())[2]["error"]["code"] == "no_endpoint"
+        assert least <= time.monotonic() - began < most
 
 
 def test_requests_wait_only_without_fallback(made):
