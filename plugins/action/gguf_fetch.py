@@ -21,7 +21,6 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._fetch import bundle
-from ..module_utils._fetch.manifest import is_size
 from ..module_utils._job import progress_text
 from ..module_utils._text import Refusal, exact
 from ..plugin_utils._progress import Progress, async_result
@@ -59,8 +58,11 @@ class ActionModule(ActionBase):
             if not answer.get("wanted"):
                 break
             if not answer["live"]:
-                for one, source in sendable(arguments, answer["send"]):
-                    self._send(source, one)
+                # A node gets only the bundle's files of this model.
+                wanted = {one["name"]: one for one in answer["send"]}
+                for file in arguments["_bundled"]["files"] if wanted else ():
+                    if file["name"] in wanted:
+                        self._send(os.path.join(arguments["bundle"], "models", file["name"]), file, wanted)
                 self._start(arguments, answer["state"])
             answer = self._follow(answer["state"])
             if not answer.get("stopped"):
@@ -68,32 +70,33 @@ class ActionModule(ActionBase):
         return dict(result, **answer)
 
     def _state_path(self, arguments):
-        """Where the job for these arguments keeps its state, beside Ansible's own records; the module expands the ~."""
-        public = {name: value for name, value in arguments.items() if name not in ("token", "_bundled")}
+        """The state file of the job for these arguments, beside Ansible's own records; the module expands the ~."""
+        public = {name: value for name, value in arguments.items() if name != "_bundled"}
         digest = hashlib.sha256(json.dumps(public, sort_keys=True, default=str).encode()).hexdigest()
         return f"{self.get_shell_option('async_dir', default='~/.ansible_async')}/gguf_fetch-{digest[:24]}.json"
 
-    def _send(self, source, one):
-        """Have a file of the bundle at one["path"] of the node: [one["there"], one["size"]) is missing."""
-        size, done = one["size"], one["there"]
+    def _send(self, source, file, wanted):
+        """Send the rest of a file of the bundle. wanted: {name: {path, there}}, path: on the node, there: bytes that
+        are sent already."""
+        size, path, done = file["size"], wanted[file["name"]]["path"], int(wanted[file["name"]]["there"])
         if not os.path.isfile(source) or os.path.getsize(source) != size:
             found = exact(os.path.getsize(source)) if os.path.isfile(source) else "not there"
             raise AnsibleActionFail(
-                "gguf_fetch: bundle: %s is %s, %s are needed by bundle.json: copy the bundle again"
-                % (source, found, exact(size))
+                f"gguf_fetch: bundle: {source} is {found}, {exact(size)} are needed by bundle.json: copy the bundle "
+                "again"
             )
         if done > size:
-            self._shell(f"rm -f {shlex.quote(one['path'])}")
+            self._shell(f"rm -f {shlex.quote(path)}")
             done = 0
-        progress = Progress(self._vars["inventory_hostname"], one["name"])
+        progress = Progress(self._vars["inventory_hostname"], file["name"])
         begun, first, shown = time.monotonic(), done, time.monotonic()
         controller = os.getppid()
         with open(source, "rb") as stream:
             while done < size:
                 if os.getppid() != controller:
-                    raise AnsibleActionFail("gguf_fetch: the controller is gone: run again, it goes on")
+                    raise AnsibleActionFail("gguf_fetch: the controller is gone: run again, it continues")
                 stream.seek(done)
-                done = self._append(one["path"], done, stream.read(STRETCH))
+                done = self._append(path, done, stream.read(STRETCH))
                 now = time.monotonic()
                 if now - shown >= EVERY:
                     rate = (done - first) / (now - begun)
@@ -101,35 +104,37 @@ class ActionModule(ActionBase):
                     shown = now
 
     def _append(self, path, start, data):
-        """Write a stretch at its place. -> the size of the file on the node, from where it goes on."""
-        # A FIFO must not block root: without a reader it is refused.
+        """Write a stretch at its place. -> the size of the file on the node, from where it continues."""
         command = (
-            "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow,nonblock conv=notrunc status=none && stat -c %s {0}"
+            "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow conv=notrunc status=none && stat -c %s {0}"
         ).format(shlex.quote(path), start)
+        answer = self._command(command, data)
+        reached = answer["stdout"].strip()
+        if answer["rc"] or not reached.isdigit() or int(reached) <= start:
+            reason = answer["stderr"].strip().rpartition(": ")[2] or "no answer"
+            raise AnsibleActionFail(
+                f"gguf_fetch: bundle: {path} on the node cannot be written ({reason}): run again, it continues"
+            )
+        return int(reached)
+
+    def _command(self, command, data=None):
+        """Run a shell command that may be repeated; a lost connection is opened again for LEASE seconds."""
         deadline = time.monotonic() + LEASE
         while True:
             try:
-                answer = self._low_level_execute_command(command, in_data=data)
+                return self._low_level_execute_command(command, in_data=data)
             except AnsibleConnectionFailure:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(2)
                 self._connection.reset()
-                continue
-            reached = answer["stdout"].strip()
-            if answer["rc"] or not reached.isdigit() or int(reached) <= start:
-                reason = answer["stderr"].strip().rpartition(": ")[2] or "no answer"
-                raise AnsibleActionFail(
-                    f"gguf_fetch: bundle: {path} on the node cannot be written ({reason}): run again, it goes on"
-                )
-            return int(reached)
 
     def _shell(self, command):
-        return self._low_level_execute_command(command)["stdout"]
+        return self._command(command)["stdout"]
 
     def _start(self, arguments, state):
         self._shell(f"touch {shlex.quote(state)}.lease")
-        # What makes _execute_module detach is the task's own async; it is reset for later code.
+        # _execute_module detaches if the task has async; it is reset for later code.
         self._task.async_val = LONGEST
         try:
             started = self._execute_module(
@@ -151,7 +156,7 @@ class ActionModule(ActionBase):
             polls += 1
             if os.getppid() != controller:
                 # This worker has outlived ansible-playbook: the result would not be seen, so the lease must run out.
-                raise AnsibleActionFail("gguf_fetch: the controller is gone: run again, the job goes on")
+                raise AnsibleActionFail("gguf_fetch: the controller is gone: run again, the job continues")
             seen = self._poll(state)
             now = time.monotonic()
             if seen and "result" in seen:
@@ -172,16 +177,7 @@ class ActionModule(ActionBase):
             """touch {0}.lease; test -d /proc/$(sed 's/.*"pid": \\([0-9]*\\).*/\\1/' {0} 2>/dev/null || echo none) """
             """&& echo alive; cat {0} 2>/dev/null"""
         )
-        deadline = time.monotonic() + LEASE
-        while True:
-            try:
-                lines = self._shell(command.format(shlex.quote(state))).splitlines()
-                break
-            except AnsibleConnectionFailure:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(2)
-                self._connection.reset()
+        lines = self._shell(command.format(shlex.quote(state))).splitlines()
         for text in lines:
             if text.startswith("{"):
                 return dict(json.loads(text), alive="alive" in lines)
@@ -196,13 +192,13 @@ class ActionModule(ActionBase):
         jid = self._jid(state)
         answer = async_result(self, jid, self._vars) if jid else {}
         self._clean(state)
-        # What the module itself said; for a killed job Ansible's record only holds the wrapper's own traceback.
+        # The module's own message; for a killed job Ansible's record only holds the wrapper's traceback.
         if answer.get("finished") and "Traceback" not in answer.get("msg", "Traceback"):
             return answer
         return {
             "failed": True,
-            "msg": "gguf_fetch: the job on the node ended without a result, as when it is killed: run again, it goes "
-            "on",
+            "msg": "gguf_fetch: the job on the node ended without a result, as when it is killed: run again, it "
+            "continues",
             "module_stderr": answer.get("stderr", ""),
         }
 
@@ -220,26 +216,11 @@ class ActionModule(ActionBase):
 
 
 def expanded(arguments):
-    """The arguments with those of ``model``."""
+    """The arguments with the values of ``model`` added."""
     arguments = dict(arguments)
     model = arguments.pop("model", {})
     names = ("dest", "urls", "repo", "files", "revision", "sha256")
     return dict({name: model[name] for name in names if model.get(name)}, **arguments)
-
-
-def sendable(arguments, asked):
-    """[(what a node asks for, the file)], of the bundle's files only: a node says where it wants them, not what of the
-    controller it is given."""
-    known = {one["name"]: one["size"] for one in arguments["_bundled"]["files"]} if asked else {}
-    found = []
-    for one in asked:
-        if one.get("name") not in known or not is_size(one.get("there")):
-            raise AnsibleActionFail(
-                "gguf_fetch: bundle: the node asks for %r, a file of this model is needed: look into that node"
-                % one.get("name")
-            )
-        found.append((dict(one, size=known[one["name"]]), os.path.join(arguments["bundle"], "models", one["name"])))
-    return found
 
 
 def bundled(arguments):

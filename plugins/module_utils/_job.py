@@ -128,5 +128,5 @@ class Job:
         if renewed != self._renewed or not self._seen:
             self._renewed, self._seen = renewed, now
         if now - self._seen > LEASE:
-            return "its controller is gone for %d seconds: run again, it goes on" % LEASE
+            return "its controller is gone for %d seconds: run again, it continues" % LEASE
         return None

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: gguf_fetch
-short_description: Fetch a GGUF model, prove it and publish it
+short_description: Fetch a GGUF model, verify it and publish it
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
@@ -23,7 +23,7 @@ description:
   - A manifest beside the model records what was published. While size, time and inode of the model are those of the
     manifest, a run costs one C(stat) call and no request.
   - The directory, manifest and model must be root's, or of the task's user, and the directory not writable by others;
-    they are refused otherwise. A model of another O(owner) is hashed by each run.
+    they are refused otherwise.
   - A file that is there without a manifest is verified, used and given one; one that is not what was asked for is
     refused, never overwritten.
   - A file that this module has published for the same request, and that is damaged, is fetched again. It is
@@ -54,10 +54,6 @@ options:
       - Files of O(repo) that make one model. The first shard stands for all of them.
     type: list
     elements: str
-  quant:
-    description:
-      - Instead of O(files), the quantization whose files are wanted, as it stands in their names.
-    type: str
   revision:
     description:
       - Branch, tag or commit of O(repo).
@@ -75,31 +71,12 @@ options:
       - The token is sent only to the origin (scheme, host and port) of O(endpoint). It goes to none of O(urls)
         elsewhere, to no host that redirects lead to, and over plain http only on the loopback.
     type: path
-  token:
-    description:
-      - The token itself, sent as O(token_file) says. Prefer O(token_file), which keeps it out of Ansible.
-    type: str
   sha256:
     description:
       - What the files must have, in hexadecimal. One for each of O(urls) or O(files), or a single one of the joined
         file.
     type: list
     elements: str
-  pieces:
-    description:
-      - The sha256 of consecutive stretches of the file, as in RV(files[].pieces) of the node that fetched it first. For
-        copies of a model whose sha256 is known only piece by piece.
-    type: list
-    elements: dict
-    suboptions:
-      size:
-        description: Bytes.
-        type: int
-        required: true
-      sha256:
-        description: Digest of these bytes, in hexadecimal.
-        type: str
-        required: true
   copy_of:
     description:
       - Another node that has the model. Its bytes come from there, and neither O(repo) nor O(urls) is contacted; they
@@ -113,7 +90,7 @@ options:
         type: str
         required: true
       files:
-        description: RV(files) of this module on that node.
+        description: RV(files) of this module on that node, or the files of its manifest.
         type: list
         elements: dict
         required: true
@@ -125,8 +102,9 @@ options:
       - Files on the node that hold the model or pieces of it. They are used instead of fetching them and are
         B(consumed), removed as soon as their bytes are safe in the new place, so that at most one piece of extra disk
         is needed. Paths that do not exist are passed over.
-      - The sha256 of each must be known, from O(repo), O(sha256) or O(pieces). A link is refused, and a file or
-        directory that is not root's (or of the task's user) or that its group or others may write.
+      - Each has the name and the size of its piece at the source, and its sha256 must be known, from O(repo) or
+        O(sha256). A link is refused, and a file or directory that is not root's (or of the task's user) or that its
+        group or others may write.
     type: list
     elements: path
     default: []
@@ -141,6 +119,10 @@ options:
       - Parallel connections, 1 to 16.
     type: int
     default: 8
+  mode:
+    description:
+      - The mode of the files, octal or symbolic. Without it new files have what the umask leaves of C(0644).
+    type: raw
   reverify:
     description:
       - How a model that has a manifest is checked, by V(stat) or by hashing it in V(full).
@@ -161,7 +143,6 @@ options:
     type: bool
     default: false
 extends_documentation_fragment:
-  - ansible.builtin.files
   - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
@@ -185,13 +166,12 @@ EXAMPLES = r"""
     urls: [https://models.example.org/SmolLM2-135M-Instruct.Q4_1.gguf]
     sha256: [b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53]
     dest: /opt/models/
-    owner: root
     mode: "0644"
 
 - name: The Q8_0 of a repository, published there in two raw pieces
   thefermisea.llama_cluster.gguf_fetch:
     repo: mradermacher/OR1-Behemoth-GGUF
-    quant: Q8_0
+    files: [OR1-Behemoth.Q8_0.gguf.part1of2, OR1-Behemoth.Q8_0.gguf.part2of2]
     dest: /opt/models/OR1-Behemoth.Q8_0.gguf
     token_file: /etc/llama-cluster-hub-token
   register: first
@@ -199,7 +179,7 @@ EXAMPLES = r"""
 - name: The same model from the node that has it and runs gguf_share
   thefermisea.llama_cluster.gguf_fetch:
     repo: mradermacher/OR1-Behemoth-GGUF
-    quant: Q8_0
+    files: [OR1-Behemoth.Q8_0.gguf.part1of2, OR1-Behemoth.Q8_0.gguf.part2of2]
     copy_of:
       url: http://10.100.0.31:50099/
       files: "{{ first.files }}"
@@ -223,13 +203,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: What was done, or why it failed, in one sentence.
+  description: The outcome, or the reason of a failure, in one sentence.
   type: str
   returned: always
   sample: "/opt/models/OR1-Behemoth.Q8_0.gguf: 77.3 GB fetched, 0 bytes resumed, 0 bytes adopted in 812 s"
 there:
   description: Whether everything was as it is wanted before this run. In check mode the answer to whether a run is
-    needed, whatever C(changed_when) says.
+    needed, whatever C(changed_when) returns.
   type: bool
   returned: success
   sample: false
@@ -279,7 +259,7 @@ commit:
   returned: success
   sample: 4b1d2a7ce2c84c0f4b6b4d3b4f7f2cbf0d1f3f2e
 gguf:
-  description: What the header says, with the keys that M(thefermisea.llama_cluster.gguf_verify) returns; empty for
+  description: The facts of the header, with the keys that M(thefermisea.llama_cluster.gguf_verify) returns; empty for
     O(copy_of) in check mode.
   type: dict
   returned: success
@@ -325,7 +305,6 @@ seconds:
 """
 
 import os
-import pwd
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -343,17 +322,10 @@ OPTIONS = {
     "urls": {"type": "list", "elements": "str"},
     "repo": {"type": "str"},
     "files": {"type": "list", "elements": "str"},
-    "quant": {"type": "str"},
     "revision": {"type": "str", "default": "main"},
     "endpoint": {"type": "str", "default": DEFAULT_ENDPOINT},
     "token_file": {"type": "path", "no_log": False},
-    "token": {"type": "str", "no_log": True},
     "sha256": {"type": "list", "elements": "str"},
-    "pieces": {
-        "type": "list",
-        "elements": "dict",
-        "options": {"size": {"type": "int", "required": True}, "sha256": {"type": "str", "required": True}},
-    },
     "copy_of": {
         "type": "dict",
         "options": {
@@ -363,6 +335,7 @@ OPTIONS = {
         },
     },
     "adopt": {"type": "list", "elements": "path", "default": []},
+    "mode": {"type": "raw"},
     "bundle": {"type": "path"},
     "connections": {"type": "int", "default": 8},
     "reverify": {"type": "str", "choices": ["stat", "full"], "default": "stat"},
@@ -372,22 +345,11 @@ OPTIONS = {
 }
 
 
-REQUESTED = (
-    *("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces"),
-    *("adopt", "copy_of", "connections"),
-)
+REQUESTED = ("dest", "urls", "repo", "files", "revision", "endpoint", "sha256", "adopt", "copy_of", "connections")
 
 
-def user_id(name):
-    """The id of a user that is given by name or id, None for None. Raises Refusal."""
-    try:
-        return None if name is None else int(name) if str(name).isdigit() else pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise Refusal(f"owner: {name} is unknown on this node: create it or correct it") from None
-
-
-def have(module, request, job):
-    """-> what the module returns for a model at its place; for _ask, what a job has to do."""
+def published(module, request, job):
+    """-> the module's result for the model; with _ask, the work of a job."""
     watch = Watch(job.write, job.abandoned) if job else None
     if module.params["_ask"]:
         live = is_live(module.params["_job"])
@@ -402,14 +364,13 @@ def have(module, request, job):
         done = acquire(request, module.check_mode, watch)
     for entry in done["files"]:
         if not (module.check_mode and not os.path.lexists(entry["path"])):
-            arguments = module.load_file_common_arguments(module.params, path=entry["path"])
-            done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+            done["changed"] = module.set_mode_if_different(entry["path"], module.params["mode"], done["changed"])
     done["there"] = not done["changed"]
     return done
 
 
 def run(module):
-    """-> what the module returns."""
+    """-> the module's result."""
     job = None
     failed = {"failed": True, "changed": False}
     try:
@@ -417,13 +378,12 @@ def run(module):
             job = Job(module.params["_job"])
         wanted = {name: module.params[name] for name in REQUESTED if module.params[name] is not None}
         request = Request(
-            token=module.params["token"] or read_token(module.params["token_file"]),
+            token=read_token(module.params["token_file"]),
             full=module.params["reverify"] == "full",
-            owner=user_id(module.params["owner"]),
             bundle=module.params["_bundled"],
             **wanted,
         )
-        done = have(module, request, job)
+        done = published(module, request, job)
         if done.get("wanted"):
             return done
     except Refusal as error:
@@ -443,17 +403,7 @@ def main():
     module = AnsibleModule(
         argument_spec=OPTIONS,
         required_one_of=[("dest", "model"), ("urls", "repo", "model")],
-        mutually_exclusive=[
-            ("urls", "repo"),
-            ("urls", "files"),
-            ("files", "quant"),
-            ("token", "token_file"),
-            ("sha256", "pieces"),
-            ("bundle", "adopt"),
-            ("bundle", "pieces"),
-            ("bundle", "quant"),
-        ],
-        add_file_common_args=True,
+        mutually_exclusive=[("urls", "repo"), ("urls", "files"), ("bundle", "adopt")],
         supports_check_mode=True,
     )
     done = run(module)

@@ -25,12 +25,7 @@ options:
     type: list
     elements: path
     aliases: [path]
-  urls:
-    description:
-      - Model files on servers (http or https). Their headers are read by range requests, at most 16 MiB of each.
-    type: list
-    elements: str
-    aliases: [url]
+    required: true
   sha256:
     description:
       - The sha256 each of O(paths) must have, in the same order, as hexadecimal text. Not for models of several shards.
@@ -45,19 +40,13 @@ options:
     description:
       - Hash O(paths), which M(thefermisea.llama_cluster.gguf_fetch) has published, and compare them with the records
         beside them. Models in several shards and pieces can be compared, too.
-      - A file that differs gets the time of now, so that M(thefermisea.llama_cluster.gguf_fetch) does not believe its
+      - A file that differs gets the current time, so that M(thefermisea.llama_cluster.gguf_fetch) does not use its
         record, and fetches it again.
     type: bool
     default: false
   progress:
     description:
-      - A file on the node that tells, while models are hashed with O(recorded), how far that is. It is removed at the
-        end.
-    type: path
-  token_file:
-    description:
-      - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect
-        to. It has to be root's or the task's user's own with mode 0600, and goes over plain http only on the loopback.
+      - A file on the node with the progress of hashing with O(recorded). It is removed at the end.
     type: path
 extends_documentation_fragment:
   - thefermisea.llama_cluster.attributes
@@ -89,22 +78,17 @@ EXAMPLES = r"""
   thefermisea.llama_cluster.gguf_verify:
     path: /opt/models/OR1-Behemoth.Q8_0.gguf
     recorded: true
-
-- name: What a model is, before it is fetched
-  thefermisea.llama_cluster.gguf_verify:
-    url: https://models.example.org/SmolLM2-135M-Instruct.Q4_1.gguf
-  register: remote
 """
 
 RETURN = r"""
 models:
-  description: One entry for each of O(paths) or O(urls), in order; also returned when the module fails.
+  description: One entry for each of O(paths), in order; also returned when the module fails.
   type: list
   elements: dict
   returned: always
   contains:
     path:
-      description: The file (the first shard), or the URL.
+      description: The file (the first shard).
       type: str
       sample: /opt/models/SmolLM2-135M-Instruct.Q4_1.gguf
     complete:
@@ -175,10 +159,8 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._fetch.hub import read_token
-from ..module_utils._fetch.verify import recorded, verify_path, verify_recorded, verify_url
+from ..module_utils._fetch.verify import recorded, verify_path, verify_recorded
 from ..module_utils._files import write_atomically
-from ..module_utils._text import Refusal
 
 
 def compare(models, progress, check):
@@ -206,34 +188,24 @@ def compare(models, progress, check):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "paths": {"type": "list", "elements": "path", "aliases": ["path"]},
-            "urls": {"type": "list", "elements": "str", "aliases": ["url"]},
+            "paths": {"type": "list", "elements": "path", "aliases": ["path"], "required": True},
             "sha256": {"type": "list", "elements": "str"},
             "checksum": {"type": "bool", "default": False},
             "recorded": {"type": "bool", "default": False},
             "progress": {"type": "path"},
-            "token_file": {"type": "path"},
         },
-        mutually_exclusive=[("paths", "urls"), ("urls", "sha256")],
-        required_by={"progress": ("paths",)},
-        required_one_of=[("paths", "urls")],
         supports_check_mode=True,
     )
-    paths, digests = module.params["paths"] or [], module.params["sha256"] or []
+    paths, digests = module.params["paths"], module.params["sha256"] or []
     if digests and len(digests) != len(paths):
         module.fail_json(
             msg=f"gguf_verify: sha256: {len(digests)} digests given, paths has {len(paths)} files: give one for each",
             models=[],
         )
-    try:
-        token = read_token(module.params["token_file"])
-    except Refusal as error:
-        module.fail_json(msg=f"gguf_verify: {error}", models=[])
     models = [
         verify_path(path, digest, module.params["checksum"])
         for path, digest in zip(paths, digests or [None] * len(paths))
     ]
-    models += [verify_url(url, token) for url in module.params["urls"] or []]
     changed = module.params["recorded"] and compare(models, module.params["progress"], module.check_mode)
     problems = [model["problem"] for model in models if model["problem"]]
     if problems:

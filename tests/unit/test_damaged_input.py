@@ -139,7 +139,7 @@ class Listing(hub.Hub):
 
 def read_listing(data, _folder):
     served = Listing(data)
-    for path in [entry.path for entry in hub.select(served.files(COMMIT), "some/m", quant="Q8_0")]:
+    for path in [entry.path for entry in hub.select(served.files(COMMIT), "some/m", ["m.Q8_0.gguf"])]:
         assert path.isprintable() and ".." not in path.split("/")
     served.commit("main")
 

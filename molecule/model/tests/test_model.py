@@ -126,7 +126,7 @@ def test_incomplete_model_is_refused(lab):
     before = published(lab)
     for urls, words in (
         (["truncated.gguf"], "60,000,000"),
-        (["pieces.gguf.part1of2"], "piece 2 is missing"),
+        (["pieces.gguf.part1of2"], "[1, 2] needed"),
         (["page.gguf"], "page.gguf"),
         (["absent.gguf"], "404"),
     ):

@@ -3,14 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Using pieces that are on the node already, with at most one piece's worth of extra disk.
 
-A piece that begins its target becomes the partial file by a rename; every other one is copied to its place, hashed as
-it is copied, and removed once its bytes are on disk and in the journal. So what was adopted is safe at any moment,
-either as the piece itself or as a recorded range of the partial file.
+All pieces are verified first. One that begins its target becomes the partial file by a rename; every other one is
+copied to its place, and removed once its bytes are on disk and in the journal. So an adopted piece is safe at any time,
+either as itself or as a recorded range of the partial file.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,12 +29,9 @@ class Loose(NamedTuple):
     piece: Piece
     renamed: bool
 
-    def spans(self) -> list[tuple[int, Span]]:
-        return spans_of(self.target, self.piece)
-
 
 def spans_of(target: Target, piece: Piece) -> list[tuple[int, Span]]:
-    """[(number, span)] that make up exactly this piece and have a digest; empty if there are none."""
+    """[(number, span)] that make up exactly this piece and have a digest, or []."""
     end = piece.offset + piece.size
     found = [(number, span) for number, span in enumerate(target.spans) if piece.offset <= span.start < end]
     total = sum(span.end - span.start for _number, span in found if span.sha256)
@@ -43,40 +39,30 @@ def spans_of(target: Target, piece: Piece) -> list[tuple[int, Span]]:
 
 
 def find_pieces(paths: Sequence[str], targets: Sequence[Target]) -> list[Loose]:
-    """[Loose] of every path that exists; paths that an earlier run has consumed are passed over.
+    """[Loose] of every path that exists and has the name of a piece.
 
-    A path fits the piece of its size, preferably the one of its name. Raises Refusal for a file that others may write
-    or exchange, one that fits no piece, and one without a known digest.
+    Raises Refusal for a file that others may write or exchange, one of another size, and one without a known digest.
     """
+    by_name = {os.path.basename(path): path for path in paths}
     found: list[Loose] = []
-    for path in paths if targets else ():
-        try:
-            descriptor = open_file(path)
-        except FileNotFoundError:
+    for target, piece in [(one, piece) for one in targets for piece in one.pieces]:
+        path, name = by_name.get(piece.source.name), piece.source.name
+        if path is None or not os.path.lexists(path):
             continue
+        descriptor = open_file(path)
         seen = os.fstat(descriptor)
         os.close(descriptor)
-        target, piece = _match(path, seen.st_size, targets, [other.piece for other in found])
+        if seen.st_size != piece.size:
+            size = f"{exact(seen.st_size)}, {exact(piece.size)} needed"
+            raise Refusal(f"adopt: {path} has {size}: finish, move or remove it")
+        if not spans_of(target, piece):
+            raise Refusal(
+                f"adopt: {path}: no sha256 of {name} is known, one is needed to use it: give that sha256, or move the "
+                "file away and it is fetched"
+            )
         first = not piece.offset and not target.ranges.total() and seen.st_nlink == 1
-        here = os.stat(os.path.dirname(target.path)).st_dev if first else None
-        found.append(Loose(path, target, piece, seen.st_dev == here))
+        found.append(Loose(path, target, piece, first and seen.st_dev == os.stat(os.path.dirname(target.path)).st_dev))
     return found
-
-
-def _match(path: str, size: int, targets: Sequence[Target], taken: Sequence[Piece]) -> tuple[Target, Piece]:
-    pairs = [(target, piece) for target in targets for piece in target.pieces]
-    fitting = [pair for pair in pairs if pair[1].size == size and pair[1] not in taken]
-    fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
-    if not fitting:
-        sizes = ", ".join(exact(piece.size) for _target, piece in pairs)
-        raise Refusal(f"adopt: {path} has {exact(size)}, the pieces have {sizes}: finish, move or remove it")
-    for target, piece in fitting:
-        if spans_of(target, piece):
-            return target, piece
-    raise Refusal(
-        f"adopt: {path}: no sha256 of {fitting[0][1].source.name} is known, one is needed to use it: give that sha256, "
-        "or move the file away and it is fetched"
-    )
 
 
 def extra_disk(pieces: Sequence[Loose]) -> int:
@@ -84,14 +70,21 @@ def extra_disk(pieces: Sequence[Loose]) -> int:
     return max((loose.piece.size for loose in pieces if not loose.renamed), default=0)
 
 
-def adopt(pieces: Sequence[Loose], advance: Advance) -> None:
-    """Use what find_pieces() found: the targets are loaded but not open before, open but not allocated after.
+def bytes_to_read(pieces: Sequence[Loose]) -> int:
+    """Bytes that adopt() reads: a piece that is copied is read twice."""
+    return sum(loose.piece.size * (1 if loose.renamed else 2) for loose in pieces)
 
-    advance(bytes) is called as it goes. Raises Refusal if a digest differs; that piece is left as it is.
+
+def adopt(pieces: Sequence[Loose], advance: Advance) -> None:
+    """Use the pieces of find_pieces(): the targets are loaded but not open before, open but not allocated after.
+
+    advance(bytes) is called as it goes. Raises Refusal if a digest differs; nothing has been changed then.
     """
     for loose in pieces:
+        _verify(loose, advance)
+    for loose in pieces:
         if loose.renamed:
-            _rename(loose, advance)
+            _rename(loose)
     for target in {id(loose.target): loose.target for loose in pieces}.values():
         target.open()
     for loose in sorted((loose for loose in pieces if not loose.renamed), key=lambda loose: loose.piece.size):
@@ -100,11 +93,25 @@ def adopt(pieces: Sequence[Loose], advance: Advance) -> None:
         os.unlink(loose.path)
 
 
-def _rename(loose: Loose, advance: Advance) -> None:
-    target, spans = loose.target, loose.spans()
+def _verify(loose: Loose, advance: Advance) -> None:
+    spans = spans_of(loose.target, loose.piece)
     digests = hash_pieces(loose.path, [span.end - span.start for _number, span in spans], advance)
     for (number, span), digest in zip(spans, digests):
-        _accept(loose, number, span, digest)
+        if digest == span.sha256:
+            loose.target.digests[number] = digest
+        elif loose.path.endswith(SENT):
+            os.unlink(loose.path)
+            raise Refusal(
+                f"bundle: {os.path.basename(loose.target.path)} arrived with sha256 {digest}, {span.sha256} is needed "
+                "by bundle.json: run sha256sum -c SHA256SUMS in the bundle and copy it again"
+            )
+        else:
+            needed = f"{loose.piece.source.name} needs {span.sha256}"
+            raise Refusal(f"adopt: {loose.path} has sha256 {digest}, {needed}: move or remove it and it is fetched")
+
+
+def _rename(loose: Loose) -> None:
+    target = loose.target
     with open(loose.path, "rb") as stream:
         os.fsync(stream.fileno())
     target.ranges.add(0, loose.piece.size)
@@ -115,42 +122,16 @@ def _rename(loose: Loose, advance: Advance) -> None:
 
 
 def _copy(loose: Loose, advance: Advance) -> None:
-    target, piece = loose.target, loose.piece
-    buffer = memoryview(bytearray(BLOCK))
+    target, start, end = loose.target, loose.piece.offset, loose.piece.offset + loose.piece.size
+    with open(loose.path, "rb") as stream:
+        for position in range(start, end, BLOCK):
+            data = stream.read(BLOCK)
+            target.write(memoryview(data), position)
+            advance(len(data))
+    target.ranges.add(start, end)
     try:
-        with open(loose.path, "rb", buffering=0) as stream:
-            for number, span in loose.spans():
-                digest, position = hashlib.sha256(), span.start
-                while position < span.end:
-                    count = stream.readinto(buffer[: span.end - position])
-                    if not count:
-                        raise Refusal(f"adopt: {loose.path} became shorter while it was read: run again")
-                    digest.update(buffer[:count])
-                    target.write(buffer[:count], position)
-                    position += count
-                    advance(count)
-                _accept(loose, number, span, digest.hexdigest())
-    except BaseException:
-        target.forget(piece.offset, piece.offset + piece.size)
-        raise
-    target.ranges.add(piece.offset, piece.offset + piece.size)
-    try:
-        target.journal.add(piece.offset, piece.offset + piece.size)
+        target.journal.add(start, end)
         target.flush()
         target.journal.durable(target.journal.count)
     except OSError as error:
         raise disk_failure(target.partial, error) from None
-
-
-def _accept(loose: Loose, number: int, span: Span, digest: str) -> None:
-    if digest == span.sha256:
-        loose.target.digests[number] = digest
-        return
-    if loose.path.endswith(SENT):
-        os.unlink(loose.path)
-        raise Refusal(
-            f"bundle: {os.path.basename(loose.target.path)} arrived with sha256 {digest}, {span.sha256} is needed by "
-            "bundle.json: run sha256sum -c SHA256SUMS in the bundle and copy it again"
-        )
-    needed = f"{loose.piece.source.name} needs {span.sha256}"
-    raise Refusal(f"adopt: {loose.path} has sha256 {digest}, {needed}: move or remove it and it is fetched")

@@ -25,7 +25,7 @@ from typing import Any
 from .._files import sha256_file, write_atomically
 from .._text import Refusal, human, printable
 from .manifest import MOST, are_files, is_digest, is_file_name, is_size
-from .urls import content_url
+from .urls import public_url
 
 # {name, size, sha256}, of a model with its pieces; size and digest are None of one that is not there yet.
 File = dict[str, Any]
@@ -36,72 +36,59 @@ SUMS = "SHA256SUMS"
 
 
 def read(folder: str) -> dict[str, Any]:
-    """bundle.json of a bundle. Raises Refusal."""
+    """bundle.json of a bundle. Raises Refusal for a record that playbooks/bundle.yml does not write: its names become
+    paths of root's on every node."""
     path = os.path.join(folder, RECORD)
     try:
         with open(path) as stream:
             record = json.loads(stream.read(MOST))
+        good = record["version"] == VERSION and all(map(_is_model, record["models"]))
+        good = good and all(
+            is_file_name(one["name"]) and is_size(one["size"]) and is_digest(one["sha256"])
+            for one in record["builds"] + record["source"]
+        )
     except OSError as error:
         raise Refusal(
             f"bundle: {path} cannot be read ({error.strerror}): give a directory that playbooks/bundle.yml made"
         ) from None
-    except (ValueError, RecursionError):
-        raise Refusal(f"bundle: {path} is damaged: copy the bundle again") from None
-    if not isinstance(record, dict) or record.get("version") != VERSION:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        good = False
+    if not good:
         raise Refusal(
-            "bundle: %s is not of version %d: make the bundle again with playbooks/bundle.yml of this release"
-            % (path, VERSION)
-        )
-    problem = _problem(record)
-    if problem:
-        raise Refusal(
-            f"bundle: {path}: {problem}: make the bundle again with playbooks/bundle.yml, and ask who changed this one"
+            f"bundle: {path} is damaged, or not of version {VERSION}: copy the bundle again, or make it again with "
+            "playbooks/bundle.yml of this release"
         )
     return record
 
 
-def _problem(record: dict[str, Any]) -> str | None:
-    """What of bundle.json cannot be what playbooks/bundle.yml writes, or None. Its names become paths of root's on
-    every node."""
-    try:
-        for entry in record["models"]:
-            files, wanted = entry["files"], entry["wanted"]
-            if not are_files(files) or not all(is_digest(one["sha256"]) for one in files):
-                return f"files {_names(files)} are not all NAME.gguf with size and sha256"
-            texts = [wanted[key] for key in ("model", "quant", "repo", "revision")] + [entry["commit"] or ""]
-            texts += [text for key in ("urls", "files", "sha256") for text in [] + wanted[key]]
-            if not all(isinstance(text, str) for text in texts) or not isinstance(entry["gguf"], dict):
-                return f"the entry of {_names(files)} is not one of a model"
-        for one in record["builds"] + record["source"]:
-            if not is_file_name(one["name"]) or not is_size(one["size"]) or not is_digest(one["sha256"]):
-                return f"{_names([one])} is not the name of an archive with size and sha256"
-    except (LookupError, TypeError, AttributeError):
-        return "a part is missing or of another kind"
-    return None
-
-
-def _names(files: Iterable[File]) -> str:
-    """Names for a message, printable."""
-    return printable(", ".join(json.dumps(one["name"]) for one in files))
+def _is_model(entry: dict[str, Any]) -> bool:
+    files, wanted = entry["files"], entry["wanted"]
+    texts = [wanted[key] for key in ("model", "quant", "repo", "revision")] + [entry["commit"] or ""]
+    texts += [text for key in ("urls", "files", "sha256") for text in [] + wanted[key]]
+    return (
+        are_files(files)
+        and all(is_digest(one["sha256"]) for one in files)
+        and all(isinstance(text, str) for text in texts)
+        and isinstance(entry["gguf"], dict)
+    )
 
 
 def _wanted(item: dict[str, Any]) -> dict[str, Any]:
-    """What an inventory asks for, without secrets of URLs."""
-    wanted = {"repo": item.get("repo") or "", "revision": item.get("revision") or "main"}
-    return dict(
-        wanted,
-        urls=[content_url(url) for url in item.get("urls") or []],
-        files=list(item.get("files") or []),
-        sha256=[digest.lower() for digest in item.get("sha256") or []],
-    )
+    """The source that an inventory asks for, without secrets of URLs."""
+    return {
+        "repo": item.get("repo") or "",
+        "revision": item.get("revision") or "main",
+        "urls": [public_url(url) for url in item.get("urls") or []],
+        "files": list(item.get("files") or []),
+        "sha256": [digest.lower() for digest in item.get("sha256") or []],
+    }
 
 
 def find(record: dict[str, Any], item: dict[str, Any], folder: str) -> dict[str, Any]:
     """The model of a bundle whose (first) file is ``item``: {name, urls, repo, revision, files, sha256}. Raises
     Refusal.
 
-    If the inventory gives sha256 they decide, wherever the bundle's maker fetched it from; else the source has to be
-    the same.
+    If the inventory gives sha256 they decide; else the source has to be the same.
     """
     again = "make it again with playbooks/bundle.yml for this inventory"
     entries = {entry["files"][0]["name"]: entry for entry in record["models"]}

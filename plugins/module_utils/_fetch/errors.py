@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a model does not arrive: one sentence for the operator. Private to the collection."""
+"""Errors of a transfer. Private to the collection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._text import Refusal
 
 
 class Transient(Exception):
-    """A failure that a later attempt may not meet. wait: seconds the server asked for, or None."""
+    """A failure that may not occur again. wait: seconds the server asked for, or None."""
 
     def __init__(self, text: str, wait: float | None = None) -> None:
         super().__init__(text)

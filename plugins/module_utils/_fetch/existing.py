@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import Any
 
-from .._files import owners
+from .._files import is_trusted
 from .._model.describe import shard_name
 from .._model.gguf import Header, read_header, reading
 from .._text import Refusal, exact
@@ -21,7 +20,6 @@ from .manifest import (
     file_entry,
     find_manifests,
     hash_pieces,
-    is_model_name,
     manifest_path,
     result,
     untouched,
@@ -31,20 +29,18 @@ from .request import Advance, Request, Watch
 from .target import Target
 
 
-def own_file(request: Request, path: str) -> os.stat_result:
+def own_file(path: str) -> os.stat_result:
     """lstat of a model file. Raises Refusal for a link and for a file of another user; OSError."""
     seen = os.lstat(path)
-    if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
-        raise Refusal(f"{path}: is a link or has a second name, a regular file of its own is needed: remove it")
-    if seen.st_uid not in (*owners(), request.owner):
-        raise Refusal(f"{path}: belongs to user id {seen.st_uid}, root's is needed: chown root it, or remove it")
+    if not is_trusted(seen):
+        raise Refusal(f"{path}: a regular file of root's with one name is needed: chown root it, or remove it")
     return seen
 
 
 def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool = True) -> dict[str, Any] | None:
-    """The result for a model that was published for this request and is untouched since; None if there is none.
+    """The result for a model that was published for this request and is untouched since, or None.
 
-    A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing`` the
+    A file with another time or inode is hashed, and the record renewed unless ``check``; without ``hashing`` the
     answer is None then. A published file that is damaged goes to request.damaged, and is fetched again: None. Raises
     Refusal if another file has its name, or others may write the folder.
     """
@@ -62,7 +58,7 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
         return None
     path, manifest = found[0]
     try:
-        seen = [own_file(request, os.path.join(folder, entry.name)) for entry in manifest.files]
+        seen = [own_file(os.path.join(folder, entry.name)) for entry in manifest.files]
     except FileNotFoundError:
         return None
     files: list[Entry] = []
@@ -93,7 +89,7 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
 
 def _is_published(entry: Entry, status: os.stat_result) -> bool:
     """Whether a file is the one that was fetched and recorded, whatever its bytes are now."""
-    return status.st_uid in owners() and status.st_ino == entry.inode and not entry.found
+    return status.st_ino == entry.inode and not entry.found
 
 
 def compared(path: str, pieces: list[Part], advance: Advance) -> list[Part]:
@@ -109,7 +105,7 @@ def compared(path: str, pieces: list[Part], advance: Advance) -> list[Part]:
 def existing_entry(
     request: Request, target: Target, header: Header | None, manifest: Manifest | None, watch: Watch
 ) -> Entry | None:
-    """The manifest entry of the file under the target's name; None if there is none, or only a damaged published one.
+    """The manifest entry of the file under the target's name; None without one, or for a damaged published one.
 
     manifest: of the model that the target belongs to. The file must be the wanted one: by digest if one is known, else
     by exact size and the source's own header (models of one family and quant have the same size). Raises Refusal.
@@ -120,7 +116,7 @@ def existing_entry(
     records = [entry for entry in (manifest.files if manifest else []) if entry.name == name]
     # A file that was verified by a digest is of this source too when the digest is no longer given.
     same = manifest is not None and request.identity() in (manifest.request, dict(manifest.request, sha256=[]))
-    status = own_file(request, target.path)
+    status = own_file(target.path)
     try:
         return _compared_entry(target, header, records, same, watch, status)
     except Refusal:
@@ -161,16 +157,5 @@ def _compared_entry(
         # Without a digest the record, which may be of another source, does not replace the look at the header.
         if recorded:
             return recorded[0]
-    # found: the file was not fetched by us, so it is used and never removed.
+    # found: this collection has not fetched the file, so it never removes it.
     return file_entry(os.path.basename(path), status, wanted)._replace(found=True)
-
-
-def alike(target: Target) -> list[str]:
-    """Names of models beside a target that have its size: one of them may be it, under another name."""
-    folder, own = os.path.split(target.path)
-    if not os.path.isdir(folder):
-        return []
-    entries = [entry for entry in os.scandir(folder) if is_model_name(entry.name) and entry.name != own]
-    return sorted(
-        entry.name for entry in entries if entry.is_file(follow_symlinks=False) and entry.stat().st_size == target.size
-    )

@@ -20,8 +20,8 @@ from .._files import sync_folder
 from .._model.describe import size_problem
 from .._model.gguf import read_header, reading
 from .._text import Refusal, duration, human
-from .adopt import Loose, adopt, extra_disk, find_pieces
-from .existing import alike, existing_entry, unchanged
+from .adopt import Loose, adopt, bytes_to_read, extra_disk, find_pieces
+from .existing import existing_entry, unchanged
 from .http import Client
 from .journal import CLOSED
 from .manifest import Entry, Manifest, Part, file_entry, manifest_path, read_manifest, result, write_manifest
@@ -73,7 +73,7 @@ def lock(path: str) -> Iterator[None]:
 
 
 def awaited(request: Request) -> list[dict[str, Any]]:
-    """What the controller has to send of a bundle: [{name, path, size, there: bytes that an earlier run has sent}].
+    """Files of a bundle that the controller has to send: [{name, path, size, there: bytes that are sent already}].
 
     Raises DiskTooSmall.
     """
@@ -105,18 +105,18 @@ def _perform(request: Request, plan: Plan, watch: Watch, check: bool = False) ->
     changed = news or bool(missing)
     if check and request.bundle:
         awaited(request)
-        return _foretold(request, plan, entries, missing, changed)
+        return _planned(request, plan, entries, missing, changed)
     pieces = find_pieces(request.adopt or [path + SENT for _name, path, _size in request.bundled_files()], missing)
     if request.bundle and len(pieces) < len(missing):
         _remove_damaged(request)
         raise Refusal(f"{plan.path}: was damaged and is removed: run again, and the bundle's is sent")
     _reserve(request, missing, pieces, check)
     if check:
-        return _foretold(request, plan, entries, missing, changed)
+        return _planned(request, plan, entries, missing, changed)
     resumed, moved = sum(target.ranges.total() for target in missing), 0
     adopted = sum(loose.piece.size for loose in pieces)
     try:
-        adopt(pieces, watch.meter(plan.path, adopted))
+        adopt(pieces, watch.meter(plan.path, bytes_to_read(pieces)))
         for target in missing:
             if target.fd == CLOSED:
                 target.open()
@@ -132,19 +132,15 @@ def _perform(request: Request, plan: Plan, watch: Watch, check: bool = False) ->
     seconds = time.monotonic() - started
     took = " received" if request.bundle else " adopted"
     counts = [human(n) + what for n, what in ((moved, " fetched"), (resumed, " resumed"), (adopted, took)) if n]
-    outcome = f"{', '.join(counts)} in {duration(seconds)}" if missing else _existing(plan)
+    verified = "verified" if plan.verified == "sha256" else "has the source's size and header"
+    outcome = f"{', '.join(counts)} in {duration(seconds)}" if missing else f"is there and {verified}"
     if request.damaged:
         outcome += ", in the place of a damaged file"
     done = result(_manifest(request, plan, entries), request.folder(), changed, f"{plan.path}: {outcome}")
     return dict(done, transferred=moved, resumed=resumed, adopted=adopted, seconds=round(seconds, 1))
 
 
-def _existing(plan: Plan) -> str:
-    """Size and header prove nothing."""
-    return "is there and verified" if plan.verified == "sha256" else "is there, with the source's size and header"
-
-
-def _foretold(
+def _planned(
     request: Request, plan: Plan, entries: dict[str, Entry], missing: Sequence[Target], changed: bool
 ) -> dict[str, Any]:
     """The result of check mode."""
@@ -156,8 +152,7 @@ def _foretold(
     if request.damaged:
         outcome += " again, because what is there is damaged"
     message = f"{plan.path} ({human(plan.size)}) {outcome}"
-    foretold = result(_manifest(request, plan, entries), request.folder(), changed, message)
-    return dict(foretold, alike=[name for target in missing for name in alike(target)])
+    return result(_manifest(request, plan, entries), request.folder(), changed, message)
 
 
 def _reserve(request: Request, missing: Sequence[Target], pieces: Sequence[Loose], check: bool) -> None:

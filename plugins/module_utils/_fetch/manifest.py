@@ -5,7 +5,7 @@
 
 NAME.gguf.manifest.json holds {version, request, commit, verified, gguf, files: [{name, size, mtime_ns, inode, pieces:
 [{size, sha256}]}]}; sha256 is null where the bytes have not been hashed. A model counts as untouched while size, mtime
-and inode of its files are those of the record: one lstat() instead of reading 77 GB. All are root's, or of the user who
+and inode of its files are as recorded: one lstat() instead of reading 77 GB. All are root's, or of the user who
 runs this. A file with found: true was there before it was asked for.
 """
 
@@ -62,7 +62,7 @@ class Manifest(NamedTuple):
 
 
 def manifest_path(path: str) -> str:
-    """Of the model whose (first) file is ``path``."""
+    """The record of the model whose (first) file is ``path``."""
     return path + SUFFIX
 
 
@@ -178,7 +178,7 @@ def hash_pieces(path: str, sizes: Sequence[int], advance: Callable[[int], None] 
 
 
 def result(manifest: Manifest, folder: str, changed: bool, message: str) -> dict[str, Any]:
-    """What the module returns, from the record of a model."""
+    """The result of the module gguf_fetch, from the record of a model."""
     records = [entry.as_dict() for entry in manifest.files]
     files = [
         {"path": os.path.join(folder, one["name"]), "size": one["size"], "pieces": one["pieces"]} for one in records

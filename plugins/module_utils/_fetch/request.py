@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ from .._model.gguf import Header
 from .._text import Refusal
 from .errors import Stopped
 from .hub import DEFAULT_ENDPOINT
+from .manifest import is_digest
 from .target import Target
-from .urls import content_url
+from .urls import public_url
 
 # progress(state), state: {phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}; a watch adds the
 # name of the file.
@@ -32,50 +32,46 @@ Advance = Callable[[int], None]
 
 SENT = ".sent"  # suffix of a file that the controller sends from a bundle
 
-_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
-
 
 @dataclass
 class Request:
-    """A wanted model. Either urls (in order; http, https, file), or repo with files or quant.
+    """A wanted model. Either urls (in order; http, https, file), or repo with files.
 
     dest: the model's path, or an existing directory; sha256: hex digests, one per file, or a single one of the joined
-    file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of
-    fetching; copy_of: {url, files, commit}, a node that has the model: url is where it serves the files of its
-    result(); bundle: {files: [{name, size, pieces}], commit, gguf}, an entry of bundle.json, whose files the controller
-    sends to NAME.gguf.sent; owner: the user id that the caller gives the files to, None if they stay root's.
+    file; adopt: paths on this node to consume instead of fetching; copy_of: {url, files, commit}, a node that has the
+    model and serves the files of its result() or manifest below url; bundle: {files: [{name, size, pieces}], commit,
+    gguf}, an entry of bundle.json, whose files the controller sends to NAME.gguf.sent.
     """
 
     dest: str
     urls: Sequence[str] = ()
     repo: str | None = None
     files: Sequence[str] = ()
-    quant: str | None = None
     revision: str = "main"
     endpoint: str = DEFAULT_ENDPOINT
     token: str | None = None
     sha256: Sequence[str] = ()
-    pieces: Sequence[dict[str, Any]] = ()
     adopt: Sequence[str] = ()
     connections: int = 8
     full: bool = False
     copy_of: dict[str, Any] | None = None
     bundle: dict[str, Any] | None = None
-    owner: int | None = None
-    # Paths of files that were published for this very request and are damaged: they are fetched again.
+    # Paths of files that were published for this request and are damaged: they are fetched again.
     damaged: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.sha256 = [digest.lower() for digest in self.sha256]
-        for digest in [*self.sha256, *(piece["sha256"] for piece in self.pieces)]:
-            if not _SHA256.match(digest):
+        for digest in self.sha256:
+            if not is_digest(digest):
                 raise Refusal(f"sha256: {digest} is no sha256 digest: 64 hexadecimal digits are needed")
         if not 1 <= self.connections <= 16:
             raise Refusal(f"connections: {self.connections} given, 1 to 16 are possible: servers refuse more")
-        if self.repo and not self.files and not self.quant:
-            raise Refusal(f"repo: {self.repo} holds several models: name the quant, or the files of one")
+        if self.repo and not self.files:
+            raise Refusal(f"repo: {self.repo} may hold several models: name the files of one")
         if self.copy_of and not self.copy_of["files"]:
-            raise Refusal("copy_of: no files given, those of gguf_fetch on the node that has the model are needed")
+            raise Refusal(
+                "copy_of: no files given: give the files that gguf_fetch returned on the node that has the model"
+            )
         self.into_folder = self.dest.endswith("/") or os.path.isdir(self.dest)
         self.dest = os.path.abspath(self.dest)
 
@@ -85,10 +81,10 @@ class Request:
         A copy is known by the source of its original, so it is found again whichever node it came from.
         """
         if self.repo:
-            asked = {"repo": self.repo, "revision": self.revision, "files": list(self.files), "quant": self.quant}
+            asked = {"repo": self.repo, "revision": self.revision, "files": list(self.files)}
         else:
-            asked = {"urls": [content_url(url) for url in self.urls]}
-        return dict(asked, sha256=self.sha256, pieces=list(self.pieces))
+            asked = {"urls": [public_url(url) for url in self.urls]}
+        return dict(asked, sha256=self.sha256)
 
     def folder(self) -> str:
         """The directory the model goes to, which may not exist yet."""
@@ -112,7 +108,7 @@ class Request:
 
 class Plan:
     """A resolved request. targets and headers: in the order of the model's files; a header is None if it was not read;
-    facts: those of describe()."""
+    facts: of describe()."""
 
     def __init__(
         self,

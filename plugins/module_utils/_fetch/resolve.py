@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a request to what is fetched: names, sizes, digests and headers, before any large transfer. Private to the
+"""From a request to its files: names, sizes, digests and headers, before any large transfer. Private to the
 collection."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sources import FileSource, HttpSource, Source, make_source, read_range, si
 from .target import Piece, Span, Target
 from .urls import clean_url, same_origin
 
-ANOTHER_SOURCE = "it is not whole at its source, name all of its pieces or use another source"
+ANOTHER_SOURCE = "it is not complete at its source, name all of its pieces or use another source"
 
 
 class _Found(NamedTuple):
@@ -46,14 +46,14 @@ def resolve(request: Request, client: Client, check: bool = False) -> Plan:
     if request.bundle:
         found = _resolve_copy(request, request.bundle, [one["name"] for one in request.bundle["files"]], None)
     elif request.copy_of:
-        names = [os.path.basename(entry["path"]) for entry in request.copy_of["files"]]
+        names = [entry.get("name") or os.path.basename(entry["path"]) for entry in request.copy_of["files"]]
         found = _resolve_copy(request, request.copy_of, names, request.copy_of["url"], check)
     elif request.repo:
         found = _resolve_repo(request, request.repo, client)
     else:
         found = _resolve_urls(request)
     if request.bundle or request.copy_of and check:
-        # The files may still have to be sent, or are served only while they are copied: the record is used instead.
+        # The files may not be there yet: the record is used instead.
         targets = _targets(request, found)
         return Plan(targets, [None] * len(targets), found.commit, (request.bundle or {}).get("gguf"))
     for source in found.sources:
@@ -67,7 +67,7 @@ def resolve(request: Request, client: Client, check: bool = False) -> Plan:
 def _resolve_repo(request: Request, repo: str, client: Client) -> _Found:
     hub = Hub(client, repo, request.endpoint, request.token)
     commit = hub.commit(request.revision)
-    chosen = select(hub.files(commit), repo, request.files, request.quant)
+    chosen = select(hub.files(commit), repo, request.files)
     digests = [entry.sha256 for entry in chosen]
     if request.sha256:
         if len(request.sha256) != len(chosen):
@@ -79,7 +79,7 @@ def _resolve_repo(request: Request, repo: str, client: Client) -> _Found:
                 raise Refusal(f"{entry.path}: {seen}: check revision and sha256")
         digests = list(request.sha256)
     sources = [hub.source(commit, entry) for entry in chosen]
-    return _Found(sources, digests, [entry.path for entry in chosen], commit, request.pieces)
+    return _Found(sources, digests, [entry.path for entry in chosen], commit)
 
 
 def _resolve_urls(request: Request) -> _Found:
@@ -94,7 +94,7 @@ def _resolve_urls(request: Request) -> _Found:
         given = f"{len(request.sha256)} digests given for {len(sources)} urls"
         raise Refusal(f"sha256: {given}: give one per URL, or one of the joined file")
     each = len(request.sha256) == len(sources)
-    return _Found(sources, request.sha256 if each else [None] * len(sources), names, pieces=request.pieces)
+    return _Found(sources, request.sha256 if each else [None] * len(sources), names)
 
 
 def _resolve_copy(
@@ -167,7 +167,7 @@ def _target(
             spans.append(Span(start, start + one["size"], digest, f"{base}, piece {number + 1}"))
             start += one["size"]
         if start != offset:
-            raise Refusal(f"pieces: they have {exact(start)}, {base} has {exact(offset)}: another file is there")
+            raise Refusal(f"copy_of: its pieces have {exact(start)}, {base} has {exact(offset)}: run again")
     elif len(request.sha256) == 1 and len(sources) > 1:
         spans = [Span(0, offset, request.sha256[0], base)]
     else:
@@ -178,7 +178,7 @@ def _target(
     # may go on.
     identity: list[Any] = [[span.end - span.start, span.sha256] for span in spans]
     if not all(span.sha256 for span in spans):
-        identity = [[one.size, one.identity, one.validator or f"unknown at {time.time():f}"] for one in sources]
+        identity = [[one.size, one.public, one.validator or f"unknown at {time.time():f}"] for one in sources]
     return Target(path, pieces, spans, identity)
 
 

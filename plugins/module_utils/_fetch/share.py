@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server of a few files to a few nodes, for the time that they need to copy them.
 
-It answers GET and HEAD with ranges, keeps connections alive, and ends by itself when it is idle. There is one per port
-and node: it holds a lock on a file in /run, which has its process id and is unlocked by whatever ends the process.
+It answers GET with ranges, keeps connections alive, and ends when it is idle. There is one per port and node: it holds
+a lock on a file in /run, which has its process id and is unlocked by whatever ends the process.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import os
 import re
 import signal
 import socketserver
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,26 +25,22 @@ from .._files import open_file
 from .._node import paths
 from .._text import Refusal
 
-IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
+IDLE = 600.0  # seconds; a node that hashes its file, or receives 32 MiB, does not ask for so long
 _STALLED = 60.0  # seconds after which a connection that does not move is closed
 _STOPPING = 10.0  # seconds that a server is given to end
-_MOST = 32  # connections for each peer; gguf_fetch has at most 17
 _TICK = 0.5  # seconds between looks at the clock
-_RANGE = re.compile(r"^bytes=(\d{0,18})-(\d{0,18})\Z")
+_RANGE = re.compile(r"^bytes=(\d{1,18})-(\d{1,18})\Z")
 
 
 def base_url(address: str, port: int) -> str:
-    """Where a server's files are; their names follow."""
+    """The URL below which a server's files are, by their names."""
     return f"http://{address}:{port}/"
 
 
 def names(files: Iterable[str]) -> dict[str, str]:
     """{name: path} of the paths ``files``; raises Refusal for one that cannot be served."""
-    found: dict[str, str] = {}
-    for path in files:
-        name = os.path.basename(path)
-        if found.setdefault(name, path) != path:
-            raise Refusal(f"files: {found[name]} and {path} have one name, names of their own are needed")
+    found = {os.path.basename(path): path for path in files}
+    for path in found.values():
         try:
             os.close(open_file(path))
         except OSError as error:
@@ -53,44 +48,21 @@ def names(files: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """The (first, end) of a Range header's only range, end not included; None to send everything.
-
-    Raises ValueError if the range begins after the end of the file (status 416).
-    """
-    match = _RANGE.match(header or "")
-    if not match or match.group(0) == "bytes=-":
-        return None  # several ranges, other units: RFC 9110 14.2 lets a server ignore the header
-    first, last = match.groups()
-    begin, end = int(first or max(0, size - int(last or 0))), size
-    if first and last:
-        end = min(int(last) + 1, size)
-        if int(last) < begin:
-            return None
-    if begin >= end:
-        raise ValueError(header)
-    return begin, end
-
-
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
-    server_version, sys_version = "gguf_share", ""
     timeout = _STALLED
     # A small header and the file behind it must not wait for each other's acknowledgement.
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        with self.server.request_running():
-            try:
-                descriptor = open_file(self.server.files.get(unquote(self.path)[1:], ""))
-            except (OSError, Refusal):
-                self._head(404, {"Content-Length": "0"})
-                return
-            with open(descriptor, "rb", buffering=0) as stream:
+        self.server.asked = time.monotonic()
+        try:
+            with open(open_file(self.server.files[unquote(self.path)[1:]]), "rb", buffering=0) as stream:
                 self._send(stream)
-
-    do_HEAD = do_GET
+        except (KeyError, Refusal, FileNotFoundError):
+            self._head(404, {"Content-Length": "0"})
+        self.server.asked = time.monotonic()
 
     def _head(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -102,20 +74,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         found = os.fstat(stream.fileno())
         size = found.st_size
         etag = f'"{found.st_ino:x}-{size:x}-{found.st_mtime_ns:x}"'
-        wanted = None
-        # A file that was replaced is sent whole, and the client sees that it is another one.
-        if self.headers.get("If-Range", etag) == etag:
-            try:
-                wanted = byte_range(self.headers.get("Range"), size)
-            except ValueError:
-                self._head(416, {"Content-Range": f"bytes */{size}", "Content-Length": "0"})
-                return
-        first, end = wanted or (0, size)
+        # Other forms of the header are ignored (RFC 9110 14.2). A file that was replaced is sent from its start.
+        wanted = _RANGE.match(self.headers.get("Range", "")) if self.headers.get("If-Range", etag) == etag else None
+        first, end = (int(wanted.group(1)), min(int(wanted.group(2)) + 1, size)) if wanted else (0, size)
+        if wanted and first >= end:
+            self._head(416, {"Content-Range": f"bytes */{size}", "Content-Length": "0"})
+            return
         headers = {"Content-Range": f"bytes {first}-{end - 1}/{size}"} if wanted else {}
-        headers.update({"Content-Length": str(end - first), "Accept-Ranges": "bytes", "ETag": etag})
-        self._head(206 if wanted else 200, dict(headers, **{"Content-Type": "application/octet-stream"}))
+        self._head(206 if wanted else 200, dict(headers, **{"Content-Length": str(end - first), "ETag": etag}))
         # sendfile(2); a file that became shorter ends the connection, so that the client sees that bytes are missing.
-        if self.command == "GET" and end > first:
+        if end > first:
             sent = self.connection.sendfile(stream, first, end - first)
             self.close_connection = self.close_connection or sent != end - first
 
@@ -134,8 +102,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def __init__(self, address: str, port: int, files: dict[str, str], peers: Iterable[str], idle: float) -> None:
         self.files, self.peers, self.idle = files, frozenset(peers), idle
-        self._lock = threading.Lock()
-        self._running, self._asked = 0, time.monotonic()
+        self.asked = time.monotonic()
         try:
             super().__init__((address, port), _Handler)
         except OSError as error:
@@ -144,28 +111,16 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             ) from None
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Close other hosts' connections, and those of peers beyond _MOST, before they get a thread."""
-        return client_address[0] in self.peers and threading.active_count() <= _MOST * len(self.peers)
-
-    @contextlib.contextmanager
-    def request_running(self) -> Iterator[None]:
-        """While a request runs the server is not idle."""
-        with self._lock:
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
-                self._asked = time.monotonic()
+        """Close connections of other hosts before they get a thread."""
+        return client_address[0] in self.peers
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away asks again or does not."""
+        """A client that closed its connection needs no message."""
 
     def serve(self) -> None:
         """Answer until there was no request for ``idle`` seconds."""
         with contextlib.closing(self.socket):
-            while self._running or time.monotonic() - self._asked <= self.idle:
+            while time.monotonic() - self.asked <= self.idle:
                 self.handle_request()
 
 
@@ -183,10 +138,9 @@ def _claim(port: int) -> int | None:
 def is_running(port: int) -> bool:
     """Whether a server of this node shares files at ``port``."""
     descriptor = _claim(port)
-    if descriptor is None:
-        return True
-    os.close(descriptor)
-    return False
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None
 
 
 def stop(port: int) -> bool:
@@ -206,7 +160,7 @@ def stop(port: int) -> bool:
 
 
 def start(address: str, port: int, files: Iterable[str], peers: Iterable[str], idle: float = IDLE) -> int:
-    """Share ``files`` (paths) from a process of its own; one that still runs at this port is ended first.
+    """Share ``files`` (paths) from a new process; one that still runs at this port is ended first.
 
     -> the process id. When this returns, the server listens. Raises Refusal.
     """
@@ -224,13 +178,11 @@ def start(address: str, port: int, files: Iterable[str], peers: Iterable[str], i
         server.server_close()
         os.close(descriptor)
         return child
-    status = 1
     try:
         _detach({server.fileno(), descriptor})
         server.serve()
-        status = 0
     finally:
-        os._exit(status)
+        os._exit(0)
 
 
 def _detach(keep: Iterable[int]) -> None:

@@ -21,7 +21,6 @@ from .sources import Source
 
 BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
 MARGIN = 64 << 20  # bytes of disk left to others
-_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate
 
 
 class Piece(NamedTuple):
@@ -68,7 +67,7 @@ class Target:
         if not self.ranges.total():
             self.discard()
         self.fd = os.open(self.partial, os.O_RDWR | os.O_CREAT, 0o600)
-        # Other users do not read it until it is verified: what is copied into it may turn out to be another file.
+        # Other users may read it only when it is verified.
         os.fchmod(self.fd, 0o600)
         self.flush()
         self.journal.start(self.identity, self.ranges)
@@ -111,14 +110,6 @@ class Target:
         except OSError as error:
             raise disk_failure(self.partial, error) from None
 
-    def forget(self, start: int, end: int) -> None:
-        """Give the disk space of wrong bytes back."""
-        if not self.ranges.total():
-            self.discard()
-            return
-        with contextlib.suppress(OSError):
-            _fallocate(self.fd, _KEEP_SIZE | _PUNCH_HOLE, start, end - start)
-
     def publish(self) -> None:
         """Rename the partial file to the target's name, readable as a new file is."""
         umask = os.umask(0o077)
@@ -146,26 +137,17 @@ class Target:
 
 
 def _allocate(fd: int, size: int) -> None:
-    """Reserve the blocks of ``size`` bytes; where the file system cannot (NFS before 4.2), only set the length."""
-    try:
-        _fallocate(fd, 0, 0, size)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
-            raise
-        os.ftruncate(fd, size)
+    """Reserve the blocks of ``size`` bytes; if the file system cannot (NFS before 4.2), only set the length.
 
-
-def _fallocate(fd: int, mode: int, start: int, size: int) -> None:
-    """Linux' call; raises OSError.
-
-    Not os.posix_fallocate: where the file system has no such call, the C library writes to every block instead.
+    Not os.posix_fallocate: without support of the file system the C library writes to every block instead.
     """
-    call = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
-    if call is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    call = ctypes.CDLL(None, use_errno=True).fallocate
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
-    if call(fd, mode, start, size):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if call(fd, 0, 0, size):
+        number = ctypes.get_errno()
+        if number not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(number, os.strerror(number))
+        os.ftruncate(fd, size)
 
 
 def free_disk(folder: str) -> int:

@@ -19,19 +19,21 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Callable
+from typing import Callable, NamedTuple
 
-from .._text import Refusal
+from .._text import Refusal, exact
 from .errors import Stopped, Transient
-from .http import Client, worthwhile
+from .http import Client
 from .request import Progress, Stopping
 from .sources import Body
-from .target import BLOCK, Piece, Target, disk_failure
+from .target import BLOCK, Piece, Span, Target, disk_failure
 
 _LARGEST_CHUNK = 32 << 20  # bytes asked for at once: a lost connection or an expired URL costs little
 _SMALLEST_CHUNK = 4 << 20
 _READ = 64 << 10  # bytes received at once, so that a slow connection shows progress too
 _FLUSH_EVERY = 5.0  # seconds
+_LOWEST = 4096  # bytes per second: a connection that is slower for _LOWEST_OVER seconds is closed
+_LOWEST_OVER = 30.0
 _MAX_FAILURES = 10  # in a row without a byte gained: about four minutes
 _FIRST_BACKOFF = 0.5  # seconds, doubled with each failure
 _MAX_BACKOFF = 60.0
@@ -39,41 +41,24 @@ _RATE_OVER = 10.0  # seconds
 _TICK = 1.0  # seconds between reports
 
 
-class Segment:
-    """The part of a piece that lies in one span, with its bytes still to be asked for."""
-
-    def __init__(self, target: Target, piece: Piece, start: int, end: int) -> None:
-        self.target, self.piece = target, piece
-        self.gaps = target.ranges.gaps(start, end)
-
-    def take(self, size: int) -> tuple[int, int]:
-        """(start, end) of the next at most ``size`` bytes; there are some."""
-        start, end = self.gaps[0]
-        cut = min(end, start + size) if self.piece.source.ranges else end
-        self.gaps[0:1] = [(cut, end)] if cut < end else []
-        return start, cut
+_Missing = tuple[Piece, int, int]  # bytes [start, end) of the target to fetch from a piece's source
 
 
-class SpanJob:
-    """One span of one target to fetch and hash: its segments in order."""
+class SpanJob(NamedTuple):
+    """One span of one target to fetch and hash. missing: still to be asked for, in order."""
 
-    def __init__(self, target: Target, number: int) -> None:
-        self.target, self.number, self.span = target, number, target.spans[number]
-        self.segments: list[Segment] = []
-        for piece in target.pieces:
-            start, end = max(self.span.start, piece.offset), min(self.span.end, piece.offset + piece.size)
-            if not piece.source.ranges and self.span.start <= piece.offset < self.span.end:
-                # A source without ranges is read from its first byte: bytes of an earlier run are useless.
-                end = piece.offset + piece.size
-                if target.ranges.gaps(start, end):
-                    target.ranges.remove(start, end)
-            elif not piece.source.ranges:
-                continue
-            if start < end:
-                self.segments.append(Segment(target, piece, start, end))
+    target: Target
+    number: int
+    span: Span
+    missing: list[_Missing]
 
-    def waiting(self) -> list[Segment]:
-        return [segment for segment in self.segments if segment.gaps]
+
+def _missing(target: Target, span: Span) -> list[_Missing]:
+    return [
+        (piece, start, end)
+        for piece in target.pieces
+        for start, end in target.ranges.gaps(max(span.start, piece.offset), min(span.end, piece.offset + piece.size))
+    ]
 
 
 class Transfer:
@@ -85,17 +70,19 @@ class Transfer:
 
     def __init__(self, targets: Sequence[Target], connections: int, progress: Progress, stopping: Stopping) -> None:
         self.targets, self.connections, self.progress, self.stopping = targets, connections, progress, stopping
-        self.jobs = [SpanJob(target, number) for target in targets for number in range(len(target.spans))]
+        self.jobs = [
+            SpanJob(target, number, span, _missing(target, span))
+            for target in targets
+            for number, span in enumerate(target.spans)
+        ]
         # Spans that are fetched side by side are hashed side by side, one core each.
         self.abreast = min(4, max(2, os.cpu_count() or 2), len(self.jobs))
         self.total = sum(target.size for target in targets)
         self.moved = 0  # bytes received and written by this run
-        self._unfinished = 0  # of those, bytes of a piece without ranges, which count only once it is complete
         self._turn = 0
         # An adopted piece has been hashed already.
         self._hash_queue: list[SpanJob] | None = [job for job in self.jobs if job.target.digests[job.number] is None]
         self._not_before = 0.0  # a server has asked all clients to wait
-        self._clients: list[Client] = []
         self._failure: BaseException | None = None
         self._state = threading.Condition(threading.RLock())
         self._samples: list[tuple[float, int]] = []
@@ -158,9 +145,6 @@ class Transfer:
             if self._failure is None:
                 self._failure = error
             self._state.notify_all()
-            clients = list(self._clients)
-        for client in clients:
-            client.abort()
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -170,7 +154,7 @@ class Transfer:
         now = time.monotonic()
         with self._state:
             moved = self.moved
-            done = sum(target.ranges.total() for target in self.targets) + self._unfinished
+            done = sum(target.ranges.total() for target in self.targets)
         self._samples = [sample for sample in self._samples if now - sample[0] <= _RATE_OVER] + [(now, moved)]
         since, before = self._samples[0]
         rate = (moved - before) / (now - since) if now > since else 0.0
@@ -179,35 +163,35 @@ class Transfer:
     # Workers
 
     def _work(self) -> None:
-        client = Client()
-        with self._state:
-            self._clients.append(client)
         buffer = memoryview(bytearray(BLOCK))
-        with contextlib.closing(client):
+        with contextlib.closing(Client()) as client:
             while chunk := self._take():
                 self._fetch(client, buffer, *chunk)
 
-    def _take(self) -> tuple[Segment, int, int] | None:
+    def _take(self) -> tuple[Target, Piece, int, int] | None:
         """The next chunk, from the spans abreast in turn, smaller towards the end so that all connections finish
-        together; None when all is asked for."""
+        together; None when everything has been asked for."""
         with self._state:
             self._check()
-            waiting = [segments for segments in (job.waiting() for job in self.jobs) if segments]
+            waiting = [job for job in self.jobs if job.missing]
             if not waiting:
                 return None
-            left = sum(end - start for segments in waiting for segment in segments for start, end in segment.gaps)
+            left = sum(end - start for job in waiting for _piece, start, end in job.missing)
             size = min(max(left // (2 * self.connections), _SMALLEST_CHUNK), _LARGEST_CHUNK)
             self._turn += 1
-            segment = waiting[self._turn % min(self.abreast, len(waiting))][0]
-            return (segment, *segment.take(size))
+            job = waiting[self._turn % min(self.abreast, len(waiting))]
+            piece, start, end = job.missing.pop(0)
+            if start + size < end:
+                job.missing.insert(0, (piece, start + size, end))
+            return job.target, piece, start, min(end, start + size)
 
-    def _fetch(self, client: Client, buffer: memoryview, segment: Segment, start: int, end: int) -> None:
-        target, piece = segment.target, segment.piece
+    def _fetch(self, client: Client, buffer: memoryview, target: Target, piece: Piece, start: int, end: int) -> None:
         position, failures = start, 0
         while position < end:
             self._sleep_until(self._not_before)
             self._check()
-            before, failure, begun = position, None, time.monotonic()
+            before, failure = position, None
+            measured, since = position, time.monotonic()
             try:
                 body = piece.source.open(client, position - piece.offset, end - position)
             except Transient as error:
@@ -219,41 +203,26 @@ class Transfer:
                         count, failure = fill(body, buffer)
                         if count:
                             target.write(buffer[:count], position)
-                            self._count(segment, position, position + count)
+                            self._mark(target, position, position + count)
                         position += count
+                        seconds = time.monotonic() - since
+                        if failure is None and seconds >= _LOWEST_OVER:
+                            if position - measured < _LOWEST * seconds:
+                                text = f"slower than {exact(_LOWEST)} per second for {seconds:.0f} seconds"
+                                failure = Transient(f"{piece.source.public}: {text}")
+                            measured, since = position, time.monotonic()
             if failure is not None and position < end:
-                gained = piece.source.ranges and worthwhile(
-                    position - before, time.monotonic() - begun + _FIRST_BACKOFF
-                )
-                failures = 1 if gained else failures + 1
+                failures = 1 if position > before else failures + 1
                 if failures >= _MAX_FAILURES:
                     step = "check the source and run again, what was fetched is kept"
                     raise Refusal(f"{failure}, {failures} times in a row: {step}")
-                if not piece.source.ranges:
-                    self._take_back(position - start)
-                    position = start
                 self._back_off(failures, failure.wait)
-        if not piece.source.ranges:
-            self._take_back(end - start)
-            self._mark(target, start, end)
-
-    def _count(self, segment: Segment, start: int, end: int) -> None:
-        with self._state:
-            self.moved += end - start
-            if segment.piece.source.ranges:
-                self._mark(segment.target, start, end)
-            else:
-                self._unfinished += end - start
-
-    def _take_back(self, count: int) -> None:
-        """Bytes of a piece without ranges are fetched again."""
-        with self._state:
-            self._unfinished -= count
 
     def _mark(self, target: Target, start: int, end: int) -> None:
         with self._state:
             if target.lost:
                 raise Stopped()
+            self.moved += end - start
             target.ranges.add(start, end)
             try:
                 target.journal.add(start, end)

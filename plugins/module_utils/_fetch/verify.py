@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model file, or one on a server, says about itself, and whether all of it is there."""
+"""Facts of a model file, and whether all of it is there. Private to the collection."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import os
 from typing import Any, Callable
 
 from .._model.describe import check_shards, describe, shard_names, size_problem
-from .._model.gguf import MAX_REMOTE_HEADER, Header, read_header, read_path
+from .._model.gguf import Header, read_path
 from .._text import Refusal, exact
 from .existing import own_file
-from .http import Client, attempts
 from .manifest import Entry, hash_pieces, manifest_path, read_manifest
 from .request import Request
-from .resolve import ANOTHER_SOURCE
-from .sources import make_source, read_range, size_of
-from .urls import public_url
 
 _FACTS = (
     *("architecture", "name", "license", "quantization", "parameters", "block_count"),
@@ -68,7 +64,7 @@ def verify_path(path: str, sha256: str | None = None, checksum: bool = False) ->
 
 
 def recorded(path: str) -> list[Entry]:
-    """The files of the model ``path`` as they were published; none without a record."""
+    """The files of the model ``path`` as they were published; [] without a record."""
     manifest = read_manifest(manifest_path(path))
     return manifest.files if manifest else []
 
@@ -77,7 +73,7 @@ def verify_recorded(path: str, advance: Callable[[int], None], check: bool = Fal
     """Hash the model that was published as ``path`` and compare it with its record -> {hashed: whether every byte was
     compared, problem: None or the sentence, changed}.
 
-    A file that differs gets the time of now, unless ``check``: its record would call it untouched.
+    A file that differs gets the current time, unless ``check``, so that its record does not count.
     """
     hashed, problem = False, None
     try:
@@ -88,7 +84,7 @@ def verify_recorded(path: str, advance: Callable[[int], None], check: bool = Fal
             problem = f"{path}: no record is beside it: run site.yml --tags model"
         for entry in entries:
             at = os.path.join(request.folder(), entry.name)
-            own_file(request, at)
+            own_file(at)
             problem = _difference(at, entry, advance)
             if problem:
                 hashed = True
@@ -105,7 +101,7 @@ def verify_recorded(path: str, advance: Callable[[int], None], check: bool = Fal
 
 
 def _difference(path: str, entry: Entry, advance: Callable[[int], None]) -> str | None:
-    """The sentence for the first bytes of a file that are not those of its record, or None."""
+    """The sentence for the first bytes of a file that differ from its record, or None."""
     size = os.path.getsize(path)
     if size != entry.size:
         return f"{path}: {exact(size)} present, {exact(entry.size)} recorded: run site.yml --tags model"
@@ -116,30 +112,3 @@ def _difference(path: str, entry: Entry, advance: Callable[[int], None]) -> str 
             return f"{path}: {have}: run site.yml --tags model"
         start += piece.size
     return None
-
-
-def verify_url(url: str, token: str | None = None) -> dict[str, Any]:
-    """The same for a file on a server, only by its header: at most 16 MiB are read, nothing is hashed. path is the URL
-    without its secrets."""
-    client = Client()
-    headers: list[Header] = []
-    size: int | None = None
-    problem: str | None = None
-    try:
-        source = make_source(url, token)
-        attempts(lambda: source.resolve(client))
-        size = size_of(source)
-        headers = [
-            read_header(
-                lambda offset, length: read_range(source, client, offset, length),
-                source.public,
-                MAX_REMOTE_HEADER,
-                ANOTHER_SOURCE,
-            )
-        ]
-        problem = size_problem(headers[0], size, source.public, ANOTHER_SOURCE)
-    except Refusal as error:
-        problem = str(error)
-    finally:
-        client.close()
-    return _answer(public_url(url), headers, size, None, problem)

@@ -20,9 +20,6 @@ from .._text import Refusal, exact
 MAX_HEADER = 64 << 20
 """The largest header that is read. The largest known one has 15.8 MB (a vocabulary of 515,000 merges)."""
 
-MAX_REMOTE_HEADER = 16 << 20
-"""The most that is read of a remote file just to look at it."""
-
 _MAX_TENSORS = (
     32768  # twice those of the largest known model; what a description takes in memory is thirty times its bytes
 )

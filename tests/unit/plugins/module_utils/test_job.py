@@ -68,7 +68,7 @@ def test_job_is_abandoned_minute_after_its_last_follower(path, clock):
         if renew:
             os.utime(lease_path(path), ns=(0, int(clock[0])))
         assert bool(job.abandoned()) is abandoned
-    assert job.abandoned() == "its controller is gone for 60 seconds: run again, it goes on"
+    assert job.abandoned() == "its controller is gone for 60 seconds: run again, it continues"
 
 
 def test_lease_that_was_removed_counts_as_not_renewed(path, clock):

@@ -118,14 +118,3 @@ def test_found_model_without_digests_is_not_compared(capsys, tmp_path):
         acquire(Request(str(tmp_path / "m.gguf"), urls=[fake.add_plain("m.gguf", MODEL)]))
     code, result = run(capsys, path=[str(tmp_path / "m.gguf")], recorded=True)
     assert (code, result["models"][0]["hashed"], result["models"][0]["complete"]) == (0, False, True)
-
-
-def test_urls(capsys):
-    with FakeHub() as fake:
-        code, result = run(capsys, url=[fake.add_plain("m.gguf", MODEL)])
-    assert (code, result["models"][0]["quantization"]) == (0, "F16")
-
-
-@pytest.mark.parametrize("options", [{}, {"paths": ["a"], "urls": ["b"]}, {"urls": ["a"], "sha256": ["b"]}])
-def test_options_that_exclude_each_other(capsys, options):
-    assert run(capsys, **options)[0] == 1

@@ -19,7 +19,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
     existing,
     journal,
     resolve,
-    sources,
     transfer,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import fetch as fetch_fetch
@@ -39,7 +38,7 @@ OTHER = gguf_files.model(12, seed=2)
 REPO = "owner/m-GGUF"
 CUT = 7 << 20
 PIECES = {"m.Q8_0.gguf.part1of2": MODEL[:CUT], "m.Q8_0.gguf.part2of2": MODEL[CUT:]}
-FIRST_BACKOFF = transfer._FIRST_BACKOFF
+FILES = list(PIECES)
 HERE = os.path.dirname(os.path.abspath(fetch_fetch.__file__))
 
 
@@ -62,7 +61,6 @@ def quick(monkeypatch):
     monkeypatch.setattr(transfer, "_FIRST_BACKOFF", 0.001)
     monkeypatch.setattr(transfer, "_TICK", 0.02)
     monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(sources, "FIRST_WAIT", 0.01)
 
 
 def request(dest, fake=None, **options):
@@ -94,9 +92,9 @@ def refused(dest, fake=None, **options):
 # The straight way
 
 
-def test_raw_pieces_of_hub_become_one_file(fake, tmp_path):
+def test_raw_pieces_of_hub_become_one_file(fake, tmp_path, monkeypatch):
     dest = tmp_path / "m.Q8_0.gguf"
-    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    done = fetch(dest, fake, repo=REPO, files=FILES)
     assert whole(dest)
     assert (done["changed"], done["transferred"], done["resumed"], done["verified"], done["commit"]) == (
         True,
@@ -107,21 +105,16 @@ def test_raw_pieces_of_hub_become_one_file(fake, tmp_path):
     )
     assert done["files"][0]["pieces"] == [{"size": len(data), "sha256": sha(data)} for data in PIECES.values()]
     assert (done["gguf"]["architecture"], done["gguf"]["expected_size"]) == ("llama", len(MODEL))
-
-
-def test_second_run_asks_nobody_and_reads_nothing(fake, tmp_path, monkeypatch):
-    dest = tmp_path / "m.Q8_0.gguf"
-    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    # The next run neither contacts the hub nor reads the file.
     fake.log.clear()
-    monkeypatch.setattr(existing, "hash_pieces", None)
-    for module in (fetch_fetch, existing, resolve):
-        monkeypatch.setattr(module, "read_header", None)
-    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    for module, name in ((existing, "hash_pieces"), (fetch_fetch, "read_header"), (resolve, "read_header")):
+        monkeypatch.setattr(module, name, None)
+    done = fetch(dest, fake, repo=REPO, files=FILES)
     assert (done["changed"], done["transferred"], done["files"][0]["path"], fake.log) == (False, 0, str(dest), [])
 
 
 def test_every_byte_crosses_once_over_few_connections(fake, tmp_path):
-    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", connections=4)
+    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, files=FILES, connections=4)
     asked = [
         rng
         for _path, rng in fake.bytes_requests()
@@ -136,7 +129,7 @@ def test_every_byte_crosses_once_over_few_connections(fake, tmp_path):
 def test_token_goes_to_hub_and_never_to_cdn(fake, tmp_path):
     fake.token = "hf_secret"
     fake.add_repo(REPO, PIECES, gated=True)
-    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, files=FILES, token="hf_secret")
     assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "hub"} == {
         "Bearer hf_secret"
     }
@@ -189,67 +182,26 @@ def test_one_sha256_of_joined_file(fake, tmp_path):
     assert (whole(tmp_path / "m.gguf"), done["sha256"], done["verified"]) == (True, sha(MODEL), "sha256")
 
 
-def test_digests_that_somebody_gives_are_held_against_hubs(fake, tmp_path):
-    asked = {"repo": REPO, "files": list(PIECES)}
-    digests = [sha(data) for data in PIECES.values()]
-    text = refused(tmp_path / "m.gguf", fake, sha256=digests[::-1], **asked)
-    assert text.startswith("m.Q8_0.gguf.part1of2: the hub reports sha256 %s, %s needed" % tuple(digests))
-    text = refused(tmp_path / "m.gguf", fake, sha256=digests[:1], **asked)
-    assert text == "sha256: 1 digests given, owner/m-GGUF has 2 files: give one per file"
-    assert fetch(tmp_path / "m.gguf", fake, sha256=digests, **asked)["verified"] == "sha256"
-    assert whole(tmp_path / "m.gguf")
-
-
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [(10**10, "m.gguf needs 9.9 GB more of its 10.0 GB and 67.1 MB"), (None, "m.gguf needs 9.9 GB and")],
-)
-def test_disk_needs_room_for_others_too(tmp_path, monkeypatch, size, words):
-    free = 10**10
-    monkeypatch.setattr(fetch_target, "free_disk", lambda folder: free)
-    most = free - 64 * 2**20
-    fetch_target.check_disk(str(tmp_path / "new/folder"), "m.gguf", size or most, most)
-    with pytest.raises(fetch_target.DiskTooSmall) as refusal:
-        fetch_target.check_disk(str(tmp_path / "new/folder"), "m.gguf", size or most + 1, most + 1)
-    assert refusal.value.disk == {"folder": str(tmp_path), "free": free, "missing": free + 1}
-    assert str(refusal.value).startswith("%s has 10.0 GB free, %s" % (tmp_path, words))
-
-
-def test_copy_is_proved_by_pieces_of_first_node(fake, tmp_path):
-    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
-    (tmp_path / "second").mkdir()
-    done = fetch(
-        tmp_path / "second" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], pieces=first["files"][0]["pieces"]
-    )
-    assert (done["verified"], done["files"][0]["pieces"]) == ("sha256", first["files"][0]["pieces"])
-    damaged = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
-    (tmp_path / "third").mkdir()
-    text = refused(
-        tmp_path / "third" / "m.gguf", urls=[fake.add_plain("m.gguf", damaged)], pieces=first["files"][0]["pieces"]
-    )
-    assert text.startswith("m.gguf, piece 2: sha256 is ")
-
-
 def copied(result, url):
     """The option copy_of for what another node said of its model."""
     return {"url": url, "files": result["files"], "commit": result["commit"]}
 
 
 def test_copy_is_known_by_its_origin(fake, tmp_path, monkeypatch):
-    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     lender = fake.add_plain("m.gguf", MODEL).rpartition("/")[0]
     (tmp_path / "second").mkdir()
     dest = tmp_path / "second/m.gguf"
     fake.log.clear()
-    told = fetch(dest, fake, check=True, repo=REPO, quant="Q8_0", copy_of=copied(first, lender))
+    told = fetch(dest, fake, check=True, repo=REPO, files=FILES, copy_of=copied(first, lender))
     assert (told["changed"], told["size"], left(tmp_path / "second"), fake.log) == (True, len(MODEL), [], [])
-    done = fetch(dest, fake, repo=REPO, quant="Q8_0", copy_of=copied(first, lender + "/"))
+    done = fetch(dest, fake, repo=REPO, files=FILES, copy_of=copied(first, lender + "/"))
     assert (whole(dest), done["transferred"], done["verified"]) == (True, len(MODEL), "sha256")
     assert (done["files"][0]["pieces"], done["commit"]) == (first["files"][0]["pieces"], COMMIT)
     assert {path for _server, path, _headers in fake.log} == {"/files/m.gguf"}
     monkeypatch.setattr(fetch_fetch, "Client", None)
     for again in ({}, {"copy_of": copied(first, "http://127.0.0.1:9/")}):
-        assert fetch(dest, fake, repo=REPO, quant="Q8_0", **again)["changed"] is False
+        assert fetch(dest, fake, repo=REPO, files=FILES, **again)["changed"] is False
 
 
 def test_shards_are_copied_each_by_its_own_digest(fake, tmp_path):
@@ -267,41 +219,8 @@ def test_shards_are_copied_each_by_its_own_digest(fake, tmp_path):
     assert all((tmp_path / "second" / name).read_bytes() == files[name] for name in names)
 
 
-def test_copy_without_digest_is_refused(fake, tmp_path):
-    url = fake.add_plain("m.gguf", MODEL)
-    (tmp_path / "m.gguf").write_bytes(MODEL)
-    first = fetch(tmp_path / "m.gguf", urls=[url])
-    (tmp_path / "second").mkdir()
-    dest = tmp_path / "second/m.gguf"
-    options = {"urls": [url], "copy_of": copied(first, url.rpartition("/")[0])}
-    assert fetch(dest, check=True, **options)["changed"] is True
-    assert refused(dest, **options) == (
-        "copy_of: m.gguf has no sha256 on the node that has it, one is needed: fetch it there with reverify: full"
-    )
-    hashed = fetch(tmp_path / "m.gguf", urls=[url], full=True)
-    assert fetch(dest, urls=[url], copy_of=copied(hashed, url.rpartition("/")[0]))["verified"] == "sha256"
-
-
-def test_copy_of_another_model_is_refused(fake, tmp_path):
-    first = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", OTHER)])
-    (tmp_path / "second").mkdir()
-    text = refused(
-        tmp_path / "second/m.gguf",
-        urls=["http://127.0.0.1:9/m.gguf"],
-        sha256=[sha(MODEL)],
-        copy_of=copied(first, "http://127.0.0.1:9/"),
-    )
-    assert text == "copy_of: m.gguf has sha256 %s, %s needed: another model is there" % (sha(OTHER), sha(MODEL))
-    text = refused(
-        tmp_path / "second/m.gguf",
-        urls=["http://127.0.0.1:9/m.gguf"],
-        copy_of={"url": "http://127.0.0.1:9/", "files": [], "commit": None},
-    )
-    assert text == "copy_of: no files given, those of gguf_fetch on the node that has the model are needed"
-
-
 def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
-    done = fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    done = fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, files=FILES)
     assert (done["changed"], done["transferred"], done["size"], done["gguf"]["quantization"]) == (
         True,
         0,
@@ -310,25 +229,44 @@ def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
     )
     assert left(tmp_path) == []
     assert fake.sent < 2 << 20
-    done = fetch(tmp_path / "not" / "yet" / "there" / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    done = fetch(tmp_path / "not" / "yet" / "there" / "m.gguf", fake, check=True, repo=REPO, files=FILES)
     assert (done["changed"], left(tmp_path)) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (None, {"sha256": [sha(MODEL)]}, "copy_of: m.gguf has sha256 %s, %s needed" % (sha(OTHER), sha(MODEL))),
+        (None, {"copy_of": {"url": "http://127.0.0.1:9/", "files": []}}, "copy_of: no files given"),
+        ("found", {}, "copy_of: m.gguf has no sha256 on the node that has it, one is needed"),
+    ],
+)
+def test_unusable_copies_are_refused(fake, tmp_path, make, options, words):
+    url = fake.add_plain("m.gguf", OTHER)
+    if make:
+        (tmp_path / "m.gguf").write_bytes(OTHER)
+    first = fetch(tmp_path / "m.gguf", urls=[url])
+    (tmp_path / "second").mkdir()
+    given = {"copy_of": copied(first, url.rpartition("/")[0]), **options}
+    assert words in refused(tmp_path / "second/m.gguf", urls=[url], **given)
+    hashed = fetch(tmp_path / "m.gguf", urls=[url], full=True)
+    done = fetch(tmp_path / "second/m.gguf", urls=[url], copy_of=copied(hashed, url.rpartition("/")[0]))
+    assert done["verified"] == "sha256"
 
 
 # Refused before the large transfer
 
 
+TWO, THREE = gguf_files.shards(2), gguf_files.shards(3)
+
+
 @pytest.mark.parametrize(
     ("pieces", "words"),
     [
-        (
-            {"m.gguf": MODEL[:CUT]},
-            "/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: it is not whole at its source",
-        ),
-        (
-            {"a.part1of2": MODEL[:CUT], "b.part2of2": OTHER[CUT:-1]},
-            "{:,} bytes needed by its header: a piece is missing or belongs to another model",
-        ),
+        ({"m.gguf": MODEL[:CUT]}, "/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header"),
+        ({"a": MODEL[:CUT], "b": OTHER[CUT:-1]}, "a piece is missing or belongs to another model"),
         ({"b": MODEL[CUT:], "a": MODEL[:CUT]}, "not a model, or a later piece of one"),
+        ({"m-00001-of-00002.gguf": TWO[0], "m-00002-of-00002.gguf": THREE[1]}, "its header names 3 shards, 2 given"),
     ],
 )
 def test_header_refuses_wrong_pieces(fake, tmp_path, pieces, words):
@@ -337,17 +275,31 @@ def test_header_refuses_wrong_pieces(fake, tmp_path, pieces, words):
     assert fake.sent <= (1 << 20) + 2 and left(tmp_path) == []
 
 
-def test_shards_of_two_models_are_refused(fake, tmp_path):
-    first, second = gguf_files.shards(2), gguf_files.shards(3)
-    fake.add_repo("owner/split", {"m-00001-of-00002.gguf": first[0], "m-00002-of-00002.gguf": second[1]})
-    assert "its header names 3 shards, 2 given" in refused(
-        tmp_path / "x.gguf", fake, repo="owner/split", files=["m-00001-of-00002.gguf"]
-    )
+@pytest.mark.parametrize(
+    ("name", "dest", "words"),
+    [
+        ("m.gguf", "model", "does not end in .gguf"),
+        ("m.gguf", "none/m.gguf", "is not a directory: create it first"),
+        *((name, "", "is hidden, has more than 220 bytes") for name in (".gguf", "a\nb.gguf", "a" * 300 + ".gguf")),
+    ],
+)
+def test_unusable_destination_is_refused(fake, tmp_path, name, dest, words):
+    with pytest.raises(Refusal, match=words):
+        fetch(str(tmp_path) + "/" + dest, urls=[fake.add_plain(name, MODEL)])
+    assert left(tmp_path) == []
+
+
+def test_hub_digests_must_match_given_ones(fake, tmp_path):
+    digests = [sha(data) for data in PIECES.values()]
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, sha256=digests[::-1])
+    assert text.startswith("m.Q8_0.gguf.part1of2: the hub reports sha256 %s, %s needed" % tuple(digests))
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, sha256=digests[:1])
+    assert text == "sha256: 1 digests given, owner/m-GGUF has 2 files: give one per file"
 
 
 def test_full_disk_is_refused_before_first_byte(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch_target, "free_disk", lambda folder: 12300000)
-    text = refused(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0")
+    text = refused(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, files=FILES)
     assert (
         text
         == "%s has 12.3 MB free, m.Q8_0.gguf needs 12.6 MB and 67.1 MB to spare: free space or set dest elsewhere"
@@ -362,15 +314,15 @@ def test_full_disk_is_refused_before_first_byte(fake, tmp_path, monkeypatch):
         ({"urls": ["ftp://host/m.gguf"]}, "an http, https or file URL is needed"),
         (
             {"urls": ["file:///no/such.gguf"]},
-            " on %s: No such file or directory: check the path there" % os.uname().nodename,
+            " on %s: no such regular file: check the path there" % os.uname().nodename,
         ),
-        ({"urls": ["file:///proc/self"]}, "not a regular file"),
+        ({"urls": ["file:///proc/self"]}, "no such regular file"),
         ({"urls": ["file:///a.gguf"], "sha256": ["abc"]}, "no sha256 digest"),
         ({"urls": ["file:///a.gguf"], "sha256": ["0" * 64] * 2}, "2 digests given for 1 urls"),
-        ({"repo": "a/b"}, "holds several models"),
+        ({"repo": "a/b"}, "may hold several models"),
         ({"urls": ["file:///a.gguf"], "connections": 17}, "connections: 17 given, 1 to 16 are possible"),
         ({"urls": ["file:///a.gguf"], "connections": 0}, "connections: 0 given, 1 to 16 are possible"),
-        ({"urls": ["file:///m.gguf.part1of2"]}, "m.gguf: piece 2 is missing, pieces 1 are there: give all pieces"),
+        ({"urls": ["file:///m.gguf.part1of2"]}, "m.gguf: pieces [1] given, [1, 2] needed"),
         ({"urls": ["file:///m.gguf.part2of2", "file:///m.gguf.part1of2"]}, "are not in order: give them by number"),
         (
             {"urls": ["file:///m-00002-of-00002.gguf", "file:///m-00001-of-00002.gguf"]},
@@ -382,24 +334,18 @@ def test_requests_that_cannot_be_met(tmp_path, options, words):
     assert words in refused(tmp_path / "m.gguf", **options)
 
 
-def test_dest_is_gguf_name_in_existing_directory(fake, tmp_path):
-    url = fake.add_plain("m.gguf", MODEL)
-    assert "does not end in .gguf" in refused(tmp_path / "model", urls=[url])
-    assert "is not a directory: create it first" in refused(tmp_path / "none" / "m.gguf", urls=[url])
-
-
 # Faults in the middle
 
 
 def test_broken_connections_are_continued(fake, tmp_path):
     fake.cuts = [300000, 0, 1500000, 10] * 3
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     assert (whole(tmp_path / "m.gguf"), done["transferred"]) == (True, len(MODEL))
 
 
 def test_expired_signed_urls_are_resolved_again(fake, tmp_path):
     fake.expire_every = 5
-    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     assert whole(tmp_path / "m.gguf")
     assert fake.expired > 1
 
@@ -412,40 +358,11 @@ def test_lost_access_ends_run_resumably(fake, tmp_path):
     fake.token = "hf_secret"
     fake.add_repo(REPO, PIECES, gated=True)
     fake.on_bytes = lose
-    assert "answered 401" in refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    assert "answered 401" in refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, token="hf_secret")
     fake.on_bytes, fake.token = None, "hf_secret"
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, token="hf_secret")
     assert done["resumed"] > 0
     assert done["resumed"] + done["transferred"] == len(MODEL)
-
-
-@pytest.fixture
-def backoffs(monkeypatch):
-    """The seconds that Transfer waits before its attempts; nobody waits."""
-    monkeypatch.setattr(transfer, "_FIRST_BACKOFF", FIRST_BACKOFF)
-    waits = []
-
-    def pass_by(self, deadline):
-        if deadline:
-            waits.append(deadline - time.monotonic())
-
-    monkeypatch.setattr(transfer.Transfer, "_sleep_until", pass_by)
-    return waits
-
-
-def test_failing_server_is_given_up_after_ten_times(fake, tmp_path, backoffs):
-    url = fake.add_plain("m.gguf", MODEL)
-
-    def fail(name, start, end):
-        if fake.sent > 4 << 20:
-            fake.answers = [(503, {}, b"")] * 1000
-
-    fake.on_bytes = fail
-    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
-    assert text.endswith(
-        "answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept"
-    )
-    assert backoffs == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 60, 60], abs=0.4)
 
 
 class Dripping:
@@ -472,63 +389,10 @@ class Dripping:
 
 
 def test_dripping_connection_is_continued(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.2)
+    monkeypatch.setattr(transfer, "_LOWEST_OVER", 0.2)
     slow = Dripping(monkeypatch, fake, connections=2)
     done = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
     assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.told)) == (True, len(MODEL), 2)
-
-
-@pytest.mark.parametrize("length", [True, False])
-def test_without_ranges_each_piece_is_read_once(fake, tmp_path, length):
-    fake.ranges = False
-    fake.cuts = [1 << 20] * 2
-    fake.length = length
-    fake.add_repo("owner/plain", PIECES)
-    done = fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0")
-    assert (whole(tmp_path / "m.gguf"), done["verified"]) == (True, "sha256")
-
-
-def test_without_ranges_complete_piece_is_kept(fake, tmp_path):
-    fake.ranges = False
-    fake.add_repo("owner/plain", PIECES)
-    begun = []
-
-    def stop_in_second(name, start, end):
-        if name.endswith("part2of2"):
-            begun.append(name)
-            fake.cuts.append(2 << 20)
-
-    fake.on_bytes = stop_in_second
-    with pytest.raises(Refusal, match="10 times in a row"):
-        fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0", connections=2)
-    fake.on_bytes = None
-    fake.cuts.clear()
-    fake.log.clear()
-    done = fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0")
-    assert (done["resumed"], done["transferred"]) == (CUT, len(MODEL) - CUT)
-    assert whole(tmp_path / "m.gguf")
-
-
-def test_wrong_ranges_are_given_up(fake, tmp_path):
-    url = fake.add_plain("m.gguf", MODEL)
-    assert transfer._MAX_FAILURES == 10
-
-    fake.lie_range = True
-    assert refused(tmp_path / "m.gguf", urls=[url]).endswith(", 4 times: check the network and run again")
-    (tmp_path / "m.gguf.partial").write_bytes(b"")
-    fake.lie_range = False
-    asked = []
-
-    def lie_later(name, start, end):
-        if fake.sent > 4 << 20:
-            asked.append(start)
-            fake.lie_range = True
-
-    fake.on_bytes = lie_later
-    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
-    assert " to bytes=" in text and text.endswith(
-        ", 10 times in a row: check the source and run again, what was fetched is kept"
-    )
 
 
 def test_file_replaced_during_transfer_is_not_spliced(fake, tmp_path):
@@ -540,7 +404,7 @@ def test_file_replaced_during_transfer_is_not_spliced(fake, tmp_path):
             fake.add_plain("m.gguf", OTHER)
 
     fake.on_bytes = replace
-    assert "changed on the server while it was fetched" in refused(tmp_path / "m.gguf", urls=[url])
+    assert "changed on the server" in refused(tmp_path / "m.gguf", urls=[url])
     fetch(tmp_path / "m.gguf", urls=[url])
     assert whole(tmp_path / "m.gguf", OTHER)
 
@@ -556,9 +420,9 @@ def interrupted(fake, dest, **options):
 
 
 def test_stopped_run_is_resumed_without_fetching_again(fake, tmp_path):
-    sent = interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
+    sent = interrupted(fake, tmp_path / "m.gguf", repo=REPO, files=FILES)
     assert left(tmp_path) == ["m.gguf.partial", "m.gguf.partial.journal"]
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     assert whole(tmp_path / "m.gguf")
     assert done["resumed"] + done["transferred"] == len(MODEL)
     assert done["resumed"] > sent - (5 << 20)
@@ -589,11 +453,11 @@ def test_with_digest_another_mirror_may_go_on(fake, tmp_path):
 
 def test_after_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer.Transfer, "_keep", lambda self: None)  # the machine dies: nobody writes a last flush
-    interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
+    interrupted(fake, tmp_path / "m.gguf", repo=REPO, files=FILES)
     with open(tmp_path / "m.gguf.partial", "r+b") as partial:
         partial.write(bytes(len(MODEL)))  # what had not reached the disk is lost
     monkeypatch.setattr(journal, "boot_id", lambda: "another boot")
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     assert (done["resumed"], done["transferred"]) == (0, len(MODEL))
     assert whole(tmp_path / "m.gguf")
 
@@ -640,40 +504,23 @@ def test_failed_last_flush_publishes_nothing(fake, tmp_path, monkeypatch):
     assert whole(tmp_path / "m.gguf")
 
 
-@pytest.mark.parametrize("name", [".gguf", "..gguf", "a\nb.gguf", "%s.gguf" % ("a" * 300)])
-def test_unusable_file_name_is_refused(fake, tmp_path, name):
-    with pytest.raises(
-        Refusal,
-        match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest",
-    ):
-        fetch(str(tmp_path) + "/", urls=[fake.add_plain(name, MODEL)])
-    assert left(tmp_path) == []
-
-
-def test_other_query_is_another_request(fake, tmp_path):
-    url = fake.add_plain("m.gguf", MODEL)
-    fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=secret"])
-    fake.log.clear()
-    assert fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=renewed"])["msg"].endswith(
-        "untouched since it was published"
-    )
-    assert fake.log == []
-    fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
-    with pytest.raises(Refusal, match="is there, but its header is not that of m.gguf"):
-        fetch(tmp_path / "m.gguf", urls=[url + "?version=2"])
-    # Two trainings of one model have one header.
-    fake.add_plain("m.gguf", OTHER)
-    for check in (True, False):
-        with pytest.raises(Refusal, match="is there from another source, and without a sha256 it may differ"):
-            fetch(tmp_path / "m.gguf", check=check, urls=[url + "?version=2"])
+@pytest.mark.parametrize("check", [True, False])
+def test_other_source_without_digest_is_refused(fake, tmp_path, check):
+    fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL) + "?X-Amz-Signature=secret"])
     assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
+    # Two trainings of one model have one header.
+    with pytest.raises(Refusal, match="is there from another source, and without a sha256 it may differ"):
+        fetch(tmp_path / "m.gguf", check=check, urls=[fake.add_plain("n.gguf", OTHER)])
+    with pytest.raises(Refusal, match="is there, but its header is not that of n.gguf"):
+        url = fake.add_plain("n.gguf", gguf_files.model(12, name="mine model"))
+        fetch(tmp_path / "m.gguf", check=check, urls=[url])
 
 
 def test_dropped_digest_is_same_source(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     fetch(tmp_path / "m.gguf", urls=[url], sha256=[hashlib.sha256(MODEL).hexdigest()])
     done = fetch(tmp_path / "m.gguf", urls=[url])
-    assert done["msg"].endswith("is there, with the source's size and header")
+    assert done["msg"].endswith("is there and has the source's size and header")
     assert fetch(tmp_path / "m.gguf", urls=[url])["msg"].endswith("untouched since it was published")
 
 
@@ -703,14 +550,9 @@ def test_wrong_digest_publishes_nothing_and_keeps_good_piece(fake, tmp_path):
     assert whole(tmp_path / "m.gguf")
 
 
-def test_wrong_digest_of_only_piece_gives_disk_back(fake, tmp_path):
-    refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=["0" * 64])
-    assert left(tmp_path) == []
-
-
 def test_two_runs_do_not_meet(fake, tmp_path):
     with fetch_fetch.lock(str(tmp_path / "m.gguf")):
-        text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+        text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     assert text == "%s: another run is fetching it: wait for that one" % (tmp_path / "m.gguf")
     assert left(tmp_path) == []
 
@@ -739,7 +581,7 @@ def process(options, setup="", prefix=()):
 
 
 def test_kill_loses_only_bytes_in_flight(fake, tmp_path):
-    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
+    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "files": FILES, "endpoint": fake.url, "connections": 4}
     fake.rate = 2 << 20
     running = process(options)
     while fake.sent < 6 << 20:
@@ -791,7 +633,7 @@ except Refusal as error:
 os.unlink(other)
 """
     fake.rate = 4 << 20
-    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
+    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "files": FILES, "endpoint": fake.url, "connections": 4}
     out, err = process(options, setup, [*MOUNT_OWN_TMPFS, str(tmp_path)]).communicate(timeout=120)
     assert err == ""
     first, second = out.splitlines()
@@ -809,12 +651,12 @@ os.unlink(other)
 
 def test_good_file_of_operator_gets_manifest(fake, tmp_path):
     (tmp_path / "m.gguf").write_bytes(MODEL)
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     assert (done["changed"], done["transferred"], done["verified"]) == (True, 0, "sha256")
     assert whole(tmp_path / "m.gguf")
-    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["changed"] is False
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)["changed"] is False
     # The record tells it from one that was fetched, also after it was hashed again.
-    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", full=True)
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, full=True)
     removal = Removal()
     removal.models(str(tmp_path))
     assert left(tmp_path) == ["m.gguf"]
@@ -843,13 +685,13 @@ def test_without_digest_the_header_decides(fake, tmp_path):
 
 
 def test_touched_file_is_hashed_again_and_trusted_again(fake, tmp_path):
-    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     os.utime(tmp_path / "m.gguf", (1, 1))
     before = (tmp_path / "m.gguf.manifest.json").read_text()
-    assert fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
+    assert fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, files=FILES)["msg"].endswith("hashed again")
     assert (tmp_path / "m.gguf.manifest.json").read_text() == before
-    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
-    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("untouched since it was published")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)["msg"].endswith("hashed again")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)["msg"].endswith("untouched since it was published")
 
 
 def flip(path):
@@ -870,43 +712,32 @@ def grow(path):
 @pytest.mark.parametrize("damage", [flip, cut, grow, lambda path: os.truncate(path, 0)])
 def test_damaged_model_of_ours_is_fetched_again(fake, tmp_path, damage):
     dest = tmp_path / "m.gguf"
-    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    fetch(dest, fake, repo=REPO, files=FILES)
     damage(dest)
     data = dest.read_bytes()
-    foretold = fetch(dest, fake, check=True, repo=REPO, quant="Q8_0")
+    foretold = fetch(dest, fake, check=True, repo=REPO, files=FILES)
     assert (foretold["changed"], dest.read_bytes()) == (True, data)
     assert foretold["msg"].endswith("would be fetched again, because what is there is damaged")
-    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    done = fetch(dest, fake, repo=REPO, files=FILES)
     assert (done["transferred"], done["changed"], whole(dest)) == (len(MODEL), True, True)
     assert done["msg"].endswith("in the place of a damaged file")
-    assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
+    assert fetch(dest, fake, repo=REPO, files=FILES)["changed"] is False
 
 
 def test_damage_under_unchanged_time_is_found_by_hashing(fake, tmp_path):
     dest = tmp_path / "m.gguf"
-    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    fetch(dest, fake, repo=REPO, files=FILES)
     status = dest.stat()
     flip(dest)
     os.utime(dest, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
-    assert fetch(dest, fake, repo=REPO, quant="Q8_0", full=True)["changed"] is True
+    assert fetch(dest, fake, repo=REPO, files=FILES)["changed"] is False
+    assert fetch(dest, fake, repo=REPO, files=FILES, full=True)["changed"] is True
     assert whole(dest)
-
-
-def test_damaged_model_serves_until_good_one_is_there(fake, tmp_path):
-    dest = tmp_path / "m.gguf"
-    fetch(dest, fake, repo=REPO, quant="Q8_0")
-    flip(dest)
-    data = dest.read_bytes()
-    fake.answers = [(403, {}, b"")] * 9
-    with pytest.raises(Refusal):
-        fetch(dest, fake, repo=REPO, quant="Q8_0")
-    assert dest.read_bytes() == data
 
 
 def test_damaged_model_goes_first_where_disk_holds_one(fake, tmp_path, monkeypatch):
     dest = tmp_path / "m.gguf"
-    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    fetch(dest, fake, repo=REPO, files=FILES)
     flip(dest)
     room = len(MODEL) + fetch_target.MARGIN
 
@@ -915,9 +746,9 @@ def test_damaged_model_goes_first_where_disk_holds_one(fake, tmp_path, monkeypat
 
     monkeypatch.setattr(fetch_fetch, "free_disk", free)
     monkeypatch.setattr(fetch_target, "free_disk", free)
-    assert fetch(dest, fake, check=True, repo=REPO, quant="Q8_0")["changed"] is True
+    assert fetch(dest, fake, check=True, repo=REPO, files=FILES)["changed"] is True
     assert dest.exists()
-    assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is True
+    assert fetch(dest, fake, repo=REPO, files=FILES)["changed"] is True
     assert whole(dest)
 
 
@@ -934,25 +765,8 @@ def test_damaged_shard_leaves_whole_ones(fake, tmp_path, monkeypatch, number):
     assert [(tmp_path / name).read_bytes() for name in names] == list(files.values())
 
 
-def not_found(path):
-    """Replace the published file by one that is not ours by the record: it has another inode."""
-    data = path.read_bytes()[:1000]
-    path.rename(path.parent / "kept")
-    path.write_bytes(data)
-
-
-def test_file_with_other_inode_is_refused(fake, tmp_path):
-    dest = tmp_path / "m.gguf"
-    fetch(dest, fake, repo=REPO, quant="Q8_0")
-    not_found(dest)
-    for check in (True, False):
-        with pytest.raises(Refusal, match="has 1,000 bytes, .* were published: remove it and run again"):
-            fetch(dest, fake, check=check, repo=REPO, quant="Q8_0")
-    assert dest.stat().st_size == 1000
-
-
 def test_same_content_from_another_source_only_renews_manifest(fake, tmp_path, monkeypatch):
-    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES)
     monkeypatch.setattr(existing, "hash_pieces", None)  # the digests are in the manifest
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=sorted(PIECES))
     assert (done["changed"], done["transferred"]) == (False, 0)
@@ -973,33 +787,34 @@ def test_folder_of_others_is_refused(fake, tmp_path, spoil, check):
     folder.mkdir()
     spoil(folder)
     with pytest.raises(Refusal, match="^%s: it.*root" % folder):
-        fetch(folder / "m.gguf", fake, check=check, repo=REPO, quant="Q8_0")
+        fetch(folder / "m.gguf", fake, check=check, repo=REPO, files=FILES)
     assert (left(folder), fake.log) == ([], [])
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-def test_model_of_another_user_is_refused(fake, tmp_path, recorded):
+def rename_away(path):
+    """Put another file in the place of a model: it has another inode."""
+    path.rename(path.parent / "kept")
+    path.write_bytes(MODEL[:1000])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (give_away, "a regular file of root's with one name is needed: chown root it"),
+        (lambda path: (path.rename(path.parent / "x"), path.symlink_to(path.parent / "x")), "a regular file of root's"),
+        (lambda path: os.link(path, path.parent / "x"), "a regular file of root's with one name"),
+        (rename_away, "has 1,000 bytes, .* were published: remove it and run again"),
+    ],
+    ids=["owner", "link", "second-name", "inode"],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_model_that_was_replaced_is_refused(fake, tmp_path, spoil, words, check):
     dest = tmp_path / "m.gguf"
-    dest.write_bytes(MODEL)
-    if recorded:
-        fetch(dest, fake, repo=REPO, quant="Q8_0")
-    give_away(dest)
-    with pytest.raises(Refusal, match="belongs to user id [0-9]+, root's is needed: chown root it"):
-        fetch(dest, fake, repo=REPO, quant="Q8_0")
-    # The caller's own choice is hashed on every run instead.
-    owner = dest.stat().st_uid
-    assert fetch(dest, fake, repo=REPO, quant="Q8_0", owner=owner)["verified"] == "sha256"
-    flip(dest)
-    with pytest.raises(Refusal, match="sha256 is"):
-        fetch(dest, fake, repo=REPO, quant="Q8_0", owner=owner)
-
-
-@pytest.mark.parametrize("make", [os.symlink, os.link])
-def test_link_in_place_of_model_is_refused(fake, tmp_path, make):
-    (tmp_path / "other").write_bytes(MODEL)
-    make(tmp_path / "other", tmp_path / "m.gguf")
-    with pytest.raises(Refusal, match="is a link or has a second name"):
-        fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    fetch(dest, fake, repo=REPO, files=FILES)
+    spoil(dest)
+    with pytest.raises(Refusal, match=words):
+        fetch(dest, fake, check=check, repo=REPO, files=FILES)
+    assert os.path.lexists(dest)
 
 
 def test_file_on_node_is_used_where_it_lies(tmp_path):
@@ -1025,15 +840,15 @@ def loose(tmp_path, *names):
 
 def test_loose_pieces_become_file(fake, tmp_path):
     paths = loose(tmp_path)
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
     assert whole(tmp_path / "m.gguf")
     assert (done["adopted"], done["transferred"]) == (len(MODEL), 0)
-    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)["changed"] is False
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)["changed"] is False
 
 
 @pytest.mark.parametrize("name", sorted(PIECES))
 def test_one_loose_piece_is_used_and_other_fetched(fake, tmp_path, name):
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path, name))
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=loose(tmp_path, name))
     assert whole(tmp_path / "m.gguf")
     assert (done["adopted"], done["transferred"]) == (len(PIECES[name]), len(MODEL) - len(PIECES[name]))
 
@@ -1048,59 +863,30 @@ def test_adoption_needs_one_piece_of_extra_disk(fake, tmp_path, monkeypatch):
     unlink, fdatasync = os.unlink, os.fdatasync
     monkeypatch.setattr(os, "unlink", lambda path, **folder: (blocks(), unlink(path, **folder)))
     monkeypatch.setattr(os, "fdatasync", lambda fd: (blocks(), fdatasync(fd)))
-    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
     assert max(peaks) <= len(MODEL) + len(MODEL) - CUT + (1 << 20)
 
 
-def test_damaged_loose_piece_is_refused_and_left(fake, tmp_path):
+def test_damaged_loose_piece_consumes_nothing(fake, tmp_path):
     paths = loose(tmp_path)
     data = bytearray(PIECES["m.Q8_0.gguf.part2of2"])
     data[1000] ^= 1
     (tmp_path / "m.Q8_0.gguf.part2of2").write_bytes(bytes(data))
-    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
     assert text.startswith("adopt: %s has sha256 " % paths[1])
-    assert (tmp_path / "m.Q8_0.gguf.part2of2").read_bytes() == bytes(data)
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
-    assert (done["resumed"], done["transferred"]) == (CUT, len(MODEL) - CUT)
+    assert left(tmp_path) == FILES and (tmp_path / "m.Q8_0.gguf.part2of2").read_bytes() == bytes(data)
 
 
-def test_file_that_is_no_piece_is_refused(fake, tmp_path):
-    (tmp_path / "other").write_bytes(b"x")
-    assert "adopt: %s has 1 bytes, the pieces have" % (tmp_path / "other") in refused(
-        tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(tmp_path / "other")]
-    )
-
-
-def test_pieces_without_digest_are_refused_and_left(fake, tmp_path):
+@pytest.mark.parametrize(
+    ("data", "words"), [(b"x", "has 1 bytes, 12,"), (MODEL, "no sha256 of m.gguf is known, one is needed to use it: ")]
+)
+def test_unusable_loose_file_is_refused(fake, tmp_path, data, words):
+    (tmp_path / "loose").mkdir()
+    (tmp_path / "loose/m.gguf").write_bytes(data)
     url = fake.add_plain("m.gguf", MODEL)
-    (tmp_path / "by hand").write_bytes(OTHER)
-    text = refused(tmp_path / "m.gguf", urls=[url], adopt=[str(tmp_path / "by hand")])
-    assert text.startswith(
-        "adopt: %s: no sha256 of m.gguf is known, one is needed to use it: " % (tmp_path / "by hand")
-    )
-    # Neither is one of the joined file, which tells nothing of a piece before it is consumed.
-    text = refused(
-        tmp_path / "m.gguf",
-        fake,
-        repo=REPO,
-        quant="Q8_0",
-        pieces=[{"size": len(MODEL), "sha256": sha(MODEL)}],
-        adopt=loose(tmp_path),
-    )
-    assert "no sha256 of m.Q8_0.gguf.part1of2 is known" in text
-    assert left(tmp_path) == ["by hand", *sorted(PIECES)]
-
-
-def test_what_refused_piece_held_is_not_left_behind(fake, tmp_path):
-    """It may have been anything; until the model is proved, nobody else reads the partial file."""
-    paths = loose(tmp_path)
-    (tmp_path / "m.Q8_0.gguf.part2of2").write_bytes(b"root:SECRET" + bytes(len(MODEL) - CUT - 11))
-    refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
-    assert (tmp_path / "m.gguf.partial").stat().st_mode & 0o777 == 0o600
-    assert b"SECRET" not in (tmp_path / "m.gguf.partial").read_bytes()
-    # Where nothing else was there, the file goes.
-    refused(tmp_path / "n.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths[1:])
-    assert not (tmp_path / "n.gguf.partial").exists()
+    text = refused(tmp_path / "m.gguf", urls=[url], adopt=[str(tmp_path / "loose/m.gguf")])
+    assert text.startswith("adopt: %s/loose/m.gguf" % tmp_path) and words in text
+    assert left(tmp_path) == ["loose"] and left(tmp_path / "loose") == ["m.gguf"]
 
 
 @pytest.mark.parametrize(
@@ -1116,7 +902,7 @@ def test_what_refused_piece_held_is_not_left_behind(fake, tmp_path):
 def test_piece_that_others_may_change_is_refused(fake, tmp_path, spoil):
     paths = loose(tmp_path)
     spoil(paths[0])
-    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
     assert text.startswith(paths[0] + ": ")
     assert os.path.lexists(paths[0]) and os.path.lexists(paths[1])
 
@@ -1124,7 +910,7 @@ def test_piece_that_others_may_change_is_refused(fake, tmp_path, spoil):
 def test_piece_with_second_name_is_copied(fake, tmp_path):
     paths = loose(tmp_path)
     os.link(paths[0], tmp_path / "kept")
-    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
     assert (tmp_path / "kept").read_bytes() == MODEL[:CUT]
     assert (tmp_path / "m.gguf").read_bytes() == MODEL and not os.path.exists(paths[0])
 
@@ -1132,13 +918,13 @@ def test_piece_with_second_name_is_copied(fake, tmp_path):
 def test_model_from_another_folder_moves(fake, tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
-    (tmp_path / "old" / "x.gguf").write_bytes(MODEL)
-    inode = (tmp_path / "old" / "x.gguf").stat().st_ino
+    (tmp_path / "old" / "m.gguf").write_bytes(MODEL)
+    inode = (tmp_path / "old" / "m.gguf").stat().st_ino
     fetch(
         tmp_path / "new" / "m.gguf",
         urls=[fake.add_plain("m.gguf", MODEL)],
         sha256=[sha(MODEL)],
-        adopt=[str(tmp_path / "old" / "x.gguf")],
+        adopt=[str(tmp_path / "old" / "m.gguf")],
     )
     assert whole(tmp_path / "new" / "m.gguf")
     assert (left(tmp_path / "old"), (tmp_path / "new" / "m.gguf").stat().st_ino) == ([], inode)
@@ -1151,7 +937,7 @@ def test_progress_counts_up_to_total(fake, tmp_path):
     fake.rate = 4 << 20
     states = []
     acquire(
-        request(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", connections=2),
+        request(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, connections=2),
         watch=Watch(lambda state: states.append(dict(state))),
     )
     assert {state["total"] for state in states} == {len(MODEL)}

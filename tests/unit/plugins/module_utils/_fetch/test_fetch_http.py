@@ -11,12 +11,11 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 import types
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import sources, urls
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import urls
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Transient
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client, attempts
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.sources import make_source, read_range
@@ -58,14 +57,13 @@ def serving(handler, context=None):
         server.server_close()
 
 
-@pytest.mark.parametrize("offset", [0, 1, 4095])
-@pytest.mark.parametrize("ranges", [True, False])
-def test_ranges_are_bytes_asked_for(fake, client, ranges, offset):
-    fake.ranges = ranges
+def test_ranges_survive_short_and_broken_bodies(fake, client, monkeypatch):
+    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
     source = resolved(fake.add_plain("a", DATA), client)
-    assert (source.ranges, source.size) == (ranges, len(DATA))
-    assert read_range(source, client, offset, 1000) == DATA[offset : offset + 1000]
-    assert read_range(source, client, len(DATA) - 5, 1000) == DATA[-5:]
+    for offset in (0, 1, 4095, len(DATA) - 5):
+        assert read_range(source, client, offset, 1000) == DATA[offset : offset + 1000]
+    fake.cuts = [100] * 20
+    assert read_range(source, client, 0, 5000) == DATA[:5000]
 
 
 def test_connection_server_closed_meanwhile_is_opened_again(fake, client):
@@ -82,29 +80,12 @@ def test_redirects_end(fake, client):
         resolved(fake.url + "/o/r/resolve/main/a", client)
 
 
-def test_redirect_to_another_scheme_is_refused(fake, client):
-    fake.add_repo("o/r", {"a": DATA})
-    fake.redirect_to = "file:///etc/passwd"
-    with pytest.raises(Refusal, match="redirects to file:///etc/passwd, http or https is needed"):
-        resolved(fake.url + "/o/r/resolve/main/a", client)
-
-
 def test_shorter_range_than_asked_for_is_continued(fake, client):
     source = resolved(fake.add_plain("a", DATA), client)
     fake.answers = [(206, {"Content-Range": "bytes 0-9/%d" % len(DATA)}, DATA[:10])]
     assert read_range(source, client, 0, 100) == DATA[:100]
     assert [asked for _path, asked in fake.bytes_requests()[-2:]] == ["bytes=0-99", "bytes=10-99"]
     assert fake.servers["hub"].connections == 1, "what was sent was read to its end"
-
-
-@pytest.mark.parametrize("ranges", [True, False])
-def test_body_that_breaks_off_is_continued(fake, client, monkeypatch, ranges):
-    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
-    monkeypatch.setattr(sources, "FIRST_WAIT", 0)
-    fake.ranges = ranges
-    source = resolved(fake.add_plain("a", DATA), client)
-    fake.cuts = [100] * (20 if ranges else 3)
-    assert read_range(source, client, 0, 5000) == DATA[:5000]
 
 
 def test_server_that_says_nothing_is_transient():
@@ -140,17 +121,12 @@ class OverTls(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        if self.path == "/away":
-            self.send_response(302)
-            self.send_header("Location", "http://127.0.0.1:9/m.gguf")
-            self.send_header("Content-Length", "0")
-        else:
-            self.send_response(206)
-            self.send_header("Content-Range", "bytes 0-0/1")
-            self.send_header("Content-Length", "1")
+        self.send_response(302 if self.path == "/away" else 206)
+        self.send_header("Location", "http://127.0.0.1:9/m.gguf")
+        self.send_header("Content-Range", "bytes 0-0/1")
+        self.send_header("Content-Length", "1")
         self.end_headers()
-        if self.path != "/away":
-            self.wfile.write(b"x")
+        self.wfile.write(b"x")
 
 
 def test_tls_is_verified_and_not_left_again(certificate, client, monkeypatch):
@@ -161,90 +137,28 @@ def test_tls_is_verified_and_not_left_again(certificate, client, monkeypatch):
             Refusal, match="its certificate does not verify .*: install the CA on this node or set SSL_CERT_FILE"
         ):
             resolved("https://localhost:%d/m.gguf" % port, client)
-        monkeypatch.setattr(Client, "_tls", ssl.create_default_context(cafile=str(certificate / "cert.pem")))
+        trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+        monkeypatch.setattr(fetch_http, "tls", lambda: trusting)
         assert resolved("https://localhost:%d/m.gguf" % port, client).size == 1
         with pytest.raises(Refusal, match="redirects from https to http://127.0.0.1:9/m.gguf, which is not encrypted"):
             resolved("https://localhost:%d/away" % port, client)
 
 
 @contextlib.contextmanager
-def speaking(*answers):
-    """A server that says each answer to one connection, then what the last one says; an iterator is said byte by byte
-    until the client goes."""
-
-    def speak(connection, answer):
-        with connection, contextlib.suppress(OSError):
-            connection.recv(65536)
-            for part in [answer] if isinstance(answer, bytes) else answer():
-                connection.sendall(part)
+def speaking(answer):
+    """A server that sends this answer to each connection."""
 
     def serve(listener):
-        left = list(answers)
         with contextlib.suppress(OSError):
             while True:
-                connection = listener.accept()[0]
-                threading.Thread(
-                    target=speak, args=(connection, left.pop(0) if len(left) > 1 else left[0]), daemon=True
-                ).start()
+                with listener.accept()[0] as connection, contextlib.suppress(ConnectionError):
+                    connection.recv(65536)
+                    connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         yield "http://127.0.0.1:%d/m.gguf" % listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-
-
-def drip(head=b"", tail=b"x", most=2000):
-    """``head`` at once, then single bytes. The client has to end it: it goes on for 20 seconds."""
-
-    def parts():
-        yield head
-        for _number in range(most):
-            time.sleep(0.01)
-            yield tail
-
-    return parts
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """Slow is what gives less than 4096 bytes per second for a tenth of one."""
-    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.1)
-    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0.001)
-    monkeypatch.setattr(sources, "FIRST_WAIT", 0.001)
-
-
-def test_header_that_drips_is_given_up(client, impatient):
-    with (
-        speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url,
-        pytest.raises(Transient, match="slower than 4,096 bytes per second for [0-9]+ sec"),
-    ):
-        resolved(url, client)
-
-
-def test_header_fields_without_end_are_given_up(client):
-    with (
-        speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url,
-        pytest.raises((Transient, Refusal)),
-    ):
-        resolved(url, client)
-    with (
-        speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url,
-        pytest.raises(Transient, match="more than 1,048,576 bytes of header fields"),
-    ):
-        resolved(url, client)
-
-
-HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nContent-Length: %d\r\n\r\n"
-
-
-def test_dripping_body_is_given_up(client, impatient):
-    with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
-        source = resolved(url, client)
-        with pytest.raises(
-            Refusal,
-            match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again",
-        ):
-            read_range(source, client, 0, 1000)
 
 
 @pytest.mark.parametrize(
@@ -279,17 +193,9 @@ def test_urls_and_redirects_are_quoted(fake, client):
     )
     url = fake.add_plain("\u00fc b.gguf", DATA)
     assert resolved(url.replace("%C3%BC%20", "\u00fc "), client).size == len(DATA)
-    location = ("/files/\u00fc b.gguf").encode("utf-8")
-    for end in (location, b"%s/files/\xff.gguf" % fake.url.encode()):
-        with speaking(
-            b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s%s\r\n\r\n"
-            % (fake.url.encode() if end is location else b"", end)
-        ) as other:
-            if end is location:
-                assert resolved(other, client).size == len(DATA)
-            else:
-                with pytest.raises(Refusal, match="answered 404"):
-                    resolved(other, client)
+    location = fake.url.encode() + "/files/\u00fc b.gguf".encode()
+    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as other:
+        assert resolved(other, client).size == len(DATA)
 
 
 @pytest.mark.parametrize(
@@ -300,6 +206,7 @@ def test_urls_and_redirects_are_quoted(fake, client):
         (b"http://", "more than 8 redirects"),
         (b"http://user:pw@127.0.0.1/", "has a user or password in it"),
         (b"javascript:\x1b[2J", "redirects to javascript:"),
+        (b"file:///etc/passwd", "redirects to file:///etc/passwd, http or https is needed"),
     ],
 )
 def test_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
@@ -339,33 +246,21 @@ def fields(*pairs):
     return message
 
 
-POLICY = ("RateLimit-Policy", '"fixed window";"api";q=500;w=300')
-
-
 @pytest.mark.parametrize(
     ("pairs", "seconds"),
     [
-        ([("RateLimit", '"api";r=0;t=42'), POLICY], 42),
+        ([("RateLimit", '"api";r=0;t=42'), ("RateLimit-Policy", '"fixed window";"api";q=500;w=300')], 42),
         ([("Retry-After", "7"), ("RateLimit", '"api";r=0;t=42')], 7),
-        ([("Retry-After", "-5")], 0),
         ([("Retry-After", "601")], 600),
-        ([("Retry-After", "1.5")], 1.5),
-        ([("Retry-After", "nan")], None),
-        ([("Retry-After", "soon")], None),
+        ([("Retry-After", "1.5")], 1),
+        *(([("Retry-After", value)], None) for value in ("-5", "nan", "soon", "Mon, 01 Jan 2001 00:00:00 GMT")),
         ([("RateLimit", '"api";r=0;t=5'), ("RateLimit", '"pages";r=0;t=9')], 9),
-        ([("RateLimit", '"api";r=0'), POLICY], 300),
-        ([POLICY], 300),
         ([("RateLimit", "limit=100, remaining=0, reset=50")], 50),
-        ([("RateLimit-Reset", "33")], 33),
-        ([("X-RateLimit-Reset", "33")], 33),
-        ([("RateLimit", '"api";r=0;t=99999999')], 600),
-        ([("RateLimit", '"api";r=0;t=-5')], None),
-        ([("RateLimit", '"api";r=0;t=' + "9" * 5000)], 600),
+        ([("RateLimit", '"api";r=0')], None),
         ([("RateLimit", "nonsense" * 1000)], None),
-        ([("X-RateLimit-Reset", "soon")], None),
     ],
 )
-def test_window_of_rate_limit_is_waited_for(pairs, seconds):
+def test_requested_wait_in_seconds(pairs, seconds):
     assert fetch_http._retry_after(fields(*pairs)) == seconds
 
 
@@ -376,12 +271,6 @@ def test_refusal_says_until_when_server_asks_to_wait(client, monkeypatch):
         fetch_http.attempts(lambda: resolved(url, client))
     words = r"answered 429 Too Many, it asks to wait 3 min 20 s, until \d\d:\d\d:\d\d UTC, 4 times: run again then$"
     assert re.search(words, str(caught.value))
-
-
-def test_file_behind_xet_is_named():
-    answer = types.SimpleNamespace(status=400, headers={})
-    assert "through Xet only: run hf download on the node" in fetch_http.hint(answer, 432 * 10**9)
-    assert fetch_http.hint(answer, 399 * 10**9) == fetch_http.hint(answer) == "check the address"
 
 
 def test_user_and_password_of_proxy_are_used(client, monkeypatch):
@@ -430,24 +319,11 @@ def test_which_failures_later_attempt_may_not_meet(status, again):
     begin = "https://h/m: answered %d %s" % (status, "x" * 57)
     assert isinstance(failure, Transient if again else Refusal) and str(failure).startswith(begin)
     assert str(failure).endswith("do this") is not again
+    with_code = fetch_http.status_failure("https://h/m", response)
+    step = {401: "see model_token_file", 403: "see model_token_file"}.get(status, "check the address")
+    assert again or str(with_code).endswith(step)
     assert (", it asks to wait 7 s, until " in str(failure)) is again
     assert getattr(failure, "wait", None) == (7.0 if again else None)
-
-
-@pytest.mark.parametrize(
-    ("status", "code", "words"),
-    [
-        (403, "GatedRepo", "the repository is gated, accept its terms there and set model_token_file"),
-        (407, None, "the proxy needs user and password, as http://USER:PASSWORD@HOST:PORT in the environment"),
-        (404, None, "check the address"),
-        (410, None, "check the address"),
-        (401, None, "a token with access is needed, see model_token_file"),
-        (403, "Other", "a token with access is needed, see model_token_file"),
-    ],
-)
-def test_next_step_after_status(status, code, words):
-    headers = {"X-Error-Code": code} if code else {}
-    assert fetch_http.hint(types.SimpleNamespace(status=status, headers=headers)) == words
 
 
 @pytest.mark.parametrize(
@@ -469,7 +345,6 @@ def test_proxy_as_environment_names_it(setting, via):
         (OSError(111, "Connection refused"), Transient, ": Connection refused"),
         (http.client.BadStatusLine("what"), Transient, ": what"),
         (OSError(), Transient, ": OSError"),
-        (ssl.SSLError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed"), Refusal, "or set SSL_CERT_FILE"),
         (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong"), Transient, "wrong"),
         (ssl.CertificateError("of another host"), Refusal, "or set SSL_CERT_FILE"),
     ],

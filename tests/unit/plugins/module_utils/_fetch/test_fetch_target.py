@@ -1,12 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an earlier run has left of a file, and the disk that it takes."""
+"""Rests of an earlier run, and the disk that a file takes."""
 
-import argparse
 import errno
 import os
 import stat
+import types
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
@@ -22,7 +22,7 @@ def fixture_make(tmp_path):
     made = []
 
     def make(size=100):
-        pieces = [Piece(argparse.Namespace(ranges=True), 0, size // 2), Piece(None, size // 2, size - size // 2)]
+        pieces = [Piece(None, 0, size // 2), Piece(None, size // 2, size - size // 2)]
         made.append(Target(str(tmp_path / "m.gguf"), pieces, [Span(0, size, None, "m.gguf")], "id"))
         return made[-1]
 
@@ -86,27 +86,21 @@ def test_file_without_record_is_begun_anew(make):
     assert os.fstat(target.fd).st_size == 0
 
 
-def test_damaged_bytes_give_their_disk_back(make):
-    target = make(2 * MIB)
-    target.load()
-    target.open()
-    target.allocate()
-    full = os.fstat(target.fd).st_blocks
-    target.ranges.add(0, MIB)
-    target.forget(MIB, 2 * MIB)
-    after = os.fstat(target.fd)
-    assert (after.st_size, after.st_blocks <= full - MIB // 512) == (2 * MIB, True)
-    target.ranges.remove(0, MIB)
-    target.forget(0, MIB)
-    assert not os.path.exists(target.partial), "nothing of it is of use"
+@pytest.fixture(name="refuse")
+def fixture_refuse(monkeypatch):
+    """Have the kernel refuse to reserve disk with this error."""
+
+    def refuse(error):
+        library = types.SimpleNamespace(fallocate=lambda *_arguments: -1)
+        monkeypatch.setattr(fetch_target.ctypes, "CDLL", lambda *_arguments, **_options: library)
+        monkeypatch.setattr(fetch_target.ctypes, "get_errno", lambda: error)
+
+    return refuse
 
 
 @pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.ENOSYS])
-def test_where_disk_cannot_be_reserved_length_is_set(make, monkeypatch, error):
-    def refuse(*_arguments):
-        raise OSError(error, "no such call")
-
-    monkeypatch.setattr(fetch_target, "_fallocate", refuse)
+def test_length_is_set_without_reservation(make, refuse, error):
+    refuse(error)
     target = make()
     target.load()
     target.open()
@@ -122,11 +116,8 @@ def test_where_disk_cannot_be_reserved_length_is_set(make, monkeypatch, error):
         (errno.EIO, "cannot be written: Input/output error"),
     ],
 )
-def test_disk_that_refuses_is_one_sentence(make, monkeypatch, error, words):
-    def refuse(*_arguments):
-        raise OSError(error, os.strerror(error))
-
-    monkeypatch.setattr(fetch_target, "_fallocate", refuse)
+def test_disk_that_refuses_is_one_sentence(make, refuse, error, words):
+    refuse(error)
     target = make()
     target.load()
     target.open()

@@ -5,17 +5,10 @@
 import hashlib
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.verify import verify_path, verify_url
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.verify import verify_path
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
-from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 MODEL = gguf_files.model(2)
-
-
-@pytest.fixture
-def fake():
-    with FakeHub() as fake:
-        yield fake
 
 
 @pytest.fixture
@@ -93,29 +86,3 @@ def test_any_shard_stands_for_all_of_them(tmp_path):
     assert "m-00003-of-00003.gguf: its header says shard 1" in verify_path(answer["path"])["problem"]
     (tmp_path / "m-00003-of-00003.gguf").unlink()
     assert verify_path(answer["path"])["problem"].startswith(str(tmp_path / "m-00003-of-00003.gguf") + ": No such file")
-
-
-def test_remote_file_by_its_header_alone(fake):
-    url = fake.add_plain("m.gguf", gguf_files.model(30))
-    answer = verify_url(url)
-    assert (answer["complete"], answer["path"], answer["parameters"]) == (True, url, 30 * 1024 * 512)
-    assert fake.sent < 2 << 20
-
-
-def test_remote_piece_is_incomplete(fake):
-    answer = verify_url(fake.add_plain("m.gguf.part1of2", MODEL[:1500000]))
-    assert (answer["complete"], answer["size"], answer["expected_size"]) == (False, 1500000, len(MODEL))
-    assert "1,500,000 bytes present" in answer["problem"]
-
-
-def test_remote_header_is_limited_to_16_mib(fake):
-    tokens = ("tokens", gguf_files.ARRAY, (gguf_files.STRING, ["x" * 1000] * 20000))
-    answer = verify_url(fake.add_plain("m.gguf", gguf_files.file_bytes([tokens], [])))
-    assert answer["problem"].endswith("the header is larger than 16,777,216 bytes: not a usable GGUF file")
-    assert fake.sent <= (16 << 20) + 1
-
-
-def test_remote_error_is_problem_and_no_exception(fake):
-    answer = verify_url(fake.url + "/files/none")
-    assert (answer["complete"], answer["architecture"]) == (False, None)
-    assert answer["problem"] == fake.url + "/files/none: answered 404 Not Found: check the address"
