@@ -25,7 +25,7 @@ SIZE = sum(SHAPE.block_bytes) + SHAPE.input_bytes + SHAPE.output_bytes
 MODELS = {
     "moe": {
         "repo": "some/moe",
-        # Of a dense model: the experts of a mixture are not in it.
+        # A dense model, without experts.
         "header": FACTS,
         "quants": {"Q4_K_M": {"files": ["m4"], "size": SIZE}, "Q8_0": {"files": ["m8"], "size": 2 * SIZE}},
     },

@@ -76,7 +76,7 @@ def test_programs_are_installed_by_roles():
 
 
 def asked(where):
-    """{(url, model)} of the rows of an inventory, those of the notes that still do it and those of now."""
+    """{(url, model)} of the rows of an inventory, old and new."""
     for then, now, place in ROWS:
         if place == "`%s`" % where:
             for span in re.findall(r"`([^`]+)`", then if now.startswith("the same") else now):
@@ -87,11 +87,11 @@ def asked(where):
 
 @pytest.mark.parametrize(("where", "least"), [("beefcake2", 3), ("-hybrid", 6)])
 def test_urls_are_answered(where, least):
-    told = rendered("beefcake2" + where.replace("beefcake2", ""))
+    reported = rendered("beefcake2" + where.replace("beefcake2", ""))
     urls = sorted(set(asked(where)))
     assert len(urls) >= least
     for url, name in urls:
-        found = answer(told, url, name)
+        found = answer(reported, url, name)
         assert found is not None and not isinstance(found, Answer), url
 
 

@@ -190,7 +190,7 @@ def test_header_has_source_or_is_assumed():
     for name in STATES:
         text = (INVENTORIES / name / "group_vars/all/models.yml").read_text()
         for model, entry in yaml.safe_load(text)["llama_models"].items():
-            # What stands above an entry of the list, or above its header.
+            # The comment above an entry of the list, or above its header.
             own = re.search(r"((?:^  #.*\n)*)^  %s:\n((?:^    .*\n)*)" % re.escape(model), text, re.MULTILINE)
             header = entry.get("header", {"assumed": True})
             cited = [line for line in "".join(own.groups()).splitlines() if re.search(r"# .*\w\.\w+/\w", line)]
@@ -199,7 +199,7 @@ def test_header_has_source_or_is_assumed():
 
 NAMES = ("OR1-Behemoth", "or1-behemoth", "Strand-Rust-Coder", "strand-rust-coder-14b-q8_0", "DeepSeek-Coder-V3")
 TAILNET = "slurm-ctl.tailc46cd0.ts.net"
-# What answers to each name at the port of all services, by the state of the cluster; the others get a reason.
+# The services by name at the common port, by the state of the cluster; other names get a reason.
 SERVED = {
     "beefcake2": {"OR1-Behemoth": "reasoning", "or1-behemoth": "reasoning"},
     "beefcake2-hybrid": dict.fromkeys(NAMES[:2], "reasoning") | dict.fromkeys(NAMES[2:4], "fast"),
@@ -228,7 +228,7 @@ RUST = ("idiomatic", "fix", "complete", "typestate")
 
 
 def rendered(inventory):
-    """What the gateway of an inventory is told, and who may connect to the heads, as Ansible renders it."""
+    """The gateway's configuration and the clients of heads of an inventory, as Ansible renders them."""
     namespace = "thefermisea.llama_cluster"
     config = "llama_services | %s.gateway_config(llama_models, groups, hostvars, inventory_hostname)" % namespace
     clients = "(llama_services | %s.node_serving(llama_models, item, groups, hostvars, '')).clients" % namespace
@@ -256,44 +256,46 @@ def rendered(inventory):
     return json.loads(printed.stdout.partition("=> ")[2])["msg"]
 
 
-def answer(told, url, name, task=None):
-    """The service that a request of the notes gets, an Answer with the reason, or None if no port of ours is there."""
-    config = parse(told["config"])
-    tiers = {tier: one["port"] for tier, one in told["config"]["tiers"].items()}
+def answer(reported, url, name, task=None):
+    """The service that a request of the notes gets, an Answer with the reason, or None without a managed port."""
+    config = parse(reported["config"])
+    tiers = {tier: one["port"] for tier, one in reported["config"]["tiers"].items()}
     place = urlsplit(url)
     host, port, path = place.hostname, place.port or 443, place.path or "/"
     if host == TAILNET:
-        served = wanted_handlers(tiers, 8000, False) if told["tailscale"] else []
+        served = wanted_handlers(tiers, 8000, False) if reported["tailscale"] else []
         at = ["--tcp=%d " % port, "--https=%d --set-path=/ " % port]
         at += ["--https=%d --set-path=/reasoning/ " % port] if path.startswith("/reasoning/") else []
         found = [one for one in served if one.startswith(tuple(at))]
         if not found:
             return None
         host, port = "10.0.0.5", int(found[-1].rpartition(":")[2])
-    if host == "10.0.0.5" and host in told["addresses"]:
+    if host == "10.0.0.5" and host in reported["addresses"]:
         for tier, number in tiers.items():
             if port == number:
                 return routing.of_tier(config, tier, name)
         return (
-            routing.of_model(config, task, name) if "http://10.0.0.5:%d" % port in told["config"]["base_urls"] else None
+            routing.of_model(config, task, name)
+            if "http://10.0.0.5:%d" % port in reported["config"]["base_urls"]
+            else None
         )
     heads = [
         one
         for one in config.services.values()
         for at in one.endpoints
-        if (at.address, at.port) == (host, port) and "10.0.0.0/24" in told["clients"].get(at.node, [])
+        if (at.address, at.port) == (host, port) and "10.0.0.0/24" in reported["clients"].get(at.node, [])
     ]
     return routing.Route(heads[0], heads[0].models[0].name) if heads else None
 
 
 @pytest.mark.parametrize("inventory", STATES)
 def test_every_url_and_name_of_notes_is_answered(inventory):
-    told = rendered(inventory)
+    reported = rendered(inventory)
     for url, service in TIERS[inventory].items():
-        found = answer(told, url, "OR1-Behemoth")
+        found = answer(reported, url, "OR1-Behemoth")
         assert (found and found.service.name) == service, url
     for name in NAMES:
-        found = answer(told, "http://10.0.0.5:8000", name)
+        found = answer(reported, "http://10.0.0.5:8000", name)
         if name in SERVED[inventory]:
             assert found.service.name == SERVED[inventory][name]
             model = next(one for one in found.service.models if one.name == found.model)
@@ -305,7 +307,7 @@ def test_every_url_and_name_of_notes_is_answered(inventory):
         for task in (*TASKS, *RUST):
             other = SERVED[inventory].get("Strand-Rust-Coder", "reasoning")
             expected = other if task in RUST else "reasoning"
-            assert answer(told, "http://10.0.0.5:8000", None, task).service.name == expected
+            assert answer(reported, "http://10.0.0.5:8000", None, task).service.name == expected
 
 
 def test_clients_of_notes_may_use_head_itself():

@@ -63,7 +63,7 @@ def gateway(services=None, **facts):
 DRAFT = {"model": "m", "quant": "Q8_0"}
 
 
-def alone_with(**keys):
+def single_with(**keys):
     return chat(workers=None, rpc_port=None, **keys)
 
 
@@ -225,11 +225,11 @@ REFUSALS = [
         "20 seen with layers per node in tensor_split",
         chat(n_gpu_layers=20, tensor_split={"node1": 32}, workers=None, rpc_port=None),
     ),
-    ("llama_services.chat.draft:", "true seen", alone_with(draft=True)),
-    ("llama_services.chat.draft.min:", "9 seen", alone_with(draft=dict(DRAFT, max=8, min=9))),
+    ("llama_services.chat.draft:", "true seen", single_with(draft=True)),
+    ("llama_services.chat.draft.min:", "9 seen", single_with(draft=dict(DRAFT, max=8, min=9))),
     ("llama_services.chat.draft:", "seen with workers", chat(draft=DRAFT)),
-    ("llama_services.chat.reranking:", "seen with embeddings", alone_with(reranking=True, embeddings=True)),
-    ("llama_services.chat.draft:", "seen with reranking", alone_with(draft=DRAFT, reranking=True)),
+    ("llama_services.chat.reranking:", "seen with embeddings", single_with(reranking=True, embeddings=True)),
+    ("llama_services.chat.draft:", "seen with reranking", single_with(draft=DRAFT, reranking=True)),
     (
         "llama_services.chat.draft:",
         "seen with build b9000",

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with an inventory, or with what a playbook is told, is said before any login and before the arguments
+"""Mistakes of an inventory and of the variables of a playbook are reported before any login and before the arguments
 of roles are validated."""
 
 import json
@@ -14,7 +14,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
     run_playbook,
 )
 
-# Nobody listens there: a login would be an error of its own.
+# No ssh server listens there: a login would be an error of its own.
 HOSTS = {
     name: {"ansible_host": "127.9.9.%d" % number, "llama_fabric_address": "10.9.9.%d" % number}
     for number, name in enumerate(("node1", "node2"), 1)
@@ -44,8 +44,8 @@ def run(tmp_path, playbook, *arguments, **intent):
             "without a dash",
         ),
         (
-            {"llama_services": {"chat": dict(SERVICE, quant="{{ nobody }}")}},
-            "llama_services: nobody is not defined for node1, node2, a value is needed: define it",
+            {"llama_services": {"chat": dict(SERVICE, quant="{{ nowhere }}")}},
+            "llama_services: nowhere is not defined for node1, node2, a value is needed: define it",
         ),
         (
             {"llama_api_keys": "{{ vault_keys }}"},
@@ -67,7 +67,7 @@ def test_a_mistyped_variable_is_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "playbook, told, sentence",
+    "playbook, reported, sentence",
     [
         ("switch_model", [], "switch_model: no service given, one of chat is needed: add -e service=NAME"),
         (
@@ -104,8 +104,8 @@ def test_a_mistyped_variable_is_a_warning(tmp_path):
         ("drill", ["service=chta"], "drill: service chta seen, one of chat is needed, did you mean chat?"),
     ],
 )
-def test_each_answer_of_operator_is_asked_for_alone(tmp_path, playbook, told, sentence):
-    output = refused(run(tmp_path, playbook, *(word for one in told for word in ("-e", one))))
+def test_operator_values_are_checked_one_by_one(tmp_path, playbook, reported, sentence):
+    output = refused(run(tmp_path, playbook, *(word for one in reported for word in ("-e", one))))
     assert sentence in " ".join(output.split())
     assert "ssh" not in output
 
@@ -116,8 +116,8 @@ def test_each_answer_of_operator_is_asked_for_alone(tmp_path, playbook, told, se
     [
         ({"llama_services": [SERVICE]}, "llama_services: a list of 1 seen, a map of name to service is needed"),
         (
-            {"llama_services": "{{ nobody }}"},
-            "llama_services: nobody is not defined for node1, node2, a value is needed",
+            {"llama_services": "{{ nowhere }}"},
+            "llama_services: nowhere is not defined for node1, node2, a value is needed",
         ),
     ],
 )

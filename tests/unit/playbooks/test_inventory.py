@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every playbook that needs an inventory says first, where it gets none, or one without nodes."""
+"""The refusal of every playbook that gets no inventory, or one without nodes."""
 
 import json
 import re
@@ -46,20 +46,20 @@ def test_an_inventory_with_nodes_is_needed(tmp_path, groups, sentence):
 
 def tags_of(path):
     """-> (tags of all plays of a playbook and of those that it imports, the playbook_tags that it hands on)."""
-    plays, told = set(), []
+    plays, reported = set(), []
     for play in yaml.safe_load(path.read_text()):
         plays.update(play.get("tags", []))
-        told += play.get("vars", {}).get("playbook_tags", [])
+        reported += play.get("vars", {}).get("playbook_tags", [])
         for name in re.findall(r"_\w+\.yml", play.get("ansible.builtin.import_playbook", "")):
             plays |= tags_of(path.with_name(name))[0]
-    return plays, told
+    return plays, reported
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("[a-z]*.yml")), ids=lambda path: path.stem)
 def test_a_playbook_knows_the_tags_of_its_plays(path):
-    plays, told = tags_of(path)
-    # Of the others no part means anything alone.
-    assert told == (sorted(plays - {"never"}) if path.stem in ("site", "verify", "benchmark") else [])
+    plays, reported = tags_of(path)
+    # The other playbooks have no parts to select.
+    assert reported == (sorted(plays - {"never"}) if path.stem in ("site", "verify", "benchmark") else [])
 
 
 @pytest.mark.parametrize(

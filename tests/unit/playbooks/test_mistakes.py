@@ -112,13 +112,13 @@ def fixture_run(tmp_path):
         lines = [line.replace(str(tmp_path), "PATH") for line in lines]
         assert lines[-1].startswith("stopped: ") and lines[-1].endswith(", nothing was changed"), lines
         mistakes = int(re.search(r"\d+", lines[-1]).group())
-        assert len(lines) - (mistakes - 1) <= LINES, lines  # of each alone
+        assert len(lines) - (mistakes - 1) <= LINES, lines  # of each one
         return lines[:-1]
 
     return playbook
 
 
-# What a look at one entry finds, all of it in one run: (number, services, models, variables, sentence).
+# Mistakes of single entries, all in one run: (number, services, models, variables, sentence).
 ENTRIES = [
     (1, {"s1": service(ctx_szie=4096)}, "llama_services.s1.ctx_szie: unknown key, did you mean ctx_size?"),
     (2, {"s2": service(port="eighty")}, "llama_services.s2.port: 'eighty' seen, a whole number is needed: write only "
@@ -277,7 +277,7 @@ def test_one_sentence(run, playbook, arguments, options, sentence):
     assert run(playbook, *arguments.split(), **options) == [sentence]
 
 
-def test_host_of_monitoring_alone_is_checked_like_node(run):
+def test_monitoring_host_is_checked_like_node(run):
     def change(hosts):
         own = {"monitoring_listen": "0.0.0.0", "monitoring_webhooks": ["hooks.example/secret"]}
         hosts["llama_monitoring"] = {"hosts": {"front": dict(own, ansible_host="127.9.0.9")}}
@@ -305,7 +305,7 @@ def test_a_mistyped_drill(run):  # 43
     assert line.startswith("drills: worker_kil seen, names among worker_kill_generating, ")
 
 
-def test_drill_reaches_nodes_of_its_service_alone(run):
+def test_drill_reaches_only_nodes_of_its_service(run):
     lines = run("drill", "-e", "drills=worker_kill_idle", "--check", reaches=True)
     assert sorted(line.partition(": no answer from ")[0] for line in lines) == ["a6000", "rtx1", "rtx2"]
 

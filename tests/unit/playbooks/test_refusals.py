@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What roles refuse where something that has to be there is missing (refusals.yml), as an operator reads it."""
+"""The refusals of roles if a prerequisite is missing (refusals.yml), as an operator reads them."""
 
 import json
 import os

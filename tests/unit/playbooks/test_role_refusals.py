@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What parts of roles refuse by what they are told, and by what lies in a directory of the test's: all of them asked in
+"""The refusals of parts of roles by their variables and by files in a directory of the test: all in
 one run."""
 
 import json
@@ -107,7 +107,7 @@ REFUSALS = {
         "FOLDER/llama.cpp/releases/b9: no build with a build.json seen on node1, an installed build is needed: run "
         "with --tags build",
     ),
-    "link that is none": (
+    "link without a target": (
         "llama_cpp",
         "activate",
         {"llama_cpp_release": "b1"},
@@ -138,7 +138,7 @@ REFUSALS = {
         "monitoring_textfile_dir: no directory FOLDER/samples seen on node1, one that node_exporter reads is needed: "
         "name it, or set monitoring_export to http",
     ),
-    "model whose bytes nobody has hashed": (
+    "model without verified bytes": (
         "model",
         "copy_old",
         {
@@ -201,7 +201,7 @@ def fixture_said(tmp_path_factory):
         (folder / "stub_systemd").chmod(0o755)
         for name in ("journalctl", "systemctl"):
             (folder / name).symlink_to("stub_systemd")
-        # What a build says of itself.
+        # The description of a build.
         (folder / "systemd-run").write_text("#!/bin/sh\necho '-m,    --model FNAME    the model'\n")
         (folder / "systemd-run").chmod(0o755)
         tasks = [{"ansible.builtin.set_fact": dict(FACTS, cacheable=True)}]

@@ -152,7 +152,7 @@ BUSES = {
     (5120, 3.024): "A100 80GB PCIe, A800 80GB PCIe",
     (5120, 3.186): "A100-SXM-80GB, A100-SXM4-80GB, A800-SXM4-80GB",
 }
-# Data sheets give round figures alone.
+# Data sheets give only round figures.
 ROUND = {
     **{"H100 PCIe": 2000, "H100 NVL": 3900, "H100 80GB HBM3": 3350, "H800 PCIe": 2000, "H800": 3350},
     **{"H20": 4000, "H200": 4800, "H200 NVL": 4800, "B200": 8000, "GB10": 273},

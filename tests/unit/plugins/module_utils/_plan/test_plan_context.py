@@ -15,7 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import
         ({}, "b11434", 40960),
         ({"rope_scaling": "yarn", "rope_scale": 4, "yarn_orig_ctx": 32768}, "b11434", 131072),
         ({"rope_scaling": "yarn", "rope_scale": 4}, "b11434", 163840),
-        # What scales as the header does, or not by YaRN, changes no cap.
+        # Scaling as in the header, or not by YaRN, changes no cap.
         ({"rope_scaling": "yarn", "yarn_orig_ctx": 32768}, "b11434", 40960),
         ({"rope_scaling": "linear", "rope_scale": 4}, "b11434", 40960),
         # Before b10754 (llama.cpp #28030) no scaling does.
@@ -40,7 +40,7 @@ def test_the_context_that_llama_server_caps_slots_at(keys, build, tokens):
 
 
 def test_way_out_of_headers_context_is_one():
-    """What the refusal names is taken."""
+    """The settings in the refusal are accepted."""
     (sentence,) = plan(chat(slot_ctx_size=131072, ctx_size=None), nodes(80000))["refused"]
     assert (
         ": lower it, or set rope_scaling: yarn, rope_scale: 4, yarn_orig_ctx: 40960, or for a model that needs no "

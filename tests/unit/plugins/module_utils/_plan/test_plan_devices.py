@@ -62,7 +62,7 @@ def test_a_device_is_known_by_its_uuid():
     assert of_node("n", [], 1, 1024)[0].uuid == of_inventory("n", [{"memory_mib": 9}], 1)[0].uuid == ""
 
 
-def test_our_own_process_is_nobody_else():
+def test_managed_process_is_no_other_use():
     card = gpu(0, used=20000, processes=[process(7, 18000), process(8, None)])
     assert of_node("n", [card], 1, 1024, [7, 8])[0].others_mib == 2000
     assert of_node("n", [card], 1, 1024)[0].others_mib == 20000
@@ -135,15 +135,15 @@ def test_cards_are_numbered_by_node():
 
 def test_a_filter_returns_what_the_plan_reads_again():
     devices = of_node("n", [gpu(0, used=20000, processes=[process(8, 19000)])], 1, 1024)
-    (told,) = as_dicts(devices)
-    assert told["others"] == {"llama-server[8]": 19000} and told["kind"] == "GPU"
-    assert [Device(**told)] == devices
-    # What other services of a plan have of a device is known in that plan alone.
-    assert as_dicts([devices[0]._replace(claimed_mib=5)]) == [told]
+    (reported,) = as_dicts(devices)
+    assert reported["others"] == {"llama-server[8]": 19000} and reported["kind"] == "GPU"
+    assert [Device(**reported)] == devices
+    # Claims of other services are part of one plan only.
+    assert as_dicts([devices[0]._replace(claimed_mib=5)]) == [reported]
 
 
 @pytest.mark.parametrize(("total", "others", "claimed", "margin", "mib"), [(9, 0, 0, 0, 9), (900, 5, 30, 200, 665)])
-def test_room_of_device_is_what_nobody_else_has(total, others, claimed, margin, mib):
+def test_room_of_device_excludes_other_uses(total, others, claimed, margin, mib):
     device = Device("n", "GPU0", "x", "GPU", total, others, margin, claimed_mib=claimed)
     assert device.room() == mib << 20 and device.free_mib() == mib + margin
 
@@ -179,7 +179,7 @@ def test_card_without_memory_is_no_device():
     assert [one.device for one in of_node("n", [gpu(0, memory_total_mib=None), gpu(1)], 9, 0)] == ["GPU1"]
 
 
-def test_devices_that_nobody_looked_at():
+def test_devices_of_inventory():
     (card, other) = of_inventory("n", [{"memory_mib": "5"}, {"name": "RTX 3090", "memory_mib": 6}], "7")
     assert card == Device("n", "GPU0", "GPU", "GPU", 5, 0, 7)
     assert (other.device, other.bandwidth, other.room()) == ("GPU1", 936, -1 << 20)

@@ -26,19 +26,19 @@ def cards(*sizes):
 
 
 def test_draft_and_its_f16_cache_share_a_card():
-    alone, both = (place(shape, SETTINGS, [BIG.block_count], 1) for shape in (BIG, BOTH))
+    single, both = (place(shape, SETTINGS, [BIG.block_count], 1) for shape in (BIG, BOTH))
     own = place(SMALL, F16, [SMALL.block_count], 1)
-    (one,), (card,), (draft,) = alone.devices, both.devices, own.devices
+    (one,), (card,), (draft,) = single.devices, both.devices, own.devices
     assert card.weights == one.weights + sum(SMALL.block_bytes) + SMALL.output_bytes
     assert card.kv == one.kv + sum(kv_bytes(SMALL, F16)) and card.compute == one.compute + draft.compute
-    assert both.host.weights == alone.host.weights + SMALL.input_bytes
+    assert both.host.weights == single.host.weights + SMALL.input_bytes
     assert (card.layers, card.first_layer, card.last_layer) == (64, 0, 63)
 
 
-def test_main_memory_alone_has_both_of_it():
-    alone, both = (place(shape, SETTINGS, [BIG.block_count], 1, main=True) for shape in (BIG, BOTH))
+def test_main_memory_holds_model_and_draft():
+    single, both = (place(shape, SETTINGS, [BIG.block_count], 1, main=True) for shape in (BIG, BOTH))
     own = place(SMALL, F16, [SMALL.block_count], 1, main=True)
-    (one,), (whole,), (draft,) = alone.devices, both.devices, own.devices
+    (one,), (whole,), (draft,) = single.devices, both.devices, own.devices
     assert whole.weights == one.weights + draft.weights and whole.compute == one.compute + draft.compute
     assert draft.weights == sum(SMALL.block_bytes) + SMALL.output_bytes + SMALL.input_bytes
     assert both.host.total() == 0
@@ -61,7 +61,7 @@ def test_several_cards_share_it_as_they_share_model(blocks, counts, found):
     assert draft_counts(blocks, counts) == found
 
 
-def test_what_fits_alone_may_not_fit_with_it():
+def test_model_may_not_fit_with_draft():
     needed = plan(BIG, SETTINGS, cards(80000), 1).devices[0].total_mib
     with_draft = plan(BOTH, SETTINGS, cards(80000), 1).devices[0].total_mib
     assert with_draft > needed + 15000

@@ -73,12 +73,12 @@ def test_no_more_layers_than_there_are(blocks, kept):
 def test_card_copies_what_it_computes_for_main_memory():
     """A product's weights at a time; the first card does it for all, over RPC none does."""
     kept = BIG.keeping(94)
-    alone = place(BIG, SETTINGS, [94], 1).devices[0].compute
-    assert place(kept, SETTINGS, [94], 1).devices[0].compute == alone + BIG.expert_copy
+    single = place(BIG, SETTINGS, [94], 1).devices[0].compute
+    assert place(kept, SETTINGS, [94], 1).devices[0].compute == single + BIG.expert_copy
     both = place(kept, SETTINGS, [47, 47], 2).devices
     assert both[0].compute > both[1].compute + BIG.expert_copy
-    assert place(kept, SETTINGS, [94], 0).devices[0].compute < alone
-    # Of larger ones beside it, as in quants with another type for down, both.
+    assert place(kept, SETTINGS, [94], 0).devices[0].compute < single
+    # Two copies if a larger tensor is beside it, as in quants with another type for down.
     header = model_files.qwen3_235b()
     header.tensors = [
         (name, dims, model_files.Q6_K if "down_exps" in name else kind) for name, dims, kind in header.tensors

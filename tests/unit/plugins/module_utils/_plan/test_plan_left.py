@@ -55,7 +55,7 @@ def test_last_layers_lie_on_card_with_output(number):
     ],
 )
 def test_it_is_what_llama_fit_params_said(model, number, devices, main):
-    """Of b11434 over RPC servers, MiB of weights and KV cache; it cuts off what is less than one."""
+    """Printed by b11434 over RPC servers, MiB of weights and KV cache; it cuts off what is less than one."""
     whole, known = mixture.shape_of(model), SETTINGS._replace(cache_type_k="q8_0", cache_type_v="q8_0")
     shape = leaving(whole, whole.block_count + 1 - number)
     counts = [shape.block_count // len(devices)] * len(devices)
@@ -84,8 +84,8 @@ def test_card_copies_product_of_layer_in_main_memory():
     assert two.devices[1].compute < pipeline.devices[1].compute
     moe = mixture.SHAPE
     product = max(moe.expert_copy, moe.block_bytes[0] - moe.expert_bytes[0]) + kv_bytes(moe, SETTINGS)[0]
-    alone = place(moe, SETTINGS, [94], 1).devices[0].compute
-    assert place(leaving(moe, 90), SETTINGS, [4], 1).devices[0].compute == alone + product
+    single = place(moe, SETTINGS, [94], 1).devices[0].compute
+    assert place(leaving(moe, 90), SETTINGS, [4], 1).devices[0].compute == single + product
 
 
 def test_main_memory_row_must_hold_layers():

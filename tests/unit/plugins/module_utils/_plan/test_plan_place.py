@@ -125,9 +125,9 @@ def test_what_fits_one_card_is_not_split():
     assert (one.topology, layers(one), one.tensor_split) == ("single", [0, 9, 0], [0, 10])
     each = plan_place.plan(small(), SHORT, cards(32510, 32510), 1)
     assert (each.topology, layers(each)) == ("replicas", [9, 0])
-    told = plan_place.plan(small(), SHORT, cards(32510, 32510), 1, force_split=True)
-    assert (told.topology, sum(layers(told))) == ("split", 9) and min(layers(told)) > 0
-    assert told.reason == "forced, it fits node2 GPU0"
+    reported = plan_place.plan(small(), SHORT, cards(32510, 32510), 1, force_split=True)
+    assert (reported.topology, sum(layers(reported))) == ("split", 9) and min(layers(reported)) > 0
+    assert reported.reason == "forced, it fits node2 GPU0"
 
 
 def test_counts_that_somebody_chose_are_kept_and_judged():
@@ -218,7 +218,7 @@ def test_nodes_without_any_gpu_count_alike():
     assert "GPU" not in plan_place.plan(BIG, SHORT, devices, 1, True).reason
 
 
-def test_a_card_that_nobody_uses_comes_first():
+def test_unused_card_comes_first():
     devices = [device._replace(claimed_mib=claimed) for device, claimed in zip(cards(32510, 32510), (4000, 0))]
     assert layers(plan_place.plan(small(), SHORT, devices, 2)) == [0, 9]
 
@@ -260,7 +260,7 @@ def test_an_estimate_has_the_catalogs_size():
     assert BIG.block_count == 80
     total = sum(BIG.block_bytes) + BIG.input_bytes + BIG.output_bytes
     assert abs(total - 47369119648) < 1e6
-    assert BIG.context_length == 0  # nobody said
+    assert BIG.context_length == 0  # unknown
 
 
 def test_a_slot_without_context_is_a_sentence():
@@ -286,7 +286,7 @@ def test_a_plan_survives_json():
         {"node1": 26},
         26,
     )
-    # What is kept on a head says nothing of what was free.
+    # A kept plan has no free memory.
     for row in facts["devices"]:
         del row["free_mib"]
     del facts["problem"]
@@ -321,10 +321,10 @@ def test_several_cards_of_one_node_hold_one_copy():
 
 
 def test_head_keeps_its_buffers_in_own_memory():
-    """Of a head with a card it is shown beside the devices."""
+    """A head with a card shows it beside the devices."""
     devices = [device._replace(kind="main", device="main") for device in cards(40000, 40000)]
-    told = plan_place.plan(small(), SHORT, devices, 1, counts=[4, 5])
-    assert set(told.host.values()) == {0}
+    reported = plan_place.plan(small(), SHORT, devices, 1, counts=[4, 5])
+    assert set(reported.host.values()) == {0}
     for beside, local in ((cards(40000, 40000), 1), (devices, 0)):
         assert plan_place.plan(small(), SHORT, beside, local, counts=[4, 5]).host["weights_mib"] > 0
 

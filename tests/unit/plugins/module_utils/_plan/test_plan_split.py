@@ -85,7 +85,7 @@ def looked(monkeypatch):
 @pytest.mark.parametrize("output", [0, 1 << 40])
 @pytest.mark.parametrize("sizes", [[1 << 27] * 512, [(block * 7919 % 31 + 1) << 22 for block in range(512)]])
 def test_the_most_blocks_that_a_header_may_have(looked, sizes, output):
-    """512 blocks on 15 devices have two million stages; the output layer alone may give all others any slack."""
+    """512 blocks on 15 devices have two million stages; the output layer may give all others any slack."""
     counts = split._partition(shape_of(sizes, output), SETTINGS, [float("inf")] * 15, [936] * 15, [0] * 15)
     assert sum(counts) == 512
     assert len(looked) < 15 * 512 * 2 * 12

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What would fit in place of what does not."""
+"""Changes with which a model would fit."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
@@ -48,7 +48,7 @@ def test_context_that_is_advised_is_largest_of_slot(slots, size):
     ],
 )  # fmt: skip
 def test_cache_is_smaller_by_its_bytes(monkeypatch, cache_type, smaller):
-    """Of those that work over RPC; a pair counts by both."""
+    """The next type that works over RPC; a pair counts by both."""
     monkeypatch.setattr(Case, "fits", lambda case, **changes: len({changes["cache_type_k"], changes["cache_type_v"]}))
     keys, _slash, values = cache_type.partition("/")
     case = Case(BIG, SHORT._replace(cache_type_k=keys, cache_type_v=values or keys), [], 1)

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a memory plan says beside its tables."""
+"""The lines of a memory plan beside its tables."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import place, table
@@ -36,7 +36,7 @@ def test_sharing_lines_only_for_changed_services(unchanged, only, shown):
         (["llama_services.fast: no card"], "fast", []),
     ],
 )
-def test_a_service_without_a_plan_is_told_once(refused, only, shown):
+def test_unplanned_service_is_reported_once(refused, only, shown):
     unplanned = {"fast": "no card", "chat": "no header"}
     assert table.lines(dict(NOTHING, unplanned=unplanned, refused=refused), only) == shown
 
@@ -49,7 +49,7 @@ def test_a_service_without_a_plan_is_told_once(refused, only, shown):
         ("other", []),
     ],
 )
-def test_ports_that_nobody_wrote_down_are_shown(only, shown):
+def test_default_ports_are_shown(only, shown):
     assert table.lines(dict(NOTHING, ports={"fast": 18100, "chat": 18200}), only) == shown
 
 

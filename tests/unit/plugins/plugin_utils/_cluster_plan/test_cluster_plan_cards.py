@@ -12,7 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster
     plan_cards,
 )
 
-GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
+GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "unused": []}
 DESCRIBED = {
     "a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]},
     "b": {"llama_devices": [{"memory_mib": 9000}]},
@@ -112,7 +112,7 @@ def test_default_nodes_have_cards_and_primary_head_last():
         None,
         ["x"],
         {"x": None},
-        {"x": {"primary": True, "head": "nobody"}},
+        {"x": {"primary": True, "head": "unused"}},
         {"x": {"primary": True, "host": "b"}},
     ):
         assert [
@@ -124,7 +124,7 @@ def test_default_nodes_have_cards_and_primary_head_last():
 
 def test_enough_cards_are_no_mistake():
     assert errors() == [] and errors("2x24GB") == [] and errors("24GB+24GB,48GB", {"a": {}, "b": {}}) == []
-    assert errors("5x24GB", nodes="nobody", each=False) == []
+    assert errors("5x24GB", nodes="unused", each=False) == []
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_enough_cards_are_no_mistake():
             "llama_devices: missing for b, the memory of each card is needed to plan without asking nodes: ",
         ),
         ({"hostvars": {"a": {}, "b": {}}, "each": False}, "llama_devices: missing for a, b, "),
-        ({"nodes": "nobody", "each": False}, "llama_devices: missing for nobody, "),
+        ({"nodes": "unused", "each": False}, "llama_devices: missing for unused, "),
         (
             {"nodes": "a,bb", "each": False},
             "nodes: bb is neither a host nor a group of this inventory, did you mean b?",
@@ -193,7 +193,7 @@ def test_what_was_written_becomes_cards_and_devices():
 @pytest.mark.parametrize(
     ("nodes", "hostvars", "end"),
     [
-        ("nobody", {}, "or run with -e devices=1x24GB"),
+        ("unused", {}, "or run with -e devices=1x24GB"),
         ("a", {"a": {}}, "or run with -e devices=1x24GB"),
         ("llama_nodes", {"a": {}, "b": {}}, "or run with -e devices=2x24GB"),
     ],

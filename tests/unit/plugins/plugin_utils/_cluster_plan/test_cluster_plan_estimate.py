@@ -25,7 +25,7 @@ def read(model):
 
 
 def described(header, **more):
-    """What an entry of llama_models says of a file: the keys that `header` may have, as its own header has them."""
+    """The header of a file in llama_models: the keys that `header` may have, as its own header has them."""
     architecture = header.metadata["general.architecture"]
     facts = {
         key: header.metadata["%s.%s" % (architecture, known.gguf)]

@@ -26,7 +26,7 @@ HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
 
 
 def words(plan, **keys):
-    """What the head's command line says of experts."""
+    """The flags for experts on the head's command line."""
     services = {"chat": dict(SERVICE, **keys)}
     given = json.loads(json.dumps(plan)) if plan else None
     (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", given)
@@ -71,7 +71,7 @@ def test_number_of_plan_reaches_command_line():
     plan = planned(cpu_moe="auto")
     assert words(plan, cpu_moe="auto") == (layers(plan), ["--n-cpu-moe"], str(layers(plan)))
     assert words(planned(cpu_moe="auto", cards=(200000,)), cpu_moe="auto") == (0, [], None)
-    # What the inventory says needs no plan.
+    # A number in the inventory needs no plan.
     for plan in (planned(cpu_moe=12), None):
         assert words(plan, cpu_moe=12) == (12, ["--n-cpu-moe"], "12")
     for plan in (planned(cpu_moe="all"), None):
@@ -147,7 +147,7 @@ def test_without_a_header_a_description_tells_the_experts():
     plan = estimated("auto")
     assert plan["refused"] == []
     assert plan["lines"][0].endswith(", ESTIMATED from llama_models, its header was not read")
-    # What is no expert is taken wider than it is in the file.
+    # The other weights are estimated wider than in the file.
     real = layers(planned(cpu_moe="auto"))
     assert real <= layers(plan) <= real + 3
     assert layers(estimated("all")) == 94
@@ -161,8 +161,8 @@ def test_without_a_header_a_description_tells_the_experts():
 
 def test_services_share_main_memory_too():
     one = dict(SERVICE, cpu_moe="all")
-    alone = planned(services={"chat": one})
-    needed = alone["services"]["chat"][0]["devices"][1]["total_mib"]
+    single = planned(services={"chat": one})
+    needed = single["services"]["chat"][0]["devices"][1]["total_mib"]
     both = {"chat": one, "code": dict(one, port=8001)}
     plan = planned(services=both, memory_mib=2 * needed)
     assert plan["refused"] == []
@@ -298,7 +298,7 @@ def test_cache_ram_is_shared_and_kept():
     (main,) = [row for row in first["services"]["chat"][0]["devices"] if row["device"] == "main"]
     both = {"chat": one, "code": dict(SERVICE, cards=[], model="big", port=8001)}
     assert planned(services=both)["services"]["code"][0]["devices"][0]["free_mib"] == 257000 - main["total_mib"]
-    # Where nobody knows the main memory it is said at least.
+    # Unknown main memory is at least shown.
     words = [line for line in planned(services={"chat": one}, memory_mib=None)["lines"] if "main memory of" in line]
     assert len(words) == 1 and " MiB of weights and 8" in words[0]
 

@@ -80,7 +80,7 @@ def test_what_does_not_fit_says_what_would():
     assert "mem1" not in sentence
 
 
-def test_unlike_cards_are_told_apart():
+def test_unlike_cards_are_named():
     (sentence,) = plan(services=("big",), workers="rtx1:rtx2", slot_ctx_size=131072)["refused"]
     assert " cards of 24576 MiB such as rtx1's" in sentence
 
@@ -105,12 +105,12 @@ def test_single_card_shows_no_tensor_split():
     (small,) = planned["services"]["small"]
     assert [row["layers"] for row in small["devices"]] == [48, 0]
     assert (small["topology"], small["reason"]) == ("single", "it fits each of rtx1 GPU0, rtx1 GPU1")
-    # llama-server is still told, or it would use both cards.
+    # llama-server still gets it, or it would use both cards.
     assert small["tensor_split"] == [49]
     assert not any("--tensor-split" in line for line in lines(planned))
 
 
-def test_hub_that_does_not_answer_is_told_once():
+def test_failing_hub_is_reported_once():
     text = "http://hub.lab:9/api/models/%s/revision/main: Connection refused, 4 times: check the network and run again"
     items = [{"model": service["model"], "quant": service["quant"]} for service in SERVICES.values()]
     headers = [{"item": item, "msg": text % item["model"]} for item in items]
@@ -137,7 +137,7 @@ def test_split_moves_to_leave_room_for_replica():
     assert planned["refused"] == [] and planned["services"]["small"][0]["fits"]
     assert planned["services"]["big"][0]["layers"]["rtx1"] < fastest["rtx1"]
     assert "big leaves room for small, which would not fit beside the split that is fastest for big" in lines(planned)
-    # Where no split leaves room it stays as it was, and the advice is for that.
+    # If no split leaves room it stays as it was.
     large = dict(SERVICES, small=dict(SERVICES["small"], slot_ctx_size=32768, parallel=8))
     planned = plan(workers="rtx1", known=large)
     assert planned["services"]["big"][0]["layers"] == fastest and len(planned["refused"]) == 1

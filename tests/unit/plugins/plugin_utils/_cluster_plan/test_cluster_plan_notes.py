@@ -27,7 +27,7 @@ SERVICES = {
 
 
 def read(plan):
-    """What the head keeps of `chat`, with what was measured of it."""
+    """The kept plan and measurement of `chat`."""
     inputs = plan["services"]["chat"][0]["inputs"]
     found = record({"tokens": 3686, "seconds": 36.86, "measured_at": "2026-11-24T05:00:00Z"}, inputs)
     (one,) = [one for one in kept(plan) if one["item"] == "chat"]

@@ -73,7 +73,7 @@ def test_count_keeps_cards_in_limited_run():
     part = {"node2": known["node2"]}
     again = plan(services, part, previous=kept(first, "solo"))
     assert (again["cards"]["solo"], again["refused"]) == (first["cards"]["solo"], [])
-    # Without an earlier plan nobody knows what the split takes there.
+    # Without an earlier plan the claims of the split are unknown.
     (sentence,) = plan(services, part)["refused"]
     assert sentence == (
         "llama_services.solo.cards: 1 seen beside chat on node2, whose plan is not known without all of its nodes, a "
@@ -104,7 +104,7 @@ def test_count_that_no_longer_fits_takes_other_cards():
     moved = dict(services, a=dict(services["a"], cards=[1]))
     found = plan(moved, known, previous=earlier)
     assert found["refused"] == [] and found["cards"]["b"] == {"node1": ["GPU-node1-0"]}
-    # Where both fit one card, they stay.
+    # Both stay if they fit one card.
     known = {"node1": looked_at("node1", 48000, 48000)}
     found = plan(moved, known, previous=earlier)
     assert found["refused"] == [] and found["cards"]["b"] == {"node1": ["GPU-node1-1"]}
@@ -131,9 +131,9 @@ def test_cardless_services_share_main_memory():
     assert (places(found, "a"), places(found, "c")) == ([("node1", "main")], [("node1", "GPU0")])
     assert found["cards"]["a"] == {"node1": []} and found["refused"] == []
     assert found["services"]["b"][0]["devices"][0]["free_mib"] < found["services"]["a"][0]["devices"][0]["free_mib"]
-    # A node without a card has that alone.
-    alone = plan({"a": dict(ALONE, cards=[])}, nodes(node1=dict(looked_at("node1"), devices=[found_main()])))
-    assert (places(alone, "a"), alone["cards"]["a"]) == ([("node1", "main")], {"node1": []})
+    # A node without a card has only main memory.
+    single = plan({"a": dict(ALONE, cards=[])}, nodes(node1=dict(looked_at("node1"), devices=[found_main()])))
+    assert (places(single, "a"), single["cards"]["a"]) == ([("node1", "main")], {"node1": []})
 
 
 def found_main():
@@ -152,7 +152,7 @@ def of_cpu(known, **services):
 
 
 def test_a_build_for_the_cpu_sees_no_card():
-    """Its units need not be told: they are what they are on a node without a card."""
+    """Its units are the same as on a node without a card."""
     known = nodes(node1=looked_at("node1", 24000, 24000))
     found = of_cpu(known, a=ALONE, b=dict(ALONE, cards=[]), c=dict(ALONE, build="default", cards=2))
     assert (places(found, "a"), found["refused"]) == ([("node1", "main")], [])
@@ -194,7 +194,7 @@ def test_the_cards_of_each_node_of_a_split():
     found = plan(chat(cards=1), known)
     assert places(found, "chat") == [("node2", "GPU0"), ("node3", "GPU0"), ("node1", "GPU0")]
     assert found["cards"]["chat"] == {name: ["GPU-%s-0" % name] for name in ("node1", "node2", "node3")}
-    # Of a node that is not part of the run nobody knows.
+    # Nodes outside the run have no cards.
     part = {name: known[name] for name in ("node1", "node2")}
     assert sorted(plan(chat(cards=1), part)["cards"]["chat"]) == ["node1", "node2"]
 
@@ -229,8 +229,10 @@ def test_stopped_service_has_cards_of_its_own_too():
 
 
 def test_two_names_that_claim_one_card_are_said():
-    twin = looked_at("node1", 24000)
-    known = nodes(node1=looked_at("node1", 24000), node2=dict(twin, devices=[dict(twin["devices"][0], node="node2")]))
+    other_name = looked_at("node1", 24000)
+    known = nodes(
+        node1=looked_at("node1", 24000), node2=dict(other_name, devices=[dict(other_name["devices"][0], node="node2")])
+    )
     note = "note: node1 and node2 have the same card, GPU-node1-0, which is counted for each of them"
     assert note in plan({"chat": dict(CHAT)}, known)["lines"]
     assert not any(line.startswith("note: ") for line in plan({"chat": dict(CHAT)})["lines"])

@@ -82,7 +82,7 @@ def test_override_of_model_raises_context():
     assert len(memory_plan(asked, MODELS, GROUPS, nodes())["refused"]) == 1
 
 
-def test_what_nobody_counted_is_said():
+def test_uncounted_words_are_shown():
     words = ["--mmproj", "/opt/models/p.gguf"]
     planned = plan(chat(extra_args=words))
     assert planned["services"]["chat"][0]["unplanned"] == words
@@ -126,9 +126,9 @@ def test_nodes_without_cards_use_their_main_memory():
     planned = plan(chat(force_split=True), lab)
     assert planned["refused"] == []
     assert sorted(planned["services"]["chat"][0]["layers"]) == ["node2", "node3"]
-    alone = plan(chat(workers=None, rpc_port=None), {"node1": main_memory("node1", 64000)})
-    assert alone["services"]["chat"][0]["layers"] == {"node1": 80}
-    assert alone["services"]["chat"][0]["tensor_split"] == []
+    single = plan(chat(workers=None, rpc_port=None), {"node1": main_memory("node1", 64000)})
+    assert single["services"]["chat"][0]["layers"] == {"node1": 80}
+    assert single["services"]["chat"][0]["tensor_split"] == []
 
 
 def test_why_it_is_an_estimate_is_said():
@@ -137,7 +137,7 @@ def test_why_it_is_an_estimate_is_said():
 
 
 def test_layers_per_node_need_no_header_for_severalcards():
-    """What the head is told is the same whether its model's header was read or not."""
+    """The command line is the same with and without the header."""
     two = {"devices": cards("node2", 24000, 24000), "cores": 40}
     split = {"node1": 20, "node2": 35, "node3": 25}
     unknown = json.loads(json.dumps(plan(chat(model="unknown", quant="Q8_0", tensor_split=split), nodes(node2=two))))
@@ -152,7 +152,7 @@ def test_layers_per_node_need_no_header_for_severalcards():
 
 
 def test_services_that_share_a_card_are_added_up():
-    alone = plan(chat(), nodes(28000))["services"]["chat"][0]
+    single = plan(chat(), nodes(28000))["services"]["chat"][0]
     planned = plan(dict(chat(), fast=FAST), nodes(28000))
     fast = planned["services"]["fast"][0]
     beside = planned["services"]["chat"][0]
@@ -160,7 +160,7 @@ def test_services_that_share_a_card_are_added_up():
     shared = {device["node"]: device for device in beside["devices"]}["node3"]
     assert shared["free_mib"] == 28000 - fast["devices"][0]["total_mib"]
     assert shared["total_mib"] <= shared["free_mib"]
-    assert beside["layers"]["node3"] < alone["layers"]["node3"]
+    assert beside["layers"]["node3"] < single["layers"]["node3"]
     assert planned["sharing"] == ["chat shares cards with fast, all of them fit"]
 
 
@@ -169,8 +169,8 @@ def test_stopped_service_takes_nothing_and_reports_fit():
     code = dict(CHAT, model="small", quant="Q8_0", head="node3", state="stopped")
     code = {key: value for key, value in code.items() if key not in ("workers", "rpc_port")}
     for memory, says in ((40000, "fits"), (20000, "does not fit")):
-        alone, planned = plan(chat(), nodes(memory)), plan(dict(chat(), aaa=code), nodes(memory))
-        assert planned["refused"] == [] and planned["services"]["chat"] == alone["services"]["chat"]
+        single, planned = plan(chat(), nodes(memory)), plan(dict(chat(), aaa=code), nodes(memory))
+        assert planned["refused"] == [] and planned["services"]["chat"] == single["services"]["chat"]
         (line,) = planned["sharing"]
         assert line.startswith("aaa: stopped, not counted; it %s beside what runs" % says) and line in planned["lines"]
     assert " MiB are needed on GPU0 of node3 and " in line and line.count(" MiB are there beside chat (") == 1
@@ -235,14 +235,14 @@ def test_router_loads_as_many_models_as_fit_together():
     assert counted(40000)[1] == {2} and counted(20000)[1] == {1}
     one = counted(20000)[0]
     assert one["sharing"] == ["fast loads 1 of its 2 models at a time on node3"] and one["refused"] == []
-    # What holds is kept: with more room nothing restarts.
+    # A fitting split is kept: with more room nothing restarts.
     assert counted(20000, previous=kept(one, "fast"))[1] == {1}
     (sentence,) = counted(20000, models_max=2)[0]["refused"]
     assert sentence.startswith("llama_services.fast.models_max: 2 seen, at most 1 is allowed, since more need ")
     (sentence,) = counted(20000, build="b7772")[0]["refused"]
     assert sentence.startswith("llama_services.fast.models_max: 1 seen with build b7772, all 2 models ")
     assert counted(40000, build="b7772")[0]["refused"] == []
-    # Other services come first where the plan decides.
+    # Services without a choice come first.
     assert counted(40000, state="stopped")[0]["sharing"][-1] == "fast: stopped, not counted; it fits beside what runs"
 
 
@@ -260,7 +260,7 @@ def test_router_models_use_different_cards():
 
 
 def test_the_plan_does_not_wander():
-    """What our own service uses is not what others use, and a split that still fits is kept."""
+    """Memory of the managed service is free for it, and a split that still fits is kept."""
     first = plan(chat())
     assert plan(chat(), previous=kept(first))["services"] == first["services"]
     busy = nodes()
@@ -269,7 +269,7 @@ def test_the_plan_does_not_wander():
     # Somebody else was there and has gone: nothing is restarted for that.
     assert moved != first["services"]["chat"][0]["counts"]
     assert plan(chat(), previous=kept(plan(chat(), busy)))["services"]["chat"][0]["counts"] == moved
-    # What no longer fits, or was made for something else, is planned anew.
+    # A plan that no longer fits, or has other inputs, is made anew.
     assert plan(chat(), busy, previous=kept(first))["services"]["chat"][0]["counts"] == moved
     assert plan(chat(ctx_size=4096), previous=kept(plan(chat(), busy)))["services"]["chat"][0]["counts"] == [27, 27, 26]
 
@@ -334,7 +334,7 @@ def test_layers_per_node_need_all_nodes():
     planned = plan(chat(tensor_split=split), part, previous=earlier)
     assert (planned["refused"], planned["services"]["chat"][0]["tensor_split"]) == ([], [35, 25, 21])
     assert len(plan(chat(tensor_split=dict(split, node2=34, node3=26)), part, previous=earlier)["refused"]) == 1
-    # Nobody writes a head's command line.
+    # No command line of a head is written.
     assert plan(chat(tensor_split=split), {"node3": nodes()["node3"]})["refused"] == []
 
 

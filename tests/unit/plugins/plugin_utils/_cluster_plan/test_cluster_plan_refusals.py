@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the plan of an inventory refuses, and what it says instead."""
+"""The refusals of an inventory's plan, with their advice."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
@@ -156,7 +156,7 @@ def test_workers_without_layers_are_refused():
         "llama_services.chat.workers: node3 would hold no layers, since the GPUs hold all of big Q4_K_M, and each "
         "worker needs one: leave it out of workers"
     )
-    # What two cards cannot hold is left over for it, forced or not.
+    # Main memory holds the rest of two cards, forced or not.
     for force in (None, True):
         planned = plan(chat(quant="Q4_K_M", force_split=force), of)
         assert planned["refused"] == []
@@ -167,20 +167,20 @@ def test_workers_without_layers_are_refused():
 def test_plan_of_everything_refuses_what_it_cannot_plan():
     part = {name: facts for name, facts in nodes().items() if name == "node2"}
 
-    def told(services, nodes):
+    def reported(services, nodes):
         return memory_plan(services, MODELS, GROUPS, nodes, complete=True)["refused"]
 
-    assert told(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), part) == [
+    assert reported(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), part) == [
         "llama_services.chat: not planned, node1 and node3 are not part of this run, a plan needs all nodes of a "
         "service: run without --limit"
     ]
-    (sentence,) = told(chat(model="unknown", quant="Q8_0"), nodes())
+    (sentence,) = reported(chat(model="unknown", quant="Q8_0"), nodes())
     assert sentence.startswith(
         "llama_services.chat: not planned, its header was not read and llama_models.unknown has no header"
     )
-    (sentence,) = told({"fast": dict(FAST, models={"unknown": "Q8_0"})}, nodes())
+    (sentence,) = reported({"fast": dict(FAST, models={"unknown": "Q8_0"})}, nodes())
     assert sentence.startswith("llama_services.fast: not planned, unknown Q8_0: ")
-    assert told(chat(), nodes()) == []
+    assert reported(chat(), nodes()) == []
 
 
 def test_header_of_no_model_is_refused():

@@ -28,7 +28,7 @@ def parts(planned, name="embed"):
 
 
 def kept(planned, node):
-    """What one node keeps of it."""
+    """The kept plan of one node."""
     return kept_of({"services": {"embed": [parts(planned)[node]]}}, "embed")
 
 
@@ -55,7 +55,7 @@ def test_the_table_has_a_row_for_each_replica():
     )
 
 
-def test_what_is_beside_a_replica_counts_there_alone():
+def test_neighbour_counts_only_for_its_replica():
     services = dict(embed(), code={**EMBED, "head": "node3"})
     found = plan(services, nodes(40000))
     free = {node: part["devices"][0]["free_mib"] for node, part in parts(found).items()}
@@ -117,15 +117,15 @@ def test_each_replica_keeps_its_own_plan():
     assert again["lines"][0].endswith(
         ", planned as before: node2 0-6 (7), node2 7-11 (5), node3 0-6 (7), node3 7-11 (5)"
     )
-    # One that is new has none yet.
+    # A new replica has no plan yet.
     assert plan(embed(force_split=True), two, previous=kept(first, "node2"))["unchanged"] == []
-    # What another node kept says nothing of this one.
+    # The plan of another node does not count.
     moved = plan(embed(force_split=True, head="node3"), two, previous=kept(first, "node2"))
     assert moved["unchanged"] == [] and list(parts(moved)) == ["node3"]
 
 
 def test_replicas_without_header_keep_plans():
-    """Where the plan decides a command line, as that of experts."""
+    """If the plan decides a command line, as that of experts."""
     known = dict(MODELS, small=dict(MODELS["small"], header=dict(SMALL, expert_count=4, expert_used_count=2)))
     del known["small"]["header"]
     first = plan(embed())

@@ -27,7 +27,7 @@ def shares(*arguments, **services):
     return {name: found["node1"] for name, found in plan(*arguments, **services)["threads"].items()}
 
 
-def test_one_alone_has_what_llama_server_takes():
+def test_single_service_keeps_default_threads():
     assert shares(one=MAIN) == shares(one=EXPERTS) == shares(one=MAIN, card=CARD) == {}
 
 
@@ -72,8 +72,8 @@ def test_they_reach_the_command_line_and_the_operator():
     heads = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", given)
     assert [head.args[head.args.index("--threads") + 1] for head in heads] == ["18", "18"]
     assert found["lines"][-1] == "threads of services in main memory: one 18, two 18 of the 36 cores of node1"
-    alone = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", None)
-    assert not [head for head in alone if "--threads" in head.args]
+    single = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", None)
+    assert not [head for head in single if "--threads" in head.args]
 
 
 def test_five_keys_are_a_service():

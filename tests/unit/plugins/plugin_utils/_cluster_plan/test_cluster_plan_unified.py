@@ -41,8 +41,8 @@ def rows(found, name="chat"):
 
 
 def test_two_nodes_hold_what_one_cannot():
-    (alone,) = plan(chat={"model": "giant"})["hopeless"]
-    assert "more than the" in alone
+    (single,) = plan(chat={"model": "giant"})["hopeless"]
+    assert "more than the" in single
     found = plan(chat={"model": "giant", "workers": "spark2"})
     assert found["refused"] == [] and found["services"]["chat"][0]["fits"]
     assert rows(found) == [("spark2", "GPU0", True), ("spark1", "GPU0", True), ("spark1", "main", False)]
@@ -51,9 +51,9 @@ def test_two_nodes_hold_what_one_cannot():
 
 def test_plan_without_nodes_is_that_with_them():
     hostvars = {node: {"llama_devices": [GB10]} for node in GROUPS["llama_nodes"]}
-    told = plan_cards("", GROUPS, hostvars, "llama_nodes", 1024)
+    reported = plan_cards("", GROUPS, hostvars, "llama_nodes", 1024)
     nodes = {
-        node: {"devices": told["devices"][node], "main": told["main"][node], "cores": 20}
+        node: {"devices": reported["devices"][node], "main": reported["main"][node], "cores": 20}
         for node in GROUPS["llama_nodes"]
     }
     for keys in ({"model": "giant", "workers": "spark2"}, {"model": "half", "cache_ram": 8192}):
@@ -62,7 +62,7 @@ def test_plan_without_nodes_is_that_with_them():
 
 @pytest.mark.parametrize("first", ["chat", "kept"])
 def test_card_and_main_memory_are_one_memory(first):
-    """What one service has on the card another has not in main memory, whichever is planned first."""
+    """Memory on the card is not free in main memory, whichever service is planned first."""
     on_card, beside = {"model": "half"}, {"model": "half", "cards": [], "port": 8001}
     services = {first: on_card, "other": beside} if first == "chat" else {"zeta": on_card, first: beside}
     found = plan(**services)

@@ -140,7 +140,7 @@ def test_experts_count_as_far_as_token_uses_them():
     experts = sum(shape.expert_bytes)
     read = sum(shape.block_bytes) - experts + experts * shape.n_expert_used / shape.n_expert + shape.output_bytes
     assert found["local"]["ceiling"] == pytest.approx(1e12 / read, rel=1e-3)
-    # Without a header nobody knows how many bytes are of experts.
+    # Without a header the bytes of experts are unknown.
     assert planned(services, memory, models=mixture.MODELS)["local"]["ceiling"] is None
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What entries of llama_builds are on a node, which of them it needs, and what their releases are called."""
+"""The builds of a node, and the names of their releases."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_name_of_release_says_what_goes_into_it():
         FORK,
     ]
     assert len({on().release, *(on(entry=one).release for one in others)}) == 1 + len(others)
-    # Where it comes from is no part of it, nor what a plan is told.
+    # Neither its source nor the values of a plan are part of it.
     for same in (
         {"version": "b11434", "source": "/srv/x.tar.gz"},
         {"cuda_home": "/opt/cuda"},

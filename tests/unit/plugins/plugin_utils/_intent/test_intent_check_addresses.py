@@ -11,7 +11,7 @@ GROUPS = {"llama_nodes": ["a", "b"], "llama_gateway": ["g"], "llama_monitoring":
 FACTS = {name: {"ansible_host": "10.0.0.%d" % number} for number, name in enumerate("abgm", 1)}
 
 
-def told(**changes):
+def reported(**changes):
     hostvars = {name: dict(facts, **changes.get(name, {})) for name, facts in FACTS.items()}
     return machine_errors(Inventory({}, {}, GROUPS, hostvars))
 
@@ -19,7 +19,7 @@ def told(**changes):
 @pytest.mark.parametrize(("one", "other"), [("b", "a"), ("g", "b"), ("m", "g")])
 def test_two_names_of_one_machine_are_refused(one, other):
     address = FACTS[other]["ansible_host"]
-    (sentence,) = told(**{one: {"ansible_host": address}})
+    (sentence,) = reported(**{one: {"ansible_host": address}})
     assert sentence.startswith("ansible_host: %s seen for %s and %s, " % (address, other, one))
 
 
@@ -34,12 +34,12 @@ def test_two_names_of_one_machine_are_refused(one, other):
         {"ansible_host": ""},
     ],
 )
-def test_machines_that_are_told_apart_otherwise_are_not(facts):
-    assert told(b=dict({"ansible_host": FACTS["a"]["ansible_host"]}, **facts)) == []
+def test_machines_with_other_ports_are_accepted(facts):
+    assert reported(b=dict({"ansible_host": FACTS["a"]["ansible_host"]}, **facts)) == []
 
 
 def test_shared_client_address_is_refused():
-    (sentence,) = told(a={"llama_address": "10.9.9.9"}, b={"llama_address": "10.9.9.9"})
+    (sentence,) = reported(a={"llama_address": "10.9.9.9"}, b={"llama_address": "10.9.9.9"})
     assert sentence == "llama_address: 10.9.9.9 seen for a and b, an address of its own is needed: correct it"
     # A gateway may be one of the nodes under another address.
-    assert told(a={"llama_address": "10.9.9.9"}, g={"llama_address": "10.9.9.9"}) == []
+    assert reported(a={"llama_address": "10.9.9.9"}, g={"llama_address": "10.9.9.9"}) == []

@@ -11,7 +11,7 @@ FORK = {"repository": "https://github.com/someone/llama.cpp", "commit": "0123456
 OWN = {"source": "/srv/mine.tar.gz", "source_sha256": "a" * 64}
 
 
-def told(entry, name="turbo"):
+def reported(entry, name="turbo"):
     return build_errors(["n", "m"], {node: {"llama_builds": {name: entry}} for node in ("n", "m")})
 
 
@@ -34,7 +34,7 @@ def told(entry, name="turbo"):
     ],
 )
 def test_what_is_right(entry):
-    assert told(entry) == []
+    assert reported(entry) == []
 
 
 COMMIT = "a commit of 40 hexadecimal digits is needed: copy the whole commit, a branch or a tag may move"
@@ -85,7 +85,7 @@ TAG = "the tag of a release such as b11434 is needed: "
     ],
 )
 def test_each_mistake_is_one_sentence(entry, sentence):
-    (found,) = told(entry)
+    (found,) = reported(entry)
     assert found.startswith("llama_builds.turbo" + sentence)
 
 
@@ -93,7 +93,7 @@ def test_builds_are_one_map_for_all_nodes():
     assert build_errors(["n"], {"n": {"llama_builds": ["b11434"]}}) == [
         "llama_builds: a list of 1 seen, a map is needed: write its keys below it"
     ]
-    assert told({}, "Turbo 2") == [
+    assert reported({}, "Turbo 2") == [
         "llama_builds.Turbo 2: a name of lower-case letters, digits, dots and dashes is needed: rename it"
     ]
     assert build_errors(["n", "m"], {"n": {}, "m": {"llama_builds": {"turbo": FORK}}}) == [
@@ -116,15 +116,15 @@ def test_a_service_names_a_build_that_there_is():
     assert mistakes(changed(build="turbq"), hostvars=of(turbo=FORK)) == [
         "llama_services.reasoning.build: 'turbq' is not in llama_builds, did you mean turbo?"
     ]
-    # What is wrong with the builds themselves is said alone.
+    # Mistakes of the builds are reported first.
     assert len(mistakes(changed(build="turbo"), hostvars=of(turbo={"version": "latest"}))) == 1
 
 
 def test_cache_type_of_build_is_accepted():
-    alone = {"workers": None, "rpc_port": None, "tensor_split": None}
+    single = {"workers": None, "rpc_port": None, "tensor_split": None}
     hostvars = of(turbo={**FORK, "cache_types": {"turbo4": 4.125}})
-    assert mistakes(changed(**alone, build="turbo", cache="turbo4"), hostvars=hostvars) == []
-    (sentence,) = mistakes(changed(**alone, cache="turbo4"), hostvars=hostvars)
+    assert mistakes(changed(**single, build="turbo", cache="turbo4"), hostvars=hostvars) == []
+    (sentence,) = mistakes(changed(**single, cache="turbo4"), hostvars=hostvars)
     assert sentence.startswith("llama_services.reasoning.cache: 'turbo4' seen, one of f32, ")
     (sentence,) = mistakes(changed(build="turbo", cache="turbo4"), hostvars=hostvars)
     assert "turbo4 seen with workers, one of f16, q8_0, q4_0 is needed" in sentence

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the settings of a family of models, in the entry of a service or in that of its model."""
+"""Mistakes in the settings of a family of models, in the entry of a service or of its model."""
 
 import datetime
 
@@ -10,8 +10,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.
 from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import HOSTVARS, MODELS, changed, mistakes
 
 
-def told(settings=None, model=None, version=None):
-    """What an inventory is told whose service and model have these settings, and which has this release."""
+def reported(settings=None, model=None, version=None):
+    """The mistakes of an inventory with these settings and this release."""
     hostvars = {
         host: dict(facts, llama_builds={"default": {"version": version or "b11434"}})
         for host, facts in HOSTVARS.items()
@@ -25,9 +25,9 @@ def judge(found, sentence):
     assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
 
 
-def alone(**settings):
+def single(**settings):
     """A service of one node with these settings."""
-    return told(dict(settings, workers=None, rpc_port=None, tensor_split="auto"))
+    return reported(dict(settings, workers=None, rpc_port=None, tensor_split="auto"))
 
 
 SOUND = [
@@ -85,12 +85,15 @@ WRONG = [
 
 @pytest.mark.parametrize("settings", SOUND)
 def test_settings_that_go_together_in_either_place(settings):
-    assert told(settings) == told(model=settings) == []
+    assert reported(settings) == reported(model=settings) == []
 
 
 @pytest.mark.parametrize(("settings", "sentence"), WRONG)
 def test_mistake_is_reported_for_its_entry(settings, sentence):
-    for found, entry in ((told(settings), "llama_services.reasoning."), (told(model=settings), "llama_models.big.")):
+    for found, entry in (
+        (reported(settings), "llama_services.reasoning."),
+        (reported(model=settings), "llama_models.big."),
+    ):
         assert len(found) == 1 and found[0].startswith(entry + sentence), found
         assert "\n" not in found[0]
 
@@ -110,7 +113,7 @@ YARN = {"rope_scaling": "yarn", "yarn_orig_ctx": 32768}
         ({"rope_scaling": "linear", "rope_scale": 2}, YARN, None),
         ({"jinja": False}, {"chat_template_kwargs": {"a": 1}, "reasoning": "off"}, None),
         ({"embeddings": False}, {"embeddings": True, "pooling": "mean"}, None),
-        # What it says itself stays a mistake.
+        # A mistake of the service itself stays one.
         (
             {"reasoning": "off", "reasoning_budget": 9},
             {"reasoning": "on"},
@@ -120,11 +123,11 @@ YARN = {"rope_scaling": "yarn", "yarn_orig_ctx": 32768}
     ],
 )
 def test_service_replaces_what_its_model_says(service, model, sentence):
-    judge(told(service, model), sentence)
+    judge(reported(service, model), sentence)
 
 
 def test_mistake_of_the_model_names_its_entry():
-    (sentence,) = told({"rope_scale": 2}, {"yarn_orig_ctx": 32768})
+    (sentence,) = reported({"rope_scale": 2}, {"yarn_orig_ctx": 32768})
     assert sentence.startswith("llama_models.big.yarn_orig_ctx: seen without rope_scaling yarn")
 
 
@@ -144,7 +147,7 @@ def test_mistake_of_the_model_names_its_entry():
     ],
 )
 def test_a_text_is_as_long_as_both_batches(settings, sentence):
-    judge(alone(**dict({"embeddings": True}, **settings)), sentence)
+    judge(single(**dict({"embeddings": True}, **settings)), sentence)
 
 
 def test_mistake_of_model_is_reported_once():
@@ -184,7 +187,7 @@ def test_service_key_in_model_is_refused():
     ],
 )
 def test_what_a_release_does_not_know(version, settings, sentence):
-    judge(told(settings, version=version), sentence)
+    judge(reported(settings, version=version), sentence)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +214,7 @@ def test_what_a_release_does_not_know(version, settings, sentence):
     ],
 )
 def test_keys_that_stand_for_others(settings, sentence):
-    judge(told(settings), sentence)
+    judge(reported(settings), sentence)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +230,7 @@ def test_keys_that_stand_for_others(settings, sentence):
     ],
 )
 def test_service_of_one_node_takes_every_cache_type(settings, right):
-    assert (alone(**settings) == []) is right
+    assert (single(**settings) == []) is right
 
 
 @pytest.mark.parametrize(
@@ -255,4 +258,4 @@ def test_service_of_one_node_takes_every_cache_type(settings, right):
     ],
 )
 def test_words_for_llama_server(words, sentence):
-    judge(alone(extra_args=words), sentence and "extra_args: " + sentence)
+    judge(single(extra_args=words), sentence and "extra_args: " + sentence)

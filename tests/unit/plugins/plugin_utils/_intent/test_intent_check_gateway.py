@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the gateway, and who may use the ports of heads behind one."""
+"""Mistakes of the gateway, and the clients of heads behind one."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
@@ -26,22 +26,22 @@ def hostvars(on="ctl", **variables):
     return dict(found, **{on: dict(found[on], **variables)})
 
 
-def told(services=None, groups=None, routes=None, on="ctl", **variables):
+def reported(services=None, groups=None, routes=None, on="ctl", **variables):
     services = {"reasoning": BIG, **(services or {})}
     return check.intent_errors(services, MODELS, groups or GROUPS, hostvars(on, **variables), routes)
 
 
 def test_a_gateway_without_a_mistake():
     services = {"reasoning": dict(BIG, tier="reasoning", fallback="fast"), "fast": dict(SMALL, tier="fast")}
-    assert told(services, routes={"default": "big"}, gateway_unknown_model="default", gateway_auth="log_only") == []
-    assert told({"router": dict(ROUTER, tier="fast", fallback="reasoning")}) == []
-    assert told(gateway_unknown_model=404, gateway_tls={"certificate": "/c.pem", "key": "/k.pem"}) == []
-    assert told({"reasoning": dict(BIG, tier="deep")}, gateway_tiers={"deep": "8090"}) == []
+    assert reported(services, routes={"default": "big"}, gateway_unknown_model="default", gateway_auth="log_only") == []
+    assert reported({"router": dict(ROUTER, tier="fast", fallback="reasoning")}) == []
+    assert reported(gateway_unknown_model=404, gateway_tls={"certificate": "/c.pem", "key": "/k.pem"}) == []
+    assert reported({"reasoning": dict(BIG, tier="deep")}, gateway_tiers={"deep": "8090"}) == []
 
 
 def test_tier_and_fallback_are_for_a_gateway():
     for groups in (intents.GROUPS, dict(GROUPS, llama_gateway=[])):
-        assert told({"reasoning": dict(BIG, tier="fast", fallback="x")}, groups) == [
+        assert reported({"reasoning": dict(BIG, tier="fast", fallback="x")}, groups) == [
             "llama_services.reasoning.%s: seen without a gateway, a host in group llama_gateway is needed for it: add "
             "one in hosts.yml or drop the key" % key
             for key in ("tier", "fallback")
@@ -95,7 +95,7 @@ def test_tier_and_fallback_are_for_a_gateway():
     ],
 )
 def test_what_services_get_wrong_behind_a_gateway(services, sentence):
-    assert told(services) == [sentence]
+    assert reported(services) == [sentence]
 
 
 def test_longer_fallback_circle_is_reported_once():
@@ -110,15 +110,15 @@ def test_longer_fallback_circle_is_reported_once():
 
 def test_services_of_one_model_need_own_names():
     long = dict(SMALL, head="node3", port=8004)
-    (sentence,) = told({"fast": SMALL, "long": long})
+    (sentence,) = reported({"fast": SMALL, "long": long})
     assert ": give one of them names of its own, such as names: [long], or " in sentence
-    assert told({"fast": SMALL, "long": dict(long, names=["small-long"])}, routes={"default": "small-long"}) == []
-    (sentence,) = told({"fast": SMALL, "long": dict(long, names=["small-long", "Small"])})
+    assert reported({"fast": SMALL, "long": dict(long, names=["small-long"])}, routes={"default": "small-long"}) == []
+    (sentence,) = reported({"fast": SMALL, "long": dict(long, names=["small-long", "Small"])})
     assert sentence.startswith("llama_services.long.names: Small seen as a name of fast too")
 
 
 def test_name_of_service_that_is_stopped_is_free():
-    assert told({"fast": SMALL, "router": dict(ROUTER, state="stopped")}) == []
+    assert reported({"fast": SMALL, "router": dict(ROUTER, state="stopped")}) == []
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_name_of_service_that_is_stopped_is_free():
     ],
 )
 def test_what_a_host_of_the_gateway_gets_wrong(variables, sentence):
-    assert told(**variables) == ([sentence] if sentence else [])
+    assert reported(**variables) == ([sentence] if sentence else [])
 
 
 @pytest.mark.parametrize(
@@ -232,13 +232,13 @@ def test_what_a_host_of_the_gateway_gets_wrong(variables, sentence):
     ],
 )
 def test_the_keys_of_clients_are_never_shown(keys, sentence):
-    found = told(gateway_keys=keys)
+    found = reported(gateway_keys=keys)
     assert found == ([sentence] if sentence else []) and "s3cret" not in "".join(found)
 
 
 def test_gateway_on_node_needs_ports_of_its_own():
     def on(node, services=None, **variables):
-        return told(services, dict(GROUPS, llama_gateway=[node]), on=node, **variables)
+        return reported(services, dict(GROUPS, llama_gateway=[node]), on=node, **variables)
 
     taken = "%s: %d on %s is taken by %s, a port of its own is needed: choose another"
     assert on("node1") == [taken % ("gateway_port", 8000, "node1", "llama_services.reasoning.port")]
@@ -291,7 +291,7 @@ def test_gateway_hosts_and_workers_may_use_head_ports():
 
 def test_a_node_that_is_the_gateway_reaches_itself():
     groups = dict(GROUPS, llama_gateway=["node2"])
-    # None at all would be for everybody of the head's network.
+    # An empty list would admit the head's whole network.
     assert clients("node2", groups) == ["127.0.0.0/8"]
     assert access("node2", groups) == ["127.0.0.0/8:8001"]
     assert clients("node2", groups, on="node2", llama_clients=["10.9.0.0/16"]) == ["10.9.0.0/16"]

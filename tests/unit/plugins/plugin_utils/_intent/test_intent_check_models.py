@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with an entry of llama_models."""
+"""Mistakes in an entry of llama_models."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_models import model_errors

@@ -281,7 +281,7 @@ def test_host_that_compiles_is_one_of_nodes():
         ({"main": True, "memory_mib": 2048}, ""),
     ],
 )
-def test_memory_in_gb_is_told(card, step):
+def test_memory_in_gb_is_reported(card, step):
     assert sentence_of(llama_devices=[card]).endswith(step) and bool(sentence_of(llama_devices=[card])) == bool(step)
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with a service."""
+"""Mistakes in an entry of llama_services."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check, services
@@ -225,7 +225,7 @@ def test_key_that_kind_needs_is_asked_for(kind, needed):
     ]
 
 
-def test_what_is_for_workers_alone_needs_some():
+def test_worker_keys_need_workers():
     keys = {"rpc_cache": True, "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
     assert mistakes(changed(**keys)) == [
         "llama_services.reasoning.%s: seen without workers, it is only for them: drop the key" % key
@@ -301,8 +301,8 @@ def test_head_without_ipv4_address_is_refused():
     )
     assert mistakes(hostvars=dict(HOSTVARS, node1={"ansible_host": "10.0.0.31"})) == []
     assert mistakes(hostvars=dict(HOSTVARS, node1=dict(named, llama_fabric_address="10.100.0.31"))) == []
-    alone = changed(workers=None, rpc_port=None, tensor_split=None)
-    assert mistakes(alone, hostvars=dict(HOSTVARS, node1=named)) == []
+    single = changed(workers=None, rpc_port=None, tensor_split=None)
+    assert mistakes(single, hostvars=dict(HOSTVARS, node1=named)) == []
 
 
 @pytest.mark.parametrize(("length", "right"), [(1, True), (40, True), (41, False)])

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with services together, with routes and with keys."""
+"""Mistakes of services together, and in routes and keys."""
 
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def test_example_key_is_planned_but_not_deployed():
     assert check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {}, own, deployable=True) == check.undeployable(
         {}, own
     )
-    # What is not sound is said first.
+    # Mistakes are reported first.
     (sentence,) = check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {"default": "x"}, own, deployable=True)
     assert sentence.startswith("llama_routes.default")
 
@@ -238,7 +238,7 @@ def test_inventory_that_lies_nowhere_and_one_without_nodes():
 
 
 def test_the_default_is_for_chats():
-    """Where something is: a site of embeddings alone has no other."""
+    """A site of only embeddings has no model for chats."""
     texts = dict(SERVICES["reasoning"], model="texts", primary=False, port=8001, rpc_port=50053, embeddings=True)
     models = dict(MODELS, texts=dict(MODELS["big"], aliases=["Texts"]))
     for services, default, wrong in (

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who reads the samples of a host, whom its firewall lets in for that, and what is wrong with monitoring."""
+"""The readers of samples, their access through the firewall, and mistakes of monitoring."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check, monitoring
@@ -21,7 +21,7 @@ def node_clients(node, groups, hostvars):
     return node_serving(intents.SERVICES, intents.MODELS, node, groups, hostvars, "/m")["clients"]
 
 
-def told(groups=None, services=None, on="ctl", **variables):
+def reported(groups=None, services=None, on="ctl", **variables):
     return check.intent_errors(
         services or intents.SERVICES, intents.MODELS, groups or GROUPS, hostvars(on, **variables)
     )
@@ -45,7 +45,7 @@ def test_a_monitoring_host_reads_its_own_samples():
 
 
 @pytest.mark.parametrize("groups", [intents.GROUPS, dict(GROUPS, llama_monitoring=[])])
-def test_without_such_a_host_nobody_does(groups):
+def test_no_access_without_monitoring_host(groups):
     assert monitoring.hosts(groups) == monitoring.allowed("node1", groups, hostvars()) == []
     assert "clients" not in node_rpc(intents.SERVICES, "node1", groups, hostvars())["access"]
 
@@ -64,16 +64,16 @@ def test_firewall_admits_monitoring_beside_clients():
     named = hostvars("node1", llama_clients=["192.168.1.0/24"])
     assert node_clients("node1", GROUPS, named) == ["192.168.1.0/24", "10.0.0.5/32"]
     assert node_clients("node1", intents.GROUPS, named) == ["192.168.1.0/24"]
-    # None named: the whole network of the head.
+    # An empty list is the whole network of the head.
     assert node_clients("node1", GROUPS, hostvars()) == []
     behind = dict(GROUPS, llama_gateway=["node3"])
     assert "10.0.0.5/32" in node_clients("node1", behind, hostvars())
 
 
 def test_monitoring_without_a_mistake():
-    assert told() == []
+    assert reported() == []
     assert (
-        told(
+        reported(
             monitoring_listen="10.0.0.5",
             monitoring_port="19090",
             monitoring_interval="15",
@@ -82,9 +82,9 @@ def test_monitoring_without_a_mistake():
         )
         == []
     )
-    # Nobody's setting.
-    assert told(dict(GROUPS, llama_monitoring=[]), monitoring_interval=0) == []
-    assert told(monitoring_prometheus="external", monitoring_listen="0.0.0.0", monitoring_port=0) == []
+    # Not a setting.
+    assert reported(dict(GROUPS, llama_monitoring=[]), monitoring_interval=0) == []
+    assert reported(monitoring_prometheus="external", monitoring_listen="0.0.0.0", monitoring_port=0) == []
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_monitoring_without_a_mistake():
     ],
 )
 def test_what_a_host_of_monitoring_gets_wrong(variables, sentence):
-    assert told(**variables) == [sentence]
+    assert reported(**variables) == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -155,22 +155,22 @@ def test_what_a_host_of_monitoring_gets_wrong(variables, sentence):
 def test_the_sampler_has_a_port_of_its_own(on, variables, sentence):
     groups = dict(GROUPS, llama_gateway=["ctl"])
     (port,) = variables.values()
-    (said,) = told(groups, on=on, **variables)
+    (said,) = reported(groups, on=on, **variables)
     assert said == "monitoring_sampler_port: %d on %s, a port of its own is needed: choose another" % (port, sentence)
     # As a file it needs none.
-    assert told(groups, on=on, monitoring_export="textfile", **variables) == []
+    assert reported(groups, on=on, monitoring_export="textfile", **variables) == []
 
 
 def test_prometheus_has_port_of_its_own_on_node():
     groups = dict(GROUPS, llama_monitoring=["node1"])
-    assert told(groups, on="node1", monitoring_port=8000) == [
+    assert reported(groups, on="node1", monitoring_port=8000) == [
         "monitoring_port: 8000 on node1 is taken by llama_services.reasoning.port, a port of its own is needed: choose "
         "another"
     ]
 
 
 @pytest.mark.parametrize(
-    ("variables", "told_of"),
+    ("variables", "entries"),
     [
         ({"monitoring_journal_max_use": "900M", "monitoring_journal_days": "3"}, []),
         (
@@ -186,5 +186,5 @@ def test_prometheus_has_port_of_its_own_on_node():
         ),
     ],
 )
-def test_what_journald_would_not_read(variables, told_of):
-    assert told(on="node1", **variables) == told_of
+def test_what_journald_would_not_read(variables, entries):
+    assert reported(on="node1", **variables) == entries

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory says, and what each node runs of it."""
+"""The services of an inventory by node."""
 
 import json
 
@@ -120,7 +120,7 @@ def test_a_head_reads_its_keys_from_a_file():
     assert head.api_key_file == "" and "--api-key-file" not in head.args
 
 
-def test_rpc_is_for_service_of_head_alone():
+def test_rpc_admits_only_own_head():
     assert intent_services.node_rpc(SERVICES, "node1", GROUPS, HOSTVARS)["access"] == {
         "incoming": [],
         "outgoing": ["10.100.0.32:50052", "10.100.0.33:50052"],
@@ -302,7 +302,7 @@ def test_units_get_uuids_of_cards():
     (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
     (worker,) = intent_services.node_rpc(services, "node2", GROUPS, HOSTVARS, plan)["workers"]
     assert (head.cards, worker["cards"]) == (["GPU-a"], ["GPU-b", "GPU-c"])
-    # Without a plan of this run nobody knows.
+    # Unknown without a plan of this run.
     (worker,) = intent_services.rpc_instances(services, "node2", GROUPS, HOSTVARS)
     assert worker.cards == [""]
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
@@ -315,10 +315,10 @@ def test_a_service_without_cards_computes_in_main_memory():
     assert head.cards == [] and "--device none --n-gpu-layers" in " ".join(head.args)
 
 
-def test_a_port_follows_from_the_name_alone():
+def test_default_port_follows_from_name():
     names = ("qwen36", "gemma", "devstral", "minimax", "glm", "embed")
     found = intent_services.ports({name: {} for name in names})
-    # What clients were told: a change here moves every endpoint without a port of its own.
+    # Known to clients: a change here moves every endpoint with a default port.
     assert found == {"qwen36": 18962, "gemma": 18182, "devstral": 18121, "minimax": 18527, "glm": 18753, "embed": 18411}
     for name in names:
         fewer = intent_services.ports({other: {} for other in reversed(names) if other != name})
@@ -330,12 +330,12 @@ def test_default_port_is_free_in_inventory():
     services = {"embed": {}, "chat": {"port": free}, "split": {"port": 8000, "rpc_port": free + 1}}
     assert intent_services.ports(services) == {"embed": free + 2, "chat": free, "split": 8000}
     # Two names that begin at one port: the later one gives way.
-    first, second = twins()
+    first, second = pair()
     both = intent_services.ports({second: {}, first: {}})
     assert both[second] == both[first] + 1 and both[first] == intent_services.ports({first: {}})[first]
 
 
-def twins():
+def pair():
     """Two names that begin at one port, in the order of the alphabet."""
     seen = {}
     for number in range(10000):
@@ -374,7 +374,7 @@ def test_each_host_is_asked_for_once():
     assert sorted(asked) == ["node1", "node2"]
 
 
-def test_nobody_but_the_plan_renders_a_split():
+def test_only_the_plan_sets_tensor_split():
     """Layers per node say nothing of cards."""
     services = changed(tensor_split={"node2": 40, "node3": 40})
     (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
@@ -417,7 +417,7 @@ def test_a_model_lives_where_its_head_runs():
 
 
 def fan_out(items, addresses, host):
-    """Where ``host`` gets its items from, all nodes holding the same ones under a path of their own."""
+    """The sources of a host's items, if all nodes hold the same ones under different paths."""
     nodes = [
         {"host": name, "address": address, "items": [dict(item, dest="/%s/m.gguf" % name) for item in items]}
         for name, address in addresses.items()
@@ -444,7 +444,7 @@ def test_node_that_has_the_model_lends_it():
     assert [intent_models.fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["", "", "node1"]
 
 
-def test_node_that_is_alone_with_model_fetches_it():
+def test_only_node_with_model_fetches_it():
     item, other = (
         {"repo": "a/m", "files": ["m.gguf"], "dest": "/m.gguf"},
         {"repo": "a/m", "files": ["n.gguf"], "dest": "/n.gguf"},
@@ -488,7 +488,7 @@ CARD = {"devices": [{"kind": "GPU", "total_mib": 32 << 10}]}
         ({"bits_per_weight": 16}, 3, True),
         ({"size": 1, "bits_per_weight": 16}, 3, False),  # what is written down counts
         ({}, 3, False),
-        ({"size": 104 * 10**9}, 2, False),  # a node nobody looked at
+        ({"size": 104 * 10**9}, 2, False),  # an unknown node
     ],
 )
 def test_weights_are_held_against_memory_of_all_nodes(quant, nodes, refused):

@@ -39,8 +39,8 @@ class _Value:
         return self.compute(self.value)
 
 
-def told(text):
-    """What Ansible raises for a value, from 2.19 on."""
+def reported(text):
+    """The error of Ansible for a value, from 2.19 on."""
 
     def compute(_value):
         raise RuntimeError(text)
@@ -66,7 +66,7 @@ def told(text):
 def test_a_variable_that_nothing_reads(name, sentence):
     hostvars = HostVars({"a": {}, "b": {name: 1}, "c": {name: 2}})
     assert intent_variables.unknown_variables(hostvars, ["b", "c"]) == ([] if sentence is None else [sentence])
-    # Where not all have it, the sentence says which do.
+    # The sentence names the nodes if not all have it.
     assert intent_variables.unknown_variables(hostvars, ["a", "b", "c"]) == (
         [] if sentence is None else [sentence.replace("this variable,", "this variable of b, c,")]
     )
@@ -81,7 +81,7 @@ def test_unknown_and_undefined_variables_are_separate():
             return super().__getitem__(node)
 
     raw = {"llama_zzz": 1, "llama_api_keys": "{{ vault_keys }}", "llama_models": "{{ vault_keys }}"}
-    hostvars = Asked({"a": raw, "b": raw}, told("'vault_keys' is undefined"))
+    hostvars = Asked({"a": raw, "b": raw}, reported("'vault_keys' is undefined"))
     found = intent_variables.variable_mistakes(hostvars, ["a", "b"])
     assert found == {
         "unknown": intent_variables.unknown_variables(hostvars, ["a", "b"]),
@@ -102,20 +102,20 @@ def test_what_another_variable_uses_is_read():
     "compute, sentence",
     [
         (
-            told("'vault_keys' is undefined"),
+            reported("'vault_keys' is undefined"),
             "llama_api_keys: vault_keys is not defined for a, b, a value is needed: put it into "
             "group_vars/all/vault.yml, or run with -e ",
         ),
         (
-            told("'my_keys' is undefined"),
+            reported("'my_keys' is undefined"),
             "llama_api_keys: my_keys is not defined for a, b, a value is needed: define it in group_vars or with -e",
         ),
         (
-            told("A vault exception marker was tripped."),
+            reported("A vault exception marker was tripped."),
             "llama_api_keys: encrypted for a, b, the password of the vault is needed: run with --ask-vault-pass",
         ),
         (
-            told("object of type 'dict' has no attribute 's3cret'"),
+            reported("object of type 'dict' has no attribute 's3cret'"),
             "llama_api_keys: no value for a, b, an expression that can be computed is needed: ",
         ),
         # Before 2.19 the template stays.
@@ -136,7 +136,7 @@ def test_a_variable_without_a_value(compute, sentence):
 def test_why_a_variable_has_no_value():
     raw = HostVars(
         {"a": {"llama_models": "{{ my_models.q }}", "my_models": {}}},
-        told("object of type 'dict' has no attribute 'q'"),
+        reported("object of type 'dict' has no attribute 'q'"),
     )
     assert intent_variables.undefined_variables(raw, ["a"]) == [
         "llama_models: no value (object of type 'dict' has no attribute 'q') for a, an expression that can be computed "
@@ -147,7 +147,7 @@ def test_why_a_variable_has_no_value():
 def test_variables_of_others_are_not_computed():
     assert (
         intent_variables.undefined_variables(
-            HostVars({"a": {"my_own": "{{ nothing }}"}}, told("'nothing' is undefined")), ["a"]
+            HostVars({"a": {"my_own": "{{ nothing }}"}}, reported("'nothing' is undefined")), ["a"]
         )
         == []
     )
@@ -160,7 +160,7 @@ def test_what_only_run_knows_is_not_asked_for(value):
     raw = {"llama_cpp_jobs": value, "my_jobs": "{{ ansible_facts['processor_vcpus'] // 2 }}", "ansible_facts": {}}
     assert (
         intent_variables.undefined_variables(
-            HostVars({"a": raw}, told("object of type 'dict' has no attribute 'processor_vcpus'")), ["a"]
+            HostVars({"a": raw}, reported("object of type 'dict' has no attribute 'processor_vcpus'")), ["a"]
         )
         == []
     )
@@ -237,4 +237,4 @@ def test_value_of_another_type_than_its_role_takes():
 
 def test_type_of_run_time_value_is_skipped():
     raw = {"a": {"node_setup_uid": "{{ ansible_facts.uid }}"}}
-    assert intent_variables.mistyped_variables(HostVars(raw, told("'uid' is undefined")), ["a"]) == []
+    assert intent_variables.mistyped_variables(HostVars(raw, reported("'uid' is undefined")), ["a"]) == []
