@@ -30,6 +30,7 @@ ln -sfn "$lab_cache/files" "$home/.cache/llama-cluster/files"
 # 24.2 is the pip of core 2.19.
 cp "$repository/tests/gates/get_pip.py" "$home/.ansible/test/cache/get_pip_24_2.py"
 # The real interpreter comes first: ansible-test drops the variables that pyenv's shims need.
+usual_path=$PATH
 export HOME=$home PATH=$tools/bin:${interpreter%/*}:$PATH
 cd "$(tree)"
 
@@ -42,7 +43,9 @@ gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local 
 # shellcheck disable=SC2329  # gate calls it
 units() {
     cd "$repository"
-    timeout --kill-after=10 1200 .venv/bin/pytest -q -p no:cacheprovider --numprocesses 3 \
+    # Like make unit: without the settings of gates.
+    env -u LLAMA_CLUSTER_CACHE -u XDG_CACHE_HOME -u NO_COLOR -u ANSIBLE_NOCOLOR -u GATES_TABLE -u MINUTES \
+        PATH="$usual_path" timeout --kill-after=10 1200 .venv/bin/pytest -q -p no:cacheprovider --numprocesses 3 \
         --junitxml "$scratch/units.xml" tests/unit
 }
 gate "units: Python $version" units
