@@ -31,9 +31,9 @@ BUILT_IN = (
     ),
     (11434, "deepseek-ocr granite-4.0 granite-4.1 hunyuan-vl"),
 )
-# The one that --jinja knows by its name too: of any other it takes the name for the text of a template.
+# --jinja knows only this template by name; it takes any other name for the text of a template.
 JINJA_KNOWS = "chatml"
-# The template's own argument for what reasoning says.
+# The template's own argument for `reasoning`.
 THINKING = "enable_thinking"
 OVERRIDE = (
     re.compile(
@@ -102,7 +102,7 @@ FAMILY = (
     Key(
         "temperature",
         float,
-        "Sampling where a request does not say it, as the following five.",
+        "Sampling, if a request does not set it, as the following five.",
         bounds=(0, 5),
         flag="--temp",
         family=True,
@@ -233,7 +233,7 @@ FAMILY = (
     ),
 )
 
-# What a service says of its own, and what its model's entry may have that means nothing beside it.
+# (key, values, companions): with such a value in a service, these keys of its model's entry do not count.
 EXCLUDES = (
     ("jinja", (False,), ("chat_template_kwargs", "reasoning")),
     ("reasoning", ("off",), ("reasoning_budget",)),

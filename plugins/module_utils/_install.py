@@ -22,8 +22,8 @@ from ._files import text_of
 from ._text import Refusal
 
 PACKAGE = "llama_cluster"
-# The first line of each of our sources.
-OURS = "# Copyright: The Fermi Sea\n"
+# The first line of each source of the collection.
+FIRST_LINE = "# Copyright: The Fermi Sea\n"
 # The first is there on Enterprise Linux 8, whose python3 is 3.6, after bootstrap.yml.
 PYTHONS = ("/usr/bin/python3.11", "/usr/bin/python3")
 # From /, because "-m" searches the working directory first; without site, which runs what it finds beside the
@@ -45,7 +45,7 @@ def loaded_sources(package: str | None = None) -> dict[str, str]:
         if name.startswith(prefix) and module is not None and name != __name__:
             path = name[len(prefix) :].replace(".", "/")
             if hasattr(module, "__path__"):
-                # What a room's __init__ says is for readers, and not every loader has it.
+                # The text of a package's __init__ is for readers, and not every loader has it.
                 sources[path + "/__init__.py"] = ""
                 continue
             loader: Any = module.__loader__
@@ -74,7 +74,7 @@ def choose_python(candidates: Iterable[str]) -> str:
 
 
 def install(prefix: str, sources: dict[str, str], python: str, check: bool = False) -> tuple[list[dict[str, str]], str]:
-    """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
+    """Install exactly these sources in PREFIX/lib/llama_cluster, and PREFIX/bin/llama-program, which runs them.
 
     Returns (changes as [{before, after, before_header, after_header}], digest of it all). Refusal, or OSError when a
     file cannot be written.
@@ -85,7 +85,7 @@ def install(prefix: str, sources: dict[str, str], python: str, check: bool = Fal
     wanted[wrapper] = (WRAPPER % (os.path.dirname(folder), python, PACKAGE), 0o755)
     changes = []
     for room in sorted({os.path.dirname(path) for path in wanted}):
-        # Also where nothing differs: who may exchange a directory may do so later.
+        # Checked even if nothing differs: another user might exchange a directory later.
         with contextlib.suppress(FileNotFoundError), _files.directory(room, make=None if check else 0o755):
             pass
     for path in sorted(wanted):
@@ -102,15 +102,15 @@ def install(prefix: str, sources: dict[str, str], python: str, check: bool = Fal
             with _files.directory(os.path.dirname(path)) as room_descriptor:
                 os.unlink(os.path.basename(path), dir_fd=room_descriptor)
     for room in {os.path.dirname(path) for path in stale} if not check else ():
-        with contextlib.suppress(OSError):  # something else is in it
+        with contextlib.suppress(OSError):  # not empty
             os.rmdir(room)
     digest = hashlib.sha256(repr(sorted(wanted.items())).encode("utf-8")).hexdigest()[:16]
     return changes, digest
 
 
 def _stale(folder: str, wanted: Iterable[str]) -> list[str]:
-    """Modules that we no longer have, of an older layout too; what has no such text, or lies in a directory of others,
-    belongs to others."""
+    """Modules that the collection no longer has, of an older layout too. Files with another text, or in a directory of
+    other users, are kept."""
     found = []
     for where, folders, names in os.walk(folder):
         try:
@@ -122,7 +122,7 @@ def _stale(folder: str, wanted: Iterable[str]) -> list[str]:
     return [
         path
         for path, text in texts.items()
-        if text is not None and (text.startswith(OURS) or not text and path.endswith("/__init__.py"))
+        if text is not None and (text.startswith(FIRST_LINE) or not text and path.endswith("/__init__.py"))
     ]
 
 

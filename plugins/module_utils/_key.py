@@ -8,7 +8,7 @@ from __future__ import annotations
 from re import Pattern
 from typing import Any, NamedTuple
 
-# Of each value, the words for it, from a build on.
+# [(first build, {value: words of the command line})].
 Words = tuple[tuple[int, dict[Any, list[str]]], ...]
 
 
@@ -17,16 +17,16 @@ class Key(NamedTuple):
 
     name: str
     type: Any  # of its value, or a tuple of types; float takes whole numbers too
-    text: str  # a sentence for docs/settings.md; what stands before its colon says what a required key needs
-    default: Any = None  # what holds without the key, None for llama-server's own
-    own: Any = None  # that one, where something is computed from it
+    text: str  # a sentence for docs/settings.md; for a required key its part before the colon is the value needed
+    default: Any = None  # the value without the key, None for llama-server's own
+    own: Any = None  # llama-server's own, if something is computed from it
     required: bool = False
     choices: tuple[str, ...] = ()
     # Lowest and highest of a number, None for the largest of llama-server's.
     bounds: tuple[float, float | None] = (1, None)
-    # What a text, or each text of a list, has to match, how that is said, and the next step.
+    # (pattern, its description, the next step) for a text, or for each text of a list.
     form: tuple[Pattern[str], str, str] | None = None
-    empty: bool = False  # whether an empty list says something
+    empty: bool = False  # whether an empty list has a meaning
     flag: None | str | Words = None  # llama-server's
     memory: bool = False  # whether a memory plan depends on it
     kinds: tuple[str, ...] = ("server",)  # the kinds of service that know it

@@ -153,7 +153,7 @@ KEYS = (
         "threads",
         int,
         "CPU threads of the head and of each worker. Without it a head has one for each physical core of its node, of "
-        "Intel's hybrid processors the performance cores alone, or [its share](inventory.md#llama_services) of the "
+        "Intel's hybrid processors only the performance cores, or [its share](inventory.md#llama_services) of the "
         "cores, and a worker without a card half of its logical ones.",
         flag="--threads",
         kinds=KINDS,
@@ -294,8 +294,7 @@ KEYS = (
     Key("partition", str, "SLURM's partition, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
     Key("qos", str, "SLURM's QoS, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
 )
-# What each model of a router may have for itself, beside the keys of its family, and what all of them may have from
-# their router.
+# The keys that each model of a router may have, beside the keys of its family, and the keys of the router.
 MODEL_KEYS: tuple[str, ...] = ("ctx_size", "slot_ctx_size", "parallel", "threads", "threads_batch", "batch_size")
 MODEL_KEYS += ("ubatch_size", "cache", "cache_type_k", "cache_type_v", "cache_reuse", "cache_ram", "flash_attn")
 MODEL_KEYS += ("load_mode", "mmap")
@@ -307,9 +306,9 @@ BY_KIND = {
     "server": {key.name: key for key in KEYS if "server" in key.kinds},
     "router": {key.name: key for key in KEYS if "router" in key.kinds or key.name in ROUTER_KEYS},
 }
-# What a job asks SLURM for, and so means nothing under systemd.
+# Keys of SLURM jobs, without a meaning under systemd.
 SLURM_KEYS = ("nodes", "partition", "qos")
-# What a service without workers has no use for.
+# Keys that a service without workers does not use.
 WORKER_KEYS = ("rpc_port", "rpc_cache", "rpc_memory_max")
 
 
@@ -324,8 +323,8 @@ def is_stopped(service: Mapping[str, Any]) -> bool:
 
 
 def resolved(service: Mapping[str, Any], model: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The one entry that plan, command line and checks see: what the model's entry says for its family, what the
-    service says in its place, and what stands for other keys as those."""
+    """The entry that plan, command line and checks use: the family settings of the model's entry, replaced by the
+    service's, with keys that stand for others written as those."""
     entry = inherited({name: model[name] for name in FAMILY_KEYS if model and model.get(name) is not None}, service)
     if "cache" in entry:
         both = entry.pop("cache")
@@ -346,7 +345,7 @@ def context(service: Mapping[str, Any]) -> int | None:
 
 
 def value(service: Mapping[str, Any], name: str) -> Any:
-    """A setting of a service, or what holds without it."""
+    """A setting of a service, or its default."""
     if name == "ctx_size":
         return context(service)
     if name in ("batch_size", "ubatch_size") and name not in service:
@@ -386,6 +385,6 @@ def effective(service: Mapping[str, Any], name: str) -> Any:
 
 
 def memory_settings(service: Mapping[str, Any]) -> dict[str, Any]:
-    """{name: value} of what a memory plan depends on, without what is left to llama-server."""
+    """{name: value} of the settings that a memory plan depends on, without the defaults of llama-server."""
     found = {key.name: value(service, key.name) for key in KEYS if key.memory and key.flag}
     return {name: given for name, given in found.items() if given is not None}

@@ -18,10 +18,10 @@ description:
     without a second copy; shards stay shards.
   - The header is read first, so that a missing or foreign piece, a web page instead of a model, or too small a disk is
     refused before the large transfer.
-  - Whatever interrupts a transfer, the next run goes on from C(DEST.partial) and its journal. A file that changed on
+  - Whatever interrupts a transfer, the next run continues from C(DEST.partial) and its journal. A file that changed on
     the server in between is not spliced.
-  - A manifest beside the model records what was published. While size, time and inode of the model are those of the
-    manifest, a run costs one C(stat) call and no request.
+  - A manifest beside the model records what was published. While size, time and inode of the model match it, a run
+    costs one C(stat) call and no request.
   - The directory, manifest and model must be root's, or of the task's user, and the directory not writable by others;
     they are refused otherwise.
   - A file that is there without a manifest is verified, used and given one; one that is not what was asked for is

@@ -61,7 +61,7 @@ def test_it_is_fetched_once_and_copied_over_fabric(lab):
         ]
         assert [manifest["verified"] for manifest in manifests] == ["size and header", "sha256"]
         assert manifests[0]["files"][0]["pieces"] == manifests[1]["files"][0]["pieces"]
-    # Once each, besides what check mode read of the headers, by node1 alone.
+    # Once each, besides the headers that check mode read, only by node1.
     size = lab.node1.file("/opt/models/whole.gguf").size
     assert {client for client, _sent in asked(lab)} == {lab.ethernet("node1")}
     assert 2 * size <= sum(sent for _client, sent in asked(lab)) < 2.5 * size

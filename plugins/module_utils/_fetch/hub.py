@@ -52,7 +52,7 @@ def _hub_file(entry: dict[str, Any]) -> HubFile:
 
 
 class _Answer(NamedTuple):
-    """A hub's response. parsed: its JSON, None if there is none; said: its own words about an error."""
+    """A hub's response. parsed: its JSON, or None; said: its own words about an error."""
 
     response: http.client.HTTPResponse
     parsed: Any

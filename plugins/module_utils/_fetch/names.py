@@ -45,7 +45,9 @@ def order_files(names: Iterable[str], known: Collection[str] | None = None) -> l
     found = sorted((piece_name(name) or shard_name(name) or ("", 0, 0), name) for name in names)
     (stem, first, count), _name = found[0]
     if not stem or any(key[0] != stem for key, _name in found):
-        raise Refusal(f"files: {', '.join(names)} are not one file, or its pieces or shards: give those of one model")
+        raise Refusal(
+            f"files: {', '.join(names)} are not one file, or its pieces or shards: give the files of one model"
+        )
     first = min(first, 1)
     numbers = [key[1] for key, _name in found]
     needed = list(range(first, first + (count or numbers[-1] + 1 - first)))

@@ -74,7 +74,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         found = os.fstat(stream.fileno())
         size = found.st_size
         etag = f'"{found.st_ino:x}-{size:x}-{found.st_mtime_ns:x}"'
-        # Other forms of the header are ignored (RFC 9110 14.2). A file that was replaced is sent from its start.
+        # RFC 9110 14.2 lets a server ignore other forms of the header. A file that was replaced is sent from its start.
         wanted = _RANGE.match(self.headers.get("Range", "")) if self.headers.get("If-Range", etag) == etag else None
         first, end = (int(wanted.group(1)), min(int(wanted.group(2)) + 1, size)) if wanted else (0, size)
         if wanted and first >= end:

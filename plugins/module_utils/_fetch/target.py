@@ -67,7 +67,7 @@ class Target:
         if not self.ranges.total():
             self.discard()
         self.fd = os.open(self.partial, os.O_RDWR | os.O_CREAT, 0o600)
-        # Other users may read it only when it is verified.
+        # Unverified bytes are private to root.
         os.fchmod(self.fd, 0o600)
         self.flush()
         self.journal.start(self.identity, self.ranges)

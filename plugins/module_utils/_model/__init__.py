@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GGUF header says, and how much memory that is. Private to the collection."""
+"""GGUF headers, and the memory that a model needs. Private to the collection."""

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What differs between llama.cpp builds in the memory that they need.
+"""Differences between llama.cpp builds in the memory that they need.
 
 Only b7772 and b11434 were measured. A build outside their ranges may need what any of them needs, so a plan takes the
 larger.

@@ -66,7 +66,7 @@ def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, 
     if shape.n_ff_exp and place.experts:
         widest.append(_experts(shape) + n_embd + beside)
     elif shape.n_ff_exp:
-        # What a token's experts give comes from where they are computed.
+        # The results of a token's experts come from the device that computes them.
         used = shape.n_expert_used
         widest.append((used + 2 if place.is_first else 2 * used - 1) * n_embd)
     if shape.mla:
@@ -109,7 +109,7 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     inputs = (2 if shape.fused_ffn else 1) * hidden if place.main else 0
     seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
     mask = (2 if settings.flash_attn else 4) * seen * tokens
-    # What reads a text at once has no output layer.
+    # A model that reads a text at once has no output layer.
     logits = F32 * rows * shape.n_vocab if place.is_last and shape.architecture not in WITHOUT_CACHE else 0
     if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
         logits += 2 * hidden
@@ -140,7 +140,7 @@ def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -
         return 10 * hidden + 4 * mask
     if shape.left:
         # It reads the cache of the layers that it keeps, and computes them where no device does it.
-        mask += _device(shape.left, settings, known, _alone(shape.left), False)
+        mask += _device(shape.left, settings, known, _leading(shape.left), False)
     # The head computes the experts that it keeps, where no device of its own does it.
     experts = F32 * tokens * _experts(shape) if shape.cpu_moe else 0
     if known.rpc_events:
@@ -148,8 +148,8 @@ def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -
     return hidden + 2 * mask + experts
 
 
-def _alone(shape: Shape) -> Place:
-    """The place of layers that lie before those of all devices."""
+def _leading(shape: Shape) -> Place:
+    """The place of layers that come before the layers of all devices."""
     any_swa, all_swa = any(shape.swa_layers), all(shape.swa_layers)
     return Place(True, False, any_swa, all_swa, False, bool(shape.n_ff_exp), 0, False, False)
 
@@ -195,7 +195,7 @@ def compute_bytes(
         for device, count in enumerate(counts):
             begin, end = end, end + count
             windows = shape.swa_layers[begin:end]
-            # Of what lies in main memory the first of the head's own devices computes prompts; RPC has no such offer.
+            # The first of the head's own devices computes prompts of layers in main memory; RPC devices do not.
             offered = bool(elsewhere) and device == len(counts) - local
             if offered and shape.left:
                 windows = windows + shape.left.swa_layers

@@ -53,7 +53,7 @@ FILE_TYPES = {
 }
 _FILE_TYPE_GUESSED = 1024  # a flag llama.cpp may set on top
 
-# What goes with a model, by general.type or general.architecture.
+# Files that accompany a model, by general.type or general.architecture.
 NO_MODEL = "which is no model"
 _COMPANIONS = {"mmproj": "a projector for images or sound", "clip": "a projector for images or sound"}
 _COMPANIONS.update(
@@ -64,8 +64,7 @@ _SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]
 
 
 def size_problem(header: Header, size: int, name: str, again: str = "fetch it again") -> str | None:
-    """None when a file of ``size`` bytes is what ``header`` describes, else the sentence that says why not, with what
-    to do: ``again``."""
+    """The sentence for a file of ``size`` bytes that ``header`` does not describe, or None. again: the next step."""
     if size < header.minimum_size:
         return f"{name}: {exact(size)} present, {exact(header.expected_size)} needed by its header: {again}"
     # A file without tensors may or may not carry the padding that ends its header.
@@ -146,7 +145,7 @@ def check_model(metadata: dict[str, Any]) -> None:
 
 
 def describe(headers: Sequence[Header]) -> dict[str, Any]:
-    """What the header(s) of one model, shards in order, say.
+    """The facts of the header(s) of one model, shards in order.
 
     -> {architecture, name, license: str or None; quantization: str or None; parameters: int, weights of all tensors;
     block_count, context_length: int or None; tensors: int; shards: int; expected_size: int, bytes of all files}

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GGUF headers: what a model file says about itself, and how many bytes it must have.
+"""GGUF headers: the facts of a model file, and how many bytes it must have.
 
 Everything here is a pure function over ``read(offset, length) -> bytes`` (shorter only at the end of the file), so a
 local file, an HTTP range reader and a byte string are read alike. The format is that of ggml's gguf.cpp: little endian,
@@ -20,9 +20,7 @@ from .._text import Refusal, exact
 MAX_HEADER = 64 << 20
 """The largest header that is read. The largest known one has 15.8 MB (a vocabulary of 515,000 merges)."""
 
-_MAX_TENSORS = (
-    32768  # twice those of the largest known model; what a description takes in memory is thirty times its bytes
-)
+_MAX_TENSORS = 32768  # twice the largest known model's; a description takes thirty times its bytes in memory
 _MAX_KEYS = 65536
 _MAX_KEY_BYTES = 65535  # the format's own limit
 _MAX_TENSOR_NAME = 63  # ggml's GGML_MAX_NAME less its terminator
@@ -73,7 +71,7 @@ TENSOR_TYPES = {
     42: ("Q2_0", 64, 18),
 }
 
-# What an id without a size here stands for. Forks, ik_llama.cpp first of all, take ids that llama.cpp is far from.
+# Ids without a size here. Forks, such as ik_llama.cpp, use ids far above llama.cpp's.
 _REMOVED = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8"}
 _REMOVED.update({36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"})
 _FORKS = range(97, 1000)
@@ -114,7 +112,7 @@ class Tensor(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a file says about itself."""
+    """The header of a file."""
 
     version: int
     metadata: dict[str, Any]  # scalar, str, or list of at most 4096 numbers

@@ -22,7 +22,7 @@ __all__ = ["Placed", "Settings", "Shape", "Share", "kv_bytes", "place", "read_sh
 
 
 class Share(NamedTuple):
-    """What one device, or the host, has of a model. Layers are counted from 0, None without any; sizes are bytes."""
+    """The part of a model on one device, or on the host. Layers count from 0, None without any; sizes are bytes."""
 
     layers: int = 0
     first_layer: int | None = None

@@ -1,9 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a model's header decides how much memory its layers need.
+"""The facts of a model's header that decide how much memory its layers need.
 
-Names are those of llama.cpp's hparams. The sources are llama-hparams.cpp and the loaders of the architectures
+Names are as in llama.cpp's hparams. The sources are llama-hparams.cpp and the loaders of the architectures
 (load_hparams) of b7772 and b11434.
 """
 
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
     rope_scaling: bool  # the header scales positions beyond those trained on
     block_bytes: list[int]  # of the block's tensors
     input_bytes: int  # the tensors that stay with the head's CPU
-    output_bytes: int  # those of the device with the output layer, the embedding too where it is tied
+    output_bytes: int  # of the device with the output layer, with the embedding if it is tied
     tied: bool
     shared_bytes: int  # of output_bytes, those that are the input's where both lie in main memory
     n_embd: int
@@ -61,7 +61,7 @@ class Shape(NamedTuple):
     left: Shape | None = None  # the first blocks, where they lie in the head's main memory; the others are counted
 
     def as_dict(self) -> dict[str, Any]:
-        """What survives JSON."""
+        """A dict for JSON."""
         return dict(self._asdict(), mla=list(self.mla) if self.mla else None)
 
     @classmethod
@@ -172,7 +172,7 @@ class _Keys:
         return self.metadata.get(f"{self.architecture}.{key}", default)
 
     def number(self, key: str, default: int | None = None) -> int:
-        """A count that every block shares; Refusal when there is none and no default."""
+        """A count that every block shares; Refusal without it and without a default."""
         value = self.get(key, default)
         if isinstance(value, list):
             value = max(value) if value else default

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was fetched by hand is not fetched again; role model, run for real in a directory of the test's."""
+"""Downloaded pieces are not fetched again; role model, run for real in a directory of the test."""
 
 import hashlib
 import json
@@ -47,7 +47,7 @@ def play(folder, tasks_from, **variables):
     return run_playbook(folder / "play.yml", "-i", "localhost,", home=folder, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
 
 
-def test_pieces_fetched_by_hand_become_the_model(models):
+def test_downloaded_pieces_become_model(models):
     for number, part in enumerate(PARTS, 1):
         (models / ("m.gguf.part%dof2" % number)).write_bytes(part)
     output = done(run(models, "fetch.yml"))
@@ -56,13 +56,13 @@ def test_pieces_fetched_by_hand_become_the_model(models):
     assert (models / "m.gguf").read_bytes() == CONTENT
 
 
-def test_an_unfinished_piece_stops_preflight(models):
+def test_unfinished_piece_stops_preflight(models):
     (models / "m.gguf.part1of2").write_bytes(PARTS[0][:-1])
     output = refused(run(models, "preflight.yml"))
     assert "m.gguf.part1of2 has 399,999 bytes, 400,000 bytes needed" in output and "finish, move or remove it" in output
 
 
-def test_a_piece_without_a_digest_stops_preflight(models):
+def test_piece_without_digest_stops_preflight(models):
     (models / "m.gguf.part1of2").write_bytes(PARTS[0])
     assert (
         "m.gguf.part1of2: no sha256 of m.gguf.part1of2 is known, one is needed to use it: give that sha256, or move "

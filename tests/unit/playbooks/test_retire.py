@@ -58,7 +58,7 @@ def test_a_record_of_another_user_removes_nothing(tmp_path):
     assert len(list((tmp_path / "models").iterdir())) == 3
 
 
-def test_a_directory_in_the_place_of_a_model_stays(tmp_path):
+def test_directory_named_like_model_stays(tmp_path):
     (tmp_path / "models/old.gguf").mkdir(parents=True)
     (tmp_path / "models/old.gguf/precious").write_text("theirs")
     assert "old.gguf: a directory seen, the file of root's that its record names is needed" in refused(

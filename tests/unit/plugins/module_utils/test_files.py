@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What others plant on a path that root uses: links, FIFOs, their own directories, an exchange in between."""
+"""Links, FIFOs and directories of other users on a path that root uses, also exchanged in between."""
 
 import contextlib
 import hashlib
@@ -19,7 +19,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import
 def fixture_folder(tmp_path):
     folder = tmp_path / "state/inner"
     folder.mkdir(parents=True)
-    (folder / "record").write_text("ours")
+    (folder / "record").write_text("good")
     return folder
 
 
@@ -30,7 +30,7 @@ def test_file_is_written_whole_and_read_back(folder):
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
     (folder / ".new.partial").symlink_to(folder / "record")
     _files.write_atomically(path, b"again")
-    assert _files.read(path) == b"again" and (folder / "record").read_text() == "ours"
+    assert _files.read(path) == b"again" and (folder / "record").read_text() == "good"
     assert sorted(os.listdir(str(folder))) == ["new", "record"]
 
 
@@ -59,7 +59,7 @@ def test_write_that_fails_leaves_what_was_there(folder, monkeypatch):
         with pytest.raises(OSError, match="No space left on device") as caught:
             _files.write_atomically(str(folder / "record"), b"theirs", anywhere=anywhere)
         assert caught.value.filename == str(folder / "record")
-    assert os.listdir(str(folder)) == ["record"] and (folder / "record").read_text() == "ours"
+    assert os.listdir(str(folder)) == ["record"] and (folder / "record").read_text() == "good"
 
 
 def test_in_directory_of_others_nothing_is_written_through(folder, monkeypatch):
@@ -83,7 +83,7 @@ def test_in_directory_of_others_nothing_is_written_through(folder, monkeypatch):
     monkeypatch.setattr(os, "unlink", plant)
     with pytest.raises(FileExistsError):
         _files.write_atomically(str(path), b"again", anywhere=True)
-    assert path.read_text() == "text" and (folder / "record").read_text() == "ours"
+    assert path.read_text() == "text" and (folder / "record").read_text() == "good"
 
 
 def test_directory_exchanged_while_file_is_written_gets_nothing(folder, tmp_path, monkeypatch):
@@ -107,7 +107,7 @@ def test_link_replaces_what_was_there(folder):
         (folder / ".link.partial").symlink_to("half")
         _files.link_atomically(str(folder / "link"), target)
         assert os.readlink(str(folder / "link")) == target
-        assert sorted(os.listdir(str(folder))) == ["link", "record"] and (folder / "record").read_text() == "ours"
+        assert sorted(os.listdir(str(folder))) == ["link", "record"] and (folder / "record").read_text() == "good"
     folder.chmod(0o777)
     with pytest.raises(Refusal, match="inner: its mode 0777"):
         _files.link_atomically(str(folder / "link"), "record")
@@ -118,11 +118,11 @@ def test_record_takes_memory_of_what_is_in_it(folder):
     (folder / "record").chmod(0o644)
     tracemalloc.start()
     try:
-        assert _files.read_trusted(str(folder / "record"), 1 << 30) == b"ours"
+        assert _files.read_trusted(str(folder / "record"), 1 << 30) == b"good"
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert _files.read_trusted(str(folder / "record"), 3) == b"our"
+    assert _files.read_trusted(str(folder / "record"), 3) == b"goo"
     (folder / "record").chmod(0o666)
     with pytest.raises(OSError, match="others may write it"):
         _files.read_trusted(str(folder / "record"), 3)
@@ -137,7 +137,7 @@ def test_digest_of_file_or_next_bytes(folder):
         parts = [_files.sha256_stream(stream, size, seen.append) for size in (5, 1 << 20, 0)]
         assert stream.tell() == (1 << 20) + 5 == sum(seen)
         assert parts == [hashlib.sha256(part).hexdigest() for part in (data[:5], data[5:-2], b"")]
-        # What ends before is told by the place where the stream is.
+        # The position of the stream shows an early end.
         assert _files.sha256_stream(stream, 100) == hashlib.sha256(data[-2:]).hexdigest() and stream.tell() == len(data)
 
 
@@ -170,9 +170,9 @@ def test_directory_above_that_others_may_write_is_refused(folder):
     folder.parent.chmod(0o777)
     with pytest.raises(Refusal, match="state: its mode 0777"):
         _files.read(str(folder / "record"))
-    # As in /tmp: nobody else can rename what is ours there.
+    # As in /tmp: other users cannot rename its files.
     folder.parent.chmod(0o1777)
-    assert _files.read(str(folder / "record")) == b"ours"
+    assert _files.read(str(folder / "record")) == b"good"
 
 
 @pytest.mark.parametrize("name", ["state", "state/inner", "state/inner/record"])
@@ -196,7 +196,7 @@ def test_link_or_fifo_is_refused_at_once(folder):
 def test_only_roots_links_are_followed(folder, tmp_path):
     (tmp_path / "short").symlink_to("state/inner")
     (tmp_path / "absolute").symlink_to(folder)
-    assert _files.read(str(tmp_path / "short/record")) == b"ours" == _files.read(str(tmp_path / "absolute/record"))
+    assert _files.read(str(tmp_path / "short/record")) == b"good" == _files.read(str(tmp_path / "absolute/record"))
     (tmp_path / "round").symlink_to("round")
     with pytest.raises(Refusal, match="round: no directory"):
         _files.read(str(tmp_path / "round/record"))
@@ -205,7 +205,7 @@ def test_only_roots_links_are_followed(folder, tmp_path):
     (tmp_path / "sticky/inner").symlink_to(folder)
     with pytest.raises(Refusal, match="sticky/inner: no directory, one is needed"):
         _files.read(str(tmp_path / "sticky/inner/record"))
-    # Where a link leads is looked at like everything else.
+    # The target of a link is checked too.
     folder.chmod(0o777)
     with pytest.raises(Refusal, match="mode 0777"):
         _files.read(str(tmp_path / "short/record"))
@@ -224,7 +224,7 @@ def test_directory_exchanged_after_check_is_not_used(folder, tmp_path, monkeypat
         return real(path, flags, *arguments, **options)
 
     monkeypatch.setattr(os, "open", exchange)
-    assert _files.read(str(folder / "record")) == b"ours"
+    assert _files.read(str(folder / "record")) == b"good"
 
 
 def test_directory_that_becomes_link_is_not_followed(folder, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ def read(path):
         return json.load(stream)
 
 
-def test_running_transfer_is_told(tmp_path):
+def test_running_transfer_is_reported(tmp_path):
     state = {"phase": "fetch", "name": "m.gguf", "done": 340, "total": 1000, "rate": 100.0}
     path = str(tmp_path / "gguf_fetch-0.json")
     job = Job(path)

@@ -9,7 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model i
 @pytest.mark.parametrize(
     "service, expected", [({}, "server"), ({"kind": "server"}, "server"), ({"kind": "router"}, "router")]
 )
-def test_a_service_is_a_server_unless_it_says_otherwise(service, expected):
+def test_service_is_server_by_default(service, expected):
     assert _settings.kind_of(service) == expected
 
 
@@ -40,7 +40,7 @@ def test_what_a_plan_takes_is_what_costs_memory():
     assert _settings.memory_settings({}) == {"parallel": 1, **none}
 
 
-def test_settings_become_words_in_the_order_of_the_table():
+def test_words_keep_order_of_table():
     service = {
         "override_kv": ["a=int:1", "b=bool:true"],
         "rope_scale": 4.0,
@@ -104,7 +104,7 @@ def test_thinking_by_build(build, mode, words):
     assert llama_words.arguments({"reasoning": mode}, build)[4:] == words
 
 
-def test_a_value_that_a_build_has_no_words_for():
+def test_value_without_words_of_build():
     service = {"reasoning": "on", "load_mode": "mlock", "jinja": False, "swa_full": True, "threads": 4}
     assert llama_words.unknown_values(service, 7772) == [("reasoning", "on", ["auto", "off"])]
     assert llama_words.unknown_values(service, 10114) == [("load_mode", "mlock", ["auto", "dio", "mmap", "none"])]
@@ -160,14 +160,14 @@ def test_what_belongs_to_a_family_of_models():
     assert set(_settings.FAMILY_KEYS) == rope | template | sampling | served
 
 
-def test_types_of_a_cache_are_those_whose_bytes_are_known():
+def test_cache_types_have_known_bytes():
     assert set(_settings.ALL_CACHE_TYPES) == set(kv_cache.CACHE_TYPES)
     assert {name for name, (block, _size) in kv_cache.CACHE_TYPES.items() if block == 1} == set(
         _settings.PLAIN_CACHE_TYPES
     )
 
 
-def test_what_is_computed_from_a_default_of_llama_server_is_not_handed_to_it():
+def test_own_defaults_are_not_passed():
     assert [
         _settings.effective({}, name)
         for name in ("batch_size", "ubatch_size", "cache_type_k", "flash_attn", "parallel")

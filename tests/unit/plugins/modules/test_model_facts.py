@@ -23,7 +23,7 @@ HEADER = [
     *(("llama." + name, gguf_files.U32, value) for name, value in NUMBERS.items()),
 ]
 HEADER.append(("tokenizer.ggml.tokens", gguf_files.ARRAY, (gguf_files.STRING, ["a", "b", "c"])))
-# One that a plan can be made of.
+# A model that can be planned.
 MODEL = gguf_files.file_bytes(
     HEADER, [("token_embd.weight", (32, 3), 1), ("blk.0.weight", (32, 64), 1), ("blk.1.weight", (32, 64), 1)]
 )

@@ -193,8 +193,8 @@ def test_copy_is_known_by_its_origin(fake, tmp_path, monkeypatch):
     (tmp_path / "second").mkdir()
     dest = tmp_path / "second/m.gguf"
     fake.log.clear()
-    told = fetch(dest, fake, check=True, repo=REPO, files=FILES, copy_of=copied(first, lender))
-    assert (told["changed"], told["size"], left(tmp_path / "second"), fake.log) == (True, len(MODEL), [], [])
+    planned = fetch(dest, fake, check=True, repo=REPO, files=FILES, copy_of=copied(first, lender))
+    assert (planned["changed"], planned["size"], left(tmp_path / "second"), fake.log) == (True, len(MODEL), [], [])
     done = fetch(dest, fake, repo=REPO, files=FILES, copy_of=copied(first, lender + "/"))
     assert (whole(dest), done["transferred"], done["verified"]) == (True, len(MODEL), "sha256")
     assert (done["files"][0]["pieces"], done["commit"]) == (first["files"][0]["pieces"], COMMIT)
@@ -366,10 +366,10 @@ def test_lost_access_ends_run_resumably(fake, tmp_path):
 
 
 class Dripping:
-    """From four MiB on, some connections of a fake hub give a byte now and then until the client goes."""
+    """From four MiB on, some connections of a fake hub send single bytes until the client closes them."""
 
     def __init__(self, monkeypatch, fake, connections=1):
-        self.left, self.told = connections, []
+        self.left, self.slowed = connections, []
         send_body = Handler.send_body
 
         def drip(handler, view, cut):
@@ -378,7 +378,7 @@ class Dripping:
                 self.left -= slow
             if not slow:
                 return send_body(handler, view, cut)
-            self.told.append(len(view))
+            self.slowed.append(len(view))
             handler.close_connection = True
             for position in range(len(view)):
                 handler.wfile.write(view[position : position + 1])
@@ -392,7 +392,7 @@ def test_dripping_connection_is_continued(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "_LOWEST_OVER", 0.2)
     slow = Dripping(monkeypatch, fake, connections=2)
     done = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
-    assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.told)) == (True, len(MODEL), 2)
+    assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.slowed)) == (True, len(MODEL), 2)
 
 
 def test_file_replaced_during_transfer_is_not_spliced(fake, tmp_path):
@@ -413,7 +413,7 @@ def interrupted(fake, dest, **options):
     """Run until some bytes are there, then stop; -> bytes the server has sent."""
     fake.rate = 4 << 20
     with pytest.raises(Stopped):
-        fetch(dest, fake, stopping=lambda: "told to" if fake.sent > 6 << 20 else None, connections=4, **options)
+        fetch(dest, fake, stopping=lambda: "stopped" if fake.sent > 6 << 20 else None, connections=4, **options)
     fake.rate = 0
     assert not dest.exists()
     return fake.sent
@@ -452,7 +452,7 @@ def test_with_digest_another_mirror_may_go_on(fake, tmp_path):
 
 
 def test_after_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr(transfer.Transfer, "_keep", lambda self: None)  # the machine dies: nobody writes a last flush
+    monkeypatch.setattr(transfer.Transfer, "_keep", lambda self: None)  # the machine dies without a last flush
     interrupted(fake, tmp_path / "m.gguf", repo=REPO, files=FILES)
     with open(tmp_path / "m.gguf.partial", "r+b") as partial:
         partial.write(bytes(len(MODEL)))  # what had not reached the disk is lost
@@ -646,7 +646,7 @@ os.unlink(other)
     assert done["resumed"] + done["transferred"] == len(MODEL)
 
 
-# What is there already
+# Existing files
 
 
 def test_good_file_of_operator_gets_manifest(fake, tmp_path):
@@ -710,7 +710,7 @@ def grow(path):
 
 
 @pytest.mark.parametrize("damage", [flip, cut, grow, lambda path: os.truncate(path, 0)])
-def test_damaged_model_of_ours_is_fetched_again(fake, tmp_path, damage):
+def test_damaged_published_model_is_fetched_again(fake, tmp_path, damage):
     dest = tmp_path / "m.gguf"
     fetch(dest, fake, repo=REPO, files=FILES)
     damage(dest)

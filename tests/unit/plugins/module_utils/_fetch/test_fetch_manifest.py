@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a record of a model may hold, whoever wrote it."""
+"""Records of models, also damaged ones."""
 
 import json
 
@@ -108,10 +108,10 @@ def test_recorded_pieces_answer_those_that_are_wanted():
 
 def test_digest_for_each_piece(tmp_path):
     (tmp_path / "m.gguf").write_bytes(b"abcde")
-    told = []
-    found = manifest.hash_pieces(str(tmp_path / "m.gguf"), [2, 3], told.append)
+    counts = []
+    found = manifest.hash_pieces(str(tmp_path / "m.gguf"), [2, 3], counts.append)
     assert [digest[:8] for digest in found] == ["fb8e20fc", "08a018a9"]
-    assert sum(told) == 5
+    assert sum(counts) == 5
     with pytest.raises(OSError, match="shorter than it was"):
         manifest.hash_pieces(str(tmp_path / "m.gguf"), [2, 4])
 

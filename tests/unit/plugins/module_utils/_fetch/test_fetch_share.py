@@ -153,7 +153,7 @@ def test_process_shares_model_until_stopped(model, tmp_path):
         "socket",
         f"{share.paths.SHARE_LOCK}-{port}",
     }
-    # One that an interrupted run has left is replaced.
+    # A server that an interrupted run has left is replaced.
     second = share.start("127.0.0.1", port, [str(model)], ["127.0.0.1"])
     assert os.waitpid(child, 0)[0] == child
     assert share.stop(port) is True

@@ -32,7 +32,7 @@ def fixture_make(tmp_path):
 
 
 def leave(target, there, size=None):
-    """What a run leaves that has fetched these ranges; size: of its partial file, None for none."""
+    """Leave the files of a run that has fetched these ranges; size: of its partial file, None without one."""
     target.journal.start("id", Ranges(there))
     target.journal.close()
     if size is not None:

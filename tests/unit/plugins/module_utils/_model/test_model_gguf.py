@@ -256,7 +256,7 @@ def test_giant_array_of_empty_strings_is_refused():
 
 @pytest.mark.parametrize("kind", ["tensors", "metadata keys"])
 def test_announced_counts_fit_the_file(kind):
-    """Of the shortest descriptions and keys: names of one letter, one dimension, one byte."""
+    """The shortest descriptions and keys: names of one letter, one dimension, one byte."""
     names = string.ascii_letters[:40]
     metadata, tensors = (
         ([], [(name, (1,), 24) for name in names])

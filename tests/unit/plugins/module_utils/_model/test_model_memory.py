@@ -20,7 +20,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 
 MIB = 1 << 20
 
-# What llama-fit-params of b7772 and b11434 said of the header-only models, with three RPC servers: per device weights
+# Figures of llama-fit-params of b7772 and b11434 for the header-only models, with three RPC servers: per device weights
 # and KV cache in whole MiB, compute in hundredths. Written by tests/benchmarks/memory/run.py --record.
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "fixtures/fit_params.json").read_text())
 
@@ -411,15 +411,15 @@ def test_real_load(shapes):
         n_vocab=32000,
     )
     shape = shape._replace(swa_layers=[False] * 6, recurrent=[0] * 6)
-    # Of b11434 a plan counts one hidden state more than its last worker has: 8 MiB here.
+    # For b11434 a plan counts one hidden state more than its last worker has: 8 MiB here.
     loads = (
         (11434, 4096, [228.05, 156.04, 148.04], 8.0),
         (11434, 16384, [276.05, 204.04, 196.04], 8.0),
         (7772, 16384, [140.01, 124.01, 124.01], 0.0),
     )
     for build, ctx_size, seen, more in loads:
-        told = [size / MIB for size in compute(shape, [2, 2, 2], ctx_size=ctx_size, build=build)]
-        assert told == pytest.approx([*seen[:2], seen[2] + more], abs=0.06)
+        found = [size / MIB for size in compute(shape, [2, 2, 2], ctx_size=ctx_size, build=build)]
+        assert found == pytest.approx([*seen[:2], seen[2] + more], abs=0.06)
 
 
 def of_width(shapes, n_embd, heads, kv_heads, head, n_ff, blocks=4, base="Llama 3 70B", **more):
@@ -441,7 +441,7 @@ def of_width(shapes, n_embd, heads, kv_heads, head, n_ff, blocks=4, base="Llama 
     )
 
 
-# Of the files that tests/benchmarks/random_model.py writes as small, and of others with heads of other widths.
+# The files that tests/benchmarks/random_model.py writes as small, and others with heads of other widths.
 SMALL = (2048, 32, 8, 64, 5632)
 
 
@@ -458,10 +458,10 @@ SMALL = (2048, 32, 8, 64, 5632)
         ([4, 3, 1], {"ubatch_size": 64, "parallel": 32}, [12.26, 7.75, 8.63]),  # the logits of 32 slots
     ],
 )
-def test_last_block_alone_has_no_wide_feed_forward(shapes, counts, given, seen):
+def test_only_last_block_has_narrow_feed_forward(shapes, counts, given, seen):
     """MiB of the compute buffers in llama-server's log of b11434, over RPC workers."""
-    told = compute(of_width(shapes, *SMALL, blocks=sum(counts)), counts, **dict({"ctx_size": 2048}, **given))
-    assert [size / MIB for size in told] == pytest.approx(seen, abs=0.06)
+    found = compute(of_width(shapes, *SMALL, blocks=sum(counts)), counts, **dict({"ctx_size": 2048}, **given))
+    assert [size / MIB for size in found] == pytest.approx(seen, abs=0.06)
 
 
 @pytest.mark.parametrize(
@@ -492,8 +492,8 @@ def test_what_attention_of_last_block_needs(shapes, widths, seen):
 def test_experts_of_last_block_see_few_tokens_too(shapes):
     """MiB in llama-server's log of b11434: 32 heads, 8 of 16 experts, a qwen3moe."""
     shape = of_width(shapes, 2048, 32, 4, 128, 0, base="Qwen3 30B-A3B", n_expert=16, n_expert_used=8, n_ff_exp=768)
-    told = compute(shape, [3, 1], ctx_size=2048)
-    assert [size / MIB for size in told] == pytest.approx([144.05, 44.04], abs=0.06)
+    found = compute(shape, [3, 1], ctx_size=2048)
+    assert [size / MIB for size in found] == pytest.approx([144.05, 44.04], abs=0.06)
 
 
 @pytest.mark.parametrize(
@@ -607,16 +607,16 @@ def test_masks_count_where_their_layers_are(shapes):
 
 def test_local_devices_make_pipeline_of_their_own(shapes):
     """Only devices with events do: RPC devices of b7772 have none."""
-    alone = compute(shapes["Llama 3 70B"], [40, 40], build=7772)
-    assert compute(shapes["Llama 3 70B"], [40, 40], local=1, build=7772) == alone
-    assert compute(shapes["Llama 3 70B"], [40, 40], local=2, build=7772)[0] > alone[0]
+    remote = compute(shapes["Llama 3 70B"], [40, 40], build=7772)
+    assert compute(shapes["Llama 3 70B"], [40, 40], local=1, build=7772) == remote
+    assert compute(shapes["Llama 3 70B"], [40, 40], local=2, build=7772)[0] > remote[0]
 
 
 def test_without_flash_attention_scores_count(shapes):
     row, cells = 4 * 512, 16384
     hidden, scores, mask = row * 8192, row * 64 * cells, 4 * cells * 512
     (without,) = compute(shapes["Llama 3 70B"], [80], ctx_size=cells, flash_attn=False)
-    # Of each token the query of 64 heads of 128 weights, twice, and the hidden state, twice, and two more beside.
+    # For each token the query of 64 heads of 128 weights, twice, and the hidden state, twice, and two more beside.
     assert without == scores + row * (2 * 64 * 128 + 2 * 8192) + 2 * hidden + mask
     # A mask of half the size, and no scores.
     (with_it,) = compute(shapes["Llama 3 70B"], [80], ctx_size=cells, flash_attn=True)
@@ -669,7 +669,7 @@ def test_full_window_takes_what_other_layers_take():
     for given in ({"parallel": 1}, {"parallel": 2}, {"parallel": 2, "kv_unified": True}, {"parallel": None}):
         assert kv(shape, ctx_size=8192, swa_full=True, **given) == [8192 * 256, 8192 * 256]
     (without,) = compute(shape, [2], ctx_size=8192, ubatch_size=512)
-    # Of its mask, 16 bits for each token of a ubatch and each cell.
+    # Its mask: 16 bits for each token of a ubatch and each cell.
     assert compute(shape, [2], ctx_size=8192, swa_full=True) == [without + 2 * 512 * (8192 - 1024)]
 
 
@@ -679,7 +679,7 @@ def test_flash_attention_copies_cache_of_f32():
     scores = compute(shape_of(), [2], flash_attn=False, **given)
     for keys, values, copied in (("f32", "f32", 128), ("f32", "f16", 64), ("f16", "f32", 64)):
         given.update(cache_type_k=keys, cache_type_v=values)
-        # Of both slots, 16 bits of each weight.
+        # Both slots: 16 bits of each weight.
         assert compute(shape_of(), [2], **given) == [without + 2 * 8192 * copied]
         assert compute(shape_of(), [2], flash_attn=False, **given) == scores
 
@@ -905,7 +905,7 @@ def test_compressed_cache_needs_both_its_numbers():
 
 
 def test_tensors_lie_where_their_names_say():
-    """Of blocks beyond those of the header, and of what is no block, the output layer's device has the bytes."""
+    """The output layer's device has the bytes of blocks that the header does not count, and of other tensors."""
     names = (
         "blk.0.x",
         "blk.1.x",
