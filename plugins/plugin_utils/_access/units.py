@@ -11,7 +11,7 @@ from typing import Any
 from ...module_utils._llama.flags import flags, known_flags, owner
 from ...module_utils._node import paths
 from ...module_utils._node.units import units_of
-from .._intent.releases import named
+from .._intent.builds import named
 
 Instance = Mapping[str, Any]
 

@@ -19,7 +19,7 @@ from ...module_utils._settings import is_stopped, resolved, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless
 from .._intent.routers import as_service, quants
-from . import refusals, routers, suggest
+from . import refusals, routers
 from .cluster import ON_ITS_NODE, Claims, Cluster, Misfit, Placed, View
 
 
@@ -307,7 +307,7 @@ def _head(view: View, placed: Placed, head: str, entry: tuple[str, str, str], ca
     if one is not planned and one.topology != "split" and one.fits:
         placed.refused.append(refusals.needs_no_split(name, part, one, head))
     elif not planned.fits:
-        words = suggest.own_words(case, whole, force)
+        words = refusals.own_words(case, whole, force)
         beside = view.beside(devices + ([main] if main else []))
         placed.misfits.append(Misfit(name, case, part, words, beside))
     elif not counts and workers:

@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._model.kv_cache import CACHE_TYPES
+from ...module_utils._model.left import leaving
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._model.shape import WITHOUT_CACHE
 from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
-from ...module_utils._plan.place import Plan, ServicePlan, slot_context
-from ...module_utils._plan.suggest import MAX_DEVICES
+from ...module_utils._plan.place import Case, Plan, ServicePlan, slot_context
+from ...module_utils._plan.suggest import MAX_DEVICES, nearest
 from ...module_utils._plan.table import context_words, join
 from ...module_utils._settings import LLAMA_NUMA, kind_of, value
+from .._intent.check import weights
 from .._intent.services import numa_policy
+from .cluster import Cluster, Misfit
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
@@ -324,3 +327,27 @@ def shortage(described: ServicePlan, beside: Mapping[tuple[str, str], Mapping[st
         " beside %s" % join(others) if others else "",
         ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
     )
+
+
+def own_words(case: Case, whole: Shape, force: bool) -> list[str]:
+    """Words for the automatic split if that fits, or for the most layers on the cards. whole: the model with the layers
+    that stay in main memory."""
+    automatic = case._replace(counts=None).plan(force)
+    if case.counts and automatic.fits:
+        rows = [row for row in automatic.devices if row.layers or row.kind == "GPU"]
+        return ["set tensor_split to auto (%s)" % ", ".join("%s %d" % (row.node, row.layers) for row in rows)]
+    for blocks in range(case.shape.block_count - 1, 0, -1) if case.shape.left else ():
+        if case._replace(shape=leaving(whole, whole.block_count - blocks)).plan().fits:
+            return ["lower n_gpu_layers to %d" % (blocks + 1)]
+    return []
+
+
+def misfit_sentence(cluster: Cluster, one: Misfit) -> str:
+    """Why a service does not fit, and what would."""
+    model, words = cluster.models[one.described.model], list(one.words)
+    if not words and len(cluster.heads(one.name)) > 1:
+        words = [f"leave {one.described.node} out of head"]
+    if not one.words:
+        sizes = {quant: weights(model, quant)[0] for quant in model["quants"]}
+        words += nearest(one.case, sizes.pop(one.described.quant), sizes)
+    return does_not_fit(one.name, cluster.services[one.name], one.described, words, one.beside)

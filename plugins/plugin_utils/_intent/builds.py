@@ -188,3 +188,11 @@ def node_builds(
             if seen.get(build.release, {}).get("build_sha256") is None:
                 orders[build.release] = build
     return {"builds": [one.as_dict() for one in own], "orders": [one.as_dict() for one in orders.values()]}
+
+
+def named(units: Iterable[Mapping[str, Any]], prefix: str) -> set[str]:
+    """The paths of the releases that units name, anywhere in their command lines: a worker's program follows stdbuf,
+    numactl or the guard of its cache."""
+    pattern = re.compile(f"{re.escape(prefix)}/releases/[^/]+")
+    found = (pattern.match(word) for unit in units for word in unit["arguments"])
+    return {match.group() for match in found if match}

@@ -20,7 +20,7 @@ from ...module_utils._node import paths
 from ...module_utils._node.units import ANSWERING, units_of
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
-from .._intent.releases import named
+from .._intent.builds import named
 from .._intent.services import managed
 from .acceptance import served_lines
 from .failures import NO_REASON

@@ -16,7 +16,7 @@ from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured
 from ...module_utils._plan.stored import kept
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
-from .._intent.releases import named
+from .._intent.builds import named
 from .table import context_cell, nodes_of, table
 
 COLUMNS = ("service", "nodes", "state", "context", "endpoint", "since", "restarts", "what it says")

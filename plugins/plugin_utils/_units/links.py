@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .._intent.releases import named
+from .._intent.builds import named
 
 RELEASE = re.compile(r"releases/[^/]+$")
 

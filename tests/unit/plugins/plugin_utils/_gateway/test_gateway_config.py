@@ -7,7 +7,7 @@ import base64
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.unserved import unserved
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import unserved
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.config import UNSERVED, gateway_config
 
 GROUPS = {
