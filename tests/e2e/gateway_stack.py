@@ -86,7 +86,7 @@ def read(url, seconds=5):
 def model(name, aliases=(), context=None, embeddings=False):
     return {
         "name": name, "aliases": list(aliases), "quant": "Q4_1", "build": "b11434", "slot_ctx_size": context,
-        "max_tokens": None, "embeddings": embeddings,
+        "embeddings": embeddings,
     }  # fmt: skip
 
 

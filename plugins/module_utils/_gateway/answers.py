@@ -115,7 +115,6 @@ def models(config: Config, answering: dict[str, tuple[int, dict[str, Any]]]) -> 
             meta = {
                 "service": service.name,
                 "n_ctx_slot": seen.get("slot_ctx_size") or model.entry.get("slot_ctx_size"),
-                "max_tokens": model.entry.get("max_tokens"),
                 "quant": model.entry.get("quant"),
                 "build": seen.get("build") or model.entry.get("build"),
                 "embeddings": bool(model.entry.get("embeddings")),

@@ -94,7 +94,7 @@ def entries(config: Mapping[str, Any]) -> list[Entry]:
                     aliases,
                     context,
                     assumed=not model.get("slot_ctx_size"),
-                    output=max(1, min(model.get("max_tokens") or context // ANSWER_PART, context)),
+                    output=max(1, context // ANSWER_PART),
                     embeddings=bool(model.get("embeddings")),
                     timeout=int(service.get("timeout") or SILENCE) + GRACE,
                 )

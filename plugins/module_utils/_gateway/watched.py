@@ -96,7 +96,7 @@ def merged(config: Config, registry: dict[str, Any]) -> tuple[Config, list[Drain
 def _service(entry: dict[str, Any]) -> Service:
     """A service that only the registry has. Its first name is the model."""
     name, *aliases = [str(one) for one in entry.get("models") or [entry["service"]]]
-    model = {"name": name, "aliases": aliases, "embeddings": False, "max_tokens": None}
+    model = {"name": name, "aliases": aliases, "embeddings": False}
     model.update({key: entry.get(key) for key in ("quant", "build", "slot_ctx_size")})
     service = {"tier": str(entry["tier"]) if entry.get("tier") else None, "models": [model]}
     return parse({"version": 1, "services": {str(entry["service"]): service}}).services[str(entry["service"])]

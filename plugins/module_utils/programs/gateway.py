@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import ctypes
 import os
 import signal
@@ -26,7 +25,6 @@ from .._text import Refusal
 
 # The first descriptor that systemd hands over.
 FIRST = 3
-BACKLOG = 1024
 PR_SET_PDEATHSIG = 1
 # EX_CONFIG of sysexits.h: systemd does not start the unit again at once.
 UNUSABLE = 78
@@ -36,25 +34,16 @@ HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT}
 def options(arguments: list[str]) -> Any:
     parser = argparse.ArgumentParser(prog="gateway")
     parser.add_argument("--config", default=paths.GATEWAY, help="folder of gateway.json and keys.json")
-    parser.add_argument("--socket", default=paths.GATEWAY_SOCKET, help="the socket, if systemd has not opened it")
     parser.add_argument("--draining", default=paths.GATEWAY_DRAINING)
     parser.add_argument("--registry", default=paths.REGISTRY_COPY)
     return parser.parse_args(arguments)
 
 
-def listener(path: str) -> socket.socket:
-    """systemd's socket, or a new one. Errors: OSError, Refusal."""
-    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
-        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=FIRST)
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, contextlib.suppress(OSError):
-        other.connect(path)
-        raise Refusal(f"{path}: another engine listens there, and would be cut off unseen: stop it first")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    found.bind(path)
-    found.listen(BACKLOG)
-    return found
+def listener() -> socket.socket:
+    """systemd's socket. Errors: Refusal."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        raise Refusal("systemd has passed no socket: start llama-gateway.socket")
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=FIRST)
 
 
 def work(found: socket.socket, files: Files, parent: int) -> int:
@@ -108,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = options(sys.argv[1:] if arguments is None else arguments)
     files = Files(chosen.config, chosen.draining, chosen.registry)
     try:
-        found = listener(chosen.socket)
+        found = listener()
     except Refusal as refusal:
         say(f"gateway: {refusal}")
         return UNUSABLE

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._gateway.config import SILENCE
@@ -22,8 +22,6 @@ from .._known import is_planned, slurped
 # Seconds without a byte if a prompt was measured: the least, and as a multiple of a full prompt.
 LEAST, TIMES = 2700.0, 1.5
 UNSERVED = "no service of this inventory serves it"
-# Arguments of llama-server for the most tokens of an answer, which have no key.
-MOST = ("-n", "--predict", "--n-predict")
 
 
 def gateway_config(
@@ -111,7 +109,6 @@ def _service(
                 "quant": single["quant"],
                 "build": version_of(entry_of(service, builds)),
                 "slot_ctx_size": kept.get((known[0], single["quant"]), _slot(name, single, model, plan)),
-                "max_tokens": _most(single.get("extra_args") or []),
                 "embeddings": bool(single.get("embeddings")),
             }
             for model, known in own.items()
@@ -147,14 +144,6 @@ def _slot(name: str, single: Settings, model: str, plan: Mapping[str, Any]) -> i
     total = context(single)
     own = None if total is None else total // value(single, "parallel")
     return text_tokens(single, min((part["slot_ctx_size"] for part in parts), default=own))
-
-
-def _most(words: Sequence[str]) -> int | None:
-    """The most tokens of an answer, if extra_args set it."""
-    for word, number in zip(words, words[1:], strict=False):
-        if word in MOST and str(number).isdigit():
-            return int(number)
-    return None
 
 
 def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Mapping[str, Any]) -> float:

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The processes of program gateway, with a socket that somebody else holds, as systemd does."""
 
-import io
-import json
 import os
 import signal
 import socket
@@ -15,7 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import gateway
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
     Gateway,
@@ -81,13 +78,6 @@ class Unit(Gateway):
     @property
     def said(self):
         return (self.folder / "log").read_text()
-
-    def listens(self):
-        try:
-            self.open().close()
-        except OSError:
-            return False
-        return True
 
     def stop(self):
         if self.main and self.main.poll() is None:
@@ -171,16 +161,10 @@ def test_old_worker_answers_its_running_requests(unit):
     wait_for(lambda: not lives(worker))
 
 
-def test_second_engine_refuses_a_used_socket(tmp_path, monkeypatch):
-    path = str(tmp_path / "s")
-    with gateway.listener(path):
-        with pytest.raises(Refusal, match="another engine listens there"):
-            gateway.listener(path)
-        monkeypatch.setattr(sys, "stdout", io.StringIO())
-        assert gateway.main(["--socket", path]) == 78
-        assert "another engine listens there" in sys.stdout.getvalue()
-    # The socket of a dead engine is replaced.
-    gateway.listener(path).close()
+def test_engine_without_a_socket_is_refused(monkeypatch, capsys):
+    monkeypatch.delenv("LISTEN_PID", raising=False)
+    assert gateway.main([]) == 78
+    assert "systemd has passed no socket" in capsys.readouterr().out
 
 
 def test_engine_serves_with_a_full_disk(unit):
@@ -217,20 +201,3 @@ def test_unusable_configuration_is_refused(unit):
     assert made.main.wait(10) == 78
     assert "gateway.json cannot be used (ValueError: version or auth): run site.yml" in made.said
     assert "Traceback" not in made.said
-
-
-def test_engine_without_systemd_opens_its_socket(tmp_path):
-    made = Unit(tmp_path, configuration({}))
-    os.unlink(made.socket)
-    program = [sys.executable, "-B", "-m", "llama_cluster.programs.gateway", "--config", made.files]
-    made.main = subprocess.Popen(
-        [*program, "--socket", made.socket],
-        env=dict(os.environ, PYTHONPATH=str(tmp_path / "lib")),
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(made.listens)
-        assert made.ask("/status.json")[2]["services"] == {}
-        assert json.dumps(made.ask("/health")[2]).count("no service is ready") == 1
-    finally:
-        made.stop()

@@ -83,7 +83,6 @@ def test_services_with_models_and_endpoints():
                 "quant": "Q8_0",
                 "build": "b11434",
                 "slot_ctx_size": 4096,
-                "max_tokens": None,
                 "embeddings": False,
             }
         ],
@@ -181,13 +180,6 @@ def test_name_leads_to_the_started_service():
 
 def test_services_of_jobs_have_no_endpoint():
     assert configured(changed("embed", launcher="slurm"))["services"]["embed"]["endpoints"] == []
-
-
-@pytest.mark.parametrize(("words", "most"), [(["-n", "512"], 512), (["--n-predict", "-1"], None), (["--jinja"], None)])
-def test_most_tokens_of_an_answer(words, most):
-    assert (
-        configured(changed("reasoning", extra_args=words))["services"]["reasoning"]["models"][0]["max_tokens"] == most
-    )
 
 
 def device(kind, mib):
