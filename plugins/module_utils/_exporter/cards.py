@@ -72,20 +72,14 @@ class Cards:
         for reason in gpu["throttle_reasons"] or []:
             found.add("llama_gpu_throttled", 1, gpu=card, reason=reason)
         found.add("llama_gpu_ecc_uncorrected_total", gpu["ecc"]["volatile_uncorrected"], gpu=card)
-        managed: dict[str, int] = {}
         foreign: dict[int, int] = {}
         for process in gpu["processes"]:
             group = self._groups(process["pid"] or 0)
-            unit = unit_of(group)
-            size = _bytes(process["memory_used_mib"]) or 0
-            if unit:
-                managed[unit] = managed.get(unit, 0) + size
-            elif group and process["type"] != "G":  # neither ended nor of the display
+            if group and not unit_of(group) and process["type"] != "G":  # neither ended nor of the display
+                size = _bytes(process["memory_used_mib"]) or 0
                 foreign[process["pid"]] = foreign.get(process["pid"], 0) + size
         found.add("llama_gpu_foreign_processes", len(foreign), gpu=card)
         found.add("llama_gpu_foreign_memory_bytes", sum(foreign.values()), gpu=card)
-        for unit, size in sorted(managed.items()):
-            found.add("llama_gpu_unit_memory_bytes", size, gpu=card, unit=unit)
 
 
 def _bytes(mib: float | None) -> int | None:

@@ -116,6 +116,4 @@ def sampler(version: str) -> list[Family]:
     found.add("llama_sampler_info", 1, version=version)
     found.add("llama_sampler_timestamp_seconds", round(time.time(), 1))
     found.add("llama_sampler_cpu_seconds_total", round(sum(os.times()[:4]), 2))
-    memory = re.search(r"^VmRSS:\s+(\d+) kB", config.read("/proc/self/status"), re.MULTILINE)
-    found.add("llama_sampler_memory_bytes", int(memory.group(1)) * 1024 if memory else None)
     return found.all()

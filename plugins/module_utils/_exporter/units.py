@@ -12,7 +12,7 @@ import re
 import time
 from typing import Any
 
-from .._node import paths, sockets
+from .._node import paths
 from .._node.units import held_since, number, parse_show, service_of, systemctl_show, unit_kind
 from .._watchdog import samples
 from .._watchdog.firewall import UNIT as FIREWALL
@@ -65,11 +65,6 @@ class Units:
             found.add("llama_unit_active", int(runs), **labels)
             enabled = one.get("UnitFileState") in ("enabled", "enabled-runtime")
             found.add("llama_unit_wanted", int(enabled and not held and unit not in self._settings.stopped), **labels)
-            found.add(
-                "llama_unit_failed",
-                int(one.get("ActiveState") == "failed" or one.get("SubState") == "auto-restart"),
-                **labels,
-            )
             starts = one.get("ActiveState") == "activating" and one.get("SubState") != "auto-restart"
             found.add("llama_unit_starting", int(starts), **labels)
             found.add("llama_unit_restarts_total", number(one, "NRestarts"), **labels)
@@ -102,13 +97,8 @@ class Units:
         return self._began[unit][1] if since else None
 
     def _sockets(self, found: Families) -> None:
-        units = config.watched()
-        for one in units:
-            if one.kind == "rpc":
-                found.add("llama_rpc_worker_clients", _clients(one.settings), service=one.service)
-                continue
-            endpoints = [str(end) for end in one.settings.get("rpc_endpoints") or []]
-            for endpoint in endpoints:
+        for one in config.watched():
+            for endpoint in map(str, one.settings.get("rpc_endpoints") or []):
                 links = self._links_of(one.service, endpoint)
                 states, came, _segments = links.look()
                 labels = {"service": one.service, "worker": endpoint}
@@ -127,15 +117,6 @@ def _repairs(found: Families, labels: dict[str, Any]) -> None:
     repair = config.repairs(labels["unit"])
     found.add("llama_watchdog_repairs_total", repair["count"], **labels)
     found.add("llama_watchdog_last_repair_seconds", repair["at"], reason=repair["reason"], **labels)
-
-
-def _clients(settings: dict[str, Any]) -> int | None:
-    """The connections that a worker serves, from the socket table: its listener only shows waiting clients."""
-    address, port = settings.get("address"), settings.get("port")
-    if not isinstance(address, str) or not isinstance(port, int):
-        return None
-    here = [one for one in sockets.entries(samples.read(samples.TCP), (address, port)) if one.local == (address, port)]
-    return sum(1 for one in here if one.state == sockets.ESTABLISHED and one.inode)
 
 
 def _memory(group: str | None) -> int | None:
