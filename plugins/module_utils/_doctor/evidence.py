@@ -41,7 +41,7 @@ def collect(rules: Iterable[Mapping[str, Any]], since: float | None = None, node
             "disks": (OTHERS, lambda: system.disks(served)),
             "models": (OTHERS, lambda: system.models(served)),
             "fabric": (OTHERS, lambda: system.fabric_of(ends["address"], ends["peers"])),
-            "firewall": (3 * OTHERS, system.firewall),
+            "firewall": (OTHERS, system.firewall),
             "machine": (OTHERS, system.machine),
             "gateway": (OTHERS, system.gateway),
         }

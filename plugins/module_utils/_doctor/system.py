@@ -20,10 +20,9 @@ from .._exporter.machine import certificate_ends, clock_synchronized, fenced
 from .._gateway import draining
 from .._llama.api import rows, table
 from .._node import fabric, nvidia_smi, paths
-from .._watchdog.firewall import LIST
-from .probes import output_of
+from .._watchdog.firewall import LIST, run
 
-# Seconds for an answer of a small program.
+# Seconds for the gateway's engine.
 SHORT = 5.0
 MIB = 1 << 20
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
@@ -156,7 +155,7 @@ def firewall() -> dict[str, Any]:
     found: dict[str, Any] = {"fences": []}
     workers = [one for one in watched() if one.kind == "rpc"]
     if workers:
-        status, text = output_of(LIST, SHORT)
+        status, text = run(LIST)
         for one in workers:
             port = one.settings.get("port")
             if isinstance(port, int):

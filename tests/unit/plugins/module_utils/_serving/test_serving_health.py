@@ -4,7 +4,6 @@
 
 import itertools
 import os
-import pathlib
 import socket
 import subprocess
 import sys
@@ -233,21 +232,6 @@ def test_key_comes_from_service_file(monkeypatch, server, keys):
     assert authorizations(server, monkeypatch, os.getpid()) == {None}
     (keys / "chat").write_text("# of chat\ns3cret\nother\n")
     assert authorizations(server, monkeypatch, os.getpid()) == {"Bearer s3cret"}
-
-
-def test_key_file_of_process_is_ignored(monkeypatch, server, keys, tmp_path):
-    (tmp_path / "shadow").write_text("root:$6$hash\n")
-    process = subprocess.Popen(
-        [sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")],
-        **{"stdin": subprocess.PIPE, "pass_fds": [server.fileno()]},
-    )
-    # The kernel sets the arguments a moment after the program has been replaced.
-    while b"--api-key-file" not in pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes():
-        time.sleep(0.01)
-    assert authorizations(server, monkeypatch, process.pid) == {None}
-    (keys / "chat").write_text("s3cret\n")
-    assert authorizations(server, monkeypatch, process.pid) == {"Bearer s3cret"}
-    process.communicate(b"\n")
 
 
 def test_other_process_at_port_gets_no_key(monkeypatch, server, keys):
