@@ -13,7 +13,6 @@ import time
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api as llama_api
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
-from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import OTHER_USER
 
 
 @pytest.fixture(name="server")
@@ -80,18 +79,6 @@ def test_unchecked_address_gets_no_key(monkeypatch):
             assert other.accept()[0].recv(9999) == b""
 
 
-def test_other_user_at_port_reads_nothing():
-    give = "import os, socket, sys; os.setuid(int(sys.argv[1])); s = socket.create_server(('127.0.0.1', 0)); "
-    take = "print(s.getsockname()[1], flush=True); print(s.accept()[0].recv(9999), flush=True)"
-    if os.geteuid() != 0:
-        pytest.skip("only root is somebody else")
-    with subprocess.Popen([sys.executable, "-c", give + take, str(OTHER_USER)], stdout=subprocess.PIPE) as other:
-        url = "http://127.0.0.1:%d" % int(other.stdout.readline())
-        with pytest.raises(llama_api.NoAnswer, match="user id %d listens at %s" % (OTHER_USER, url)):
-            llama_api.LlamaApi(url, "k3y", pid=os.getpid()).get("/health", 5)
-        assert other.stdout.readline() == b"b''\n"
-
-
 @pytest.mark.parametrize("model", [None, "m"])
 def test_a_stream_is_asked_of_the_model(server, model):
     server.responses["/completion"] = lambda: (200, 'data: {"content":"a","stop":true}\n\n')
@@ -114,12 +101,12 @@ def test_token_prompt_is_not_repeated(server):
     assert "prompt" not in request["response_fields"]
 
 
-def test_a_proxy_of_the_environment_is_not_used(server, monkeypatch):
+def test_proxy_variables_are_ignored(server, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % unused_port())
     assert llama_api.LlamaApi(server.url).get("/health", 5)[0] == 200
 
 
-def test_a_path_of_the_url_is_kept(server):
+def test_url_path_is_kept(server):
     llama_api.LlamaApi(server.url + "/reasoning/").get("/health", 5)
     assert server.requests[0][1] == "/reasoning/health"
 
