@@ -12,8 +12,8 @@ import threading
 from collections.abc import Collection
 from typing import Any, Callable
 
-# Seconds for each part of a request, and requests at one time.
-PATIENCE, MOST = 5.0, 8
+# Seconds for each part of a request.
+PATIENCE = 5.0
 
 
 class Page(http.server.ThreadingHTTPServer):
@@ -23,7 +23,6 @@ class Page(http.server.ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> None:
         self._allowed, self.content = frozenset(allowed), content
-        self._room = threading.BoundedSemaphore(MOST)
         super().__init__(address, Handler)
 
     def server_bind(self) -> None:
@@ -32,13 +31,7 @@ class Page(http.server.ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return client_address[0] in self._allowed and self._room.acquire(blocking=False)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
+        return client_address[0] in self._allowed
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that disconnects is not logged."""
