@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
         known = task_vars.get("ansible_facts", {}).get("llama_node") or {}
         if boolean(asked.pop("forget", False)):
             return dict(result, changed=False, ansible_facts={"llama_node": {}})
-        # What is known is known of the host that delegates.
+        # The facts are recorded for the host that delegates.
         again = boolean(asked.pop("again", False)) or bool(self._task.delegate_to)
         wanted = missing(known, asked, RUN, again)
         if not wanted:

@@ -21,8 +21,7 @@ class ActionModule(ActionBase):
         return dict(result, **self._execute_module(module_args={"files": files}, task_vars=task_vars))
 
     def _rendered(self, entry, common, search_path):
-        """An entry with its content. The template sees its own variables alone: a lookup copies all that it is
-        given."""
+        """An entry with its content. The template sees only its own variables."""
         if not entry.get("template"):
             # JSON that comes by way of a variable, ansible-core 2.18 has made data of.
             data = isinstance(entry.get("content"), (dict, list))

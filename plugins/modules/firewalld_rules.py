@@ -12,7 +12,7 @@ author: [The Fermi Sea (@thefermisea)]
 description: Has each wanted rule in the zone of its interface.
 options:
   record:
-    description: "The file that lists which rules were added, in a directory that root alone can write."
+    description: "The record of added rules, in a directory that only root can write."
     type: path
     required: true
   rules: {description: "The interface that packets come in on, for each rich rule.", type: dict}
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 calls:
-  description: "The commands that firewalld was told, or would be."
+  description: "The commands for firewalld, in check mode too."
   type: list
   returned: success
   elements: str
@@ -89,7 +89,7 @@ def main():
         )
     if actions.left:
         module.warn(
-            "%s of %s: %d rules that earlier runs added to the configuration of firewalld stay, and so does the file, "
+            "%s of %s: %d rules that earlier runs added to the configuration of firewalld stay, with the file, "
             "since firewalld does not run: start it and run the playbook again"
             % (record, os.uname().nodename, len(actions.left))
         )

@@ -134,7 +134,7 @@ ansible_facts:
               returned: when there is a port
               sample: ACTIVE
             rate:
-              description: Rate, lanes and generation, as the driver writes them.
+              description: Rate, width and generation, as the driver writes them.
               type: str
               returned: when there is a port
               sample: 100 Gb/sec (2X HDR)

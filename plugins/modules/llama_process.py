@@ -73,9 +73,9 @@ def main():
         pid = number(shown[0], "MainPID") if shown else 0
         result = dict(running(pid), pid=pid) if pid else {"pid": None}
         if pid:
-            told = build_info(paths.BUILDS, result["release"]) if result["release"] else {}
+            build = build_info(paths.BUILDS, result["release"]) if result["release"] else {}
             names = ("identity", "sha256", "intact", "broken")
-            result["build"] = {name: told["build_" + name] for name in names} if told else {}
+            result["build"] = {name: build["build_" + name] for name in names} if build else {}
     except Refusal as error:
         module.fail_json(msg=f"llama_process: {error}")
     module.exit_json(changed=False, **result)

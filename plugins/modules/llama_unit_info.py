@@ -83,7 +83,7 @@ units:
       returned: always
       sample: llama-head-reasoning.service
     kind:
-      description: V(rpc), V(head) or V(router); V(null) for a name that is none of these.
+      description: V(rpc), V(head) or V(router); V(null) for another name.
       type: str
       returned: always
       sample: head
@@ -98,8 +98,7 @@ units:
       returned: always
       sample: true
     managed:
-      description: Whether the unit is this collection's, by the digest that it carries; others may have a name like
-        ours.
+      description: Whether the unit is this collection's, by its digest.
       type: bool
       returned: always
       sample: true
@@ -134,7 +133,7 @@ units:
       returned: always
       sample: "2026-10-01T08:00:00Z"
     restarts:
-      description: Automatic restarts since the unit was last started by hand.
+      description: Automatic restarts since the last manual start.
       type: int
       returned: always
       sample: 0
@@ -275,7 +274,7 @@ build_identity:
   sample: b11434
 build_intact:
   description: Whether the release holds the files of C(build.json), with the hashes it lists, and no others, and
-    root alone may change them; V(null) without that file.
+    only root may change them; V(null) without that file.
   type: bool
   returned: success
   sample: true

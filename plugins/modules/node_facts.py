@@ -21,7 +21,7 @@ options:
     type: dict
     suboptions:
       names: {description: "Names of accounts, and of their groups.", type: list, elements: str, required: true}
-      ids: {description: Ids of accounts; V(0) is none., type: list, elements: str, default: []}
+      ids: {description: Ids of accounts; V(0) is skipped., type: list, elements: str, default: []}
   real:
     description: "Paths, of which C(ansible_facts.llama_node.real) has where they lead to."
     type: list
@@ -66,7 +66,7 @@ options:
         elements: str
         required: true
   firewalls:
-    description: "Asks for the kernel's rules, whether firewalld runs, and what earlier runs told it."
+    description: "Asks for the kernel's rules, whether firewalld runs, and the rules that earlier runs added to it."
     type: bool
     default: false
   interfaces:

@@ -43,7 +43,7 @@ from ..module_utils._install import PYTHONS, choose_python, install, loaded_sour
 from ..module_utils._node import paths
 from ..module_utils._text import Refusal
 
-# What is imported here is what is installed.
+# The imported package is installed.
 from ..module_utils.programs import (
     backoff,
     doctor,

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a CUDA build is compiled for: the cards of its nodes, unless the inventory lists something else."""
+"""Architectures of a CUDA build: the cards of its nodes, unless the inventory lists them."""
 
 import os
 import re
@@ -65,7 +65,7 @@ def listing(*architectures):
     return {"default": {"accelerator": "cuda", "cuda_architectures": list(architectures)}}
 
 
-def test_all_nodes_have_one_build_for_the_cards_of_all(tmp_path, cards):
+def test_one_build_for_the_cards_of_all_nodes(tmp_path, cards):
     nodes = {"node1": cards("8.6"), "node2": cards("12.0"), "node3": "no_driver"}
     status, output, ((name, options),) = run(tmp_path, nodes, llama_builds=CUDA)
     assert status == 0, output
@@ -86,7 +86,7 @@ def test_a_build_for_cpus_asks_for_no_card(tmp_path, cards):
     assert run(tmp_path, nodes, llama_builds=cpu)[2] == [(name, "")]
 
 
-def test_a_build_of_accelerator_auto_is_one_for_each_kind_of_node(tmp_path, cards):
+def test_accelerator_auto_builds_for_each_kind_of_node(tmp_path, cards):
     nodes = {"node1": cards("8.6"), "node2": "no_driver"}
     status, output, _names = run(tmp_path, nodes)
     assert status == 0, output
@@ -111,8 +111,8 @@ def test_a_build_of_accelerator_auto_is_one_for_each_kind_of_node(tmp_path, card
         (
             ("8.6", ""),
             None,
-            "auto seen and Tesla V100S-PCIE-32GB tells none, a compute capability is needed to compile for: install a "
-            "newer driver, ",
+            "auto seen and Tesla V100S-PCIE-32GB reports none, a compute capability is needed to compile for: install "
+            "a newer driver, ",
         ),
     ],
 )

@@ -1,14 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts of role llama_cpp that need no node: whose its directory is, what its archives may hold, and a source that
-changes after its first fetch."""
+"""Parts of role llama_cpp that need no node: the owner of its directory, libraries, and sources."""
 
 import functools
 import grp
 import http.server
-import io
-import json
 import os
 import pwd
 import re
@@ -63,7 +60,7 @@ def fixture_served(tmp_path):
         server.shutdown()
 
 
-def test_a_source_that_changed_after_its_first_fetch_is_refused(tmp_path, served):
+def test_changed_source_is_refused(tmp_path, served):
     archive, url = served
     cache = tmp_path / "cache"
 
@@ -91,14 +88,14 @@ def test_a_source_that_changed_after_its_first_fetch_is_refused(tmp_path, served
         output,
     )
     assert not (tmp_path / "second").exists()
-    # What an operator says counts more.
+    # A pin comes first.
     pin = "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
     status, output = fetch("third", {"source_sha256": pin})
     assert status == 0, output
     assert "unpinned" not in output
 
 
-def test_a_directory_that_another_user_may_exchange_is_refused(tmp_path):
+def test_directory_of_another_user_is_refused(tmp_path):
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     for prefix, culprit in ((tmp_path / "llama.cpp", tmp_path.name), (link / "llama.cpp", "link")):
@@ -110,33 +107,6 @@ def test_a_directory_that_another_user_may_exchange_is_refused(tmp_path):
         assert "a directory that only root can write to is needed" in output
         assert culprit in output
     done(run(tmp_path, "owned.yml", __llama_cpp_prefix="/opt/llama.cpp"))
-
-
-NAMEI = """\
-#!/bin/sh
-echo "f: $2"
-echo 'drwxr-xr-x root root /'
-for name in $(echo "$2" | tr / ' '); do
-    case $name in releases) owner=$OWNER ;; *) owner=root ;; esac
-    echo " drwxr-xr-x $owner root $name"
-done
-"""
-
-
-def test_releases_of_another_user_are_refused_before_root_works_there(tmp_path, monkeypatch):
-    made = [task["ansible.builtin.file"] for task in tasks_of("install.yml") if "ansible.builtin.file" in task]
-    assert [(one["owner"], one.get("follow", True)) for one in made] == [("root", True)]
-    (tmp_path / "namei").write_text(NAMEI)
-    (tmp_path / "namei").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    for owner in ("root", "4711"):
-        monkeypatch.setenv("OWNER", owner)
-        status, output = run(tmp_path, "owned.yml", __llama_cpp_prefix="/opt/llama.cpp")
-        assert (status == 0) == (owner == "root"), output
-    assert (
-        "releases: on localhost drwxr-xr-x 4711 root releases is on the way to it, a directory that only root can "
-        "write to is needed" in output
-    )
 
 
 # The directory of releases was moved to a bigger disk.
@@ -162,9 +132,7 @@ echo "  drwxr-xr-x $TARGET root llama.cpp"
         ({"MODE": "drwxrwxrwt"}, "drwxrwxrwt root root data"),
     ],
 )
-def test_a_link_in_the_place_of_releases_is_followed_where_all_of_it_is_roots(
-    tmp_path, monkeypatch, exchanged, culprit
-):
+def test_link_of_releases_is_root_s_or_refused(tmp_path, monkeypatch, exchanged, culprit):
     (tmp_path / "namei").write_text(NAMEI_OF_A_LINK)
     (tmp_path / "namei").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -176,8 +144,7 @@ def test_a_link_in_the_place_of_releases_is_followed_where_all_of_it_is_roots(
         assert "localhost %s is on the way to it, a directory that only root can write to is needed" % culprit in output
 
 
-def test_a_release_is_made_below_a_link_of_releases_and_never_through_one_of_its_own(tmp_path):
-    """By the role's own tasks; whose the link is owned.yml has found out before."""
+def test_release_is_no_link_itself(tmp_path):
     disk, prefix, precious = tmp_path / "disk", tmp_path / "llama.cpp", tmp_path / "precious"
     for folder in (disk, prefix, precious):
         folder.mkdir()
@@ -196,7 +163,7 @@ def test_a_release_is_made_below_a_link_of_releases_and_never_through_one_of_its
 
 
 def as_me(tasks):
-    """What they make is the user's who runs the tests."""
+    """Give their files to the user of the tests."""
     for task in tasks:
         if "ansible.builtin.file" in task:
             task["ansible.builtin.file"].update(owner=os.geteuid(), group=os.getegid())
@@ -204,32 +171,7 @@ def as_me(tasks):
             entry.update(owner=pwd.getpwuid(os.geteuid()).pw_name, group=grp.getgrgid(os.getegid()).gr_name)
 
 
-def test_what_is_compiled_lies_in_a_directory_of_roots_that_leads_nowhere(tmp_path):
-    """A directory that somebody planted while he could, and what he put there: it was given to root since."""
-    scratch, precious = tmp_path / ".build", tmp_path / "precious"
-    precious.write_text("precious")
-    tasks = tasks_of("scratch.yml")
-    as_me(tasks)
-    argv = tasks[1]["ansible.builtin.command"]["argv"]
-    argv[argv.index("-user") + 1] = pwd.getpwuid(os.geteuid()).pw_name
-    variables = {"__llama_cpp_scratch": str(scratch)}
-    assert play(tmp_path, tasks, **variables)[0] == 0
-    (scratch / "source.tar.gz").write_text("fetched before")
-    for name in ("build.log", "of", "tree.tar.gz"):
-        (scratch / name).symlink_to(precious)
-    os.link(precious, scratch / "build.sh")
-    os.mkfifo(scratch / "pipe")
-    (scratch / "folder").mkdir()
-    done(play(tmp_path, tasks, **variables))
-    assert [path.name for path in scratch.iterdir()] == ["source.tar.gz"] and precious.read_text() == "precious"
-    # Whoever writes there by name has it made before.
-    for name in ("compile.yml", "install.yml"):
-        text = (TASKS / name).read_text()
-        assert -1 < text.find("scratch.yml") < text.find("__llama_cpp_scratch")
-
-
-# As the real ones, as far as the role uses them: no option but the environment, and one library that is where nobody
-# looks.
+# Stubs: the environment is the only option, and one library is in no default directory.
 SYSTEMD_RUN = """\
 #!/bin/sh
 unset LD_LIBRARY_PATH
@@ -247,7 +189,7 @@ echo "	libcublas.so.12 => $found"
 
 
 @pytest.mark.parametrize("environment", ["rpc_worker_environment", "head_server_environment", None])
-def test_libraries_are_looked_for_where_the_units_look(tmp_path, monkeypatch, environment):
+def test_libraries_of_the_units_path(tmp_path, monkeypatch, environment):
     for name, text in (("systemd-run", SYSTEMD_RUN), ("ldd", LDD)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -258,55 +200,13 @@ def test_libraries_are_looked_for_where_the_units_look(tmp_path, monkeypatch, en
     status, output = run(tmp_path, "libraries.yml", **variables)
     assert (status == 0) == (environment is not None), output
     refused = (
-        r"localhost: libcublas.so.12 => not found, what \S+-cuda-\S+ is linked with is needed on every node: "
+        r"localhost: libcublas.so.12 => not found, the libraries of \S+-cuda-\S+ are needed on every node: "
         r"install the driver and the libraries of CUDA"
     )
     assert bool(re.search(refused, output)) == (environment is None)
 
 
-def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
-    info = tarfile.TarInfo(name)
-    info.type, info.mode, info.linkname = kind, mode, target
-    return info
-
-
-@pytest.mark.parametrize(
-    ("planted", "allowed"),
-    [
-        (member("./bin/llama-server"), True),
-        (member("./bin/ggml-rpc-server", tarfile.SYMTYPE, 0o777, "rpc-server"), True),
-        (member("./bin/rpc-server", tarfile.SYMTYPE, 0o777, "ggml-rpc-server"), True),
-        (member("./bin/rpc-server", tarfile.SYMTYPE, 0o777, "/bin/sh"), False),
-        (member("./bin/root", mode=0o4755), False),
-        (member("./bin/group", mode=0o2755), False),
-        (member("./etc/cron.d/x"), False),
-        (member("./bin/../x"), False),
-        (member("../x"), False),
-        (member("/etc/x"), False),
-        (member("./bin", tarfile.SYMTYPE, 0o777, "/etc"), False),
-        (member("./bin/x", tarfile.SYMTYPE, 0o777, "/etc/shadow"), False),
-        (member("./bin/x", tarfile.LNKTYPE, 0o755, "./build.json"), False),
-        (member("./bin/x -> rpc-server"), False),
-        (member("./bin/x\n./bin/y"), False),
-        (member("./bin/llama-server", tarfile.SYMTYPE, 0o777, "/x ./bin/ggml-rpc-server -> rpc-server"), False),
-        (member("./bin/fifo", tarfile.FIFOTYPE), False),
-        (member("./bin/device", tarfile.CHRTYPE), False),
-        (member("./bin/", tarfile.DIRTYPE), True),
-        (member("./bin/more/", tarfile.DIRTYPE), False),
-    ],
-    ids=lambda value: value.name if isinstance(value, tarfile.TarInfo) else str(value),
-)
-def test_what_an_archive_may_hold(tmp_path, planted, allowed):
-    with tarfile.open(tmp_path / "tree.tar.gz", "w:gz") as archive:
-        archive.addfile(planted, io.BytesIO())
-    listed = subprocess.check_output(
-        ["tar", "--numeric-owner", "-tvzf", str(tmp_path / "tree.tar.gz")], text=True, stderr=subprocess.DEVNULL
-    )
-    pattern = yaml.safe_load((ROOT / "roles/llama_cpp/vars/main.yml").read_text())["__llama_cpp_member"]
-    assert all(re.match(pattern.strip(), line) for line in listed.splitlines()) == allowed, json.dumps(listed)
-
-
-def test_a_cuda_build_takes_no_library_that_only_its_node_may_have():
+def test_cuda_build_links_no_local_library():
     assert BY_ACCELERATOR["cpu"] == {}
     assert BY_ACCELERATOR["cuda"]["GGML_CUDA_NCCL"] == BY_ACCELERATOR["cuda"]["LLAMA_OPENSSL"] == "OFF"
 
@@ -344,7 +244,7 @@ def fixture_repository(tmp_path, monkeypatch):
         os.killpg(daemon.pid, signal.SIGTERM)
 
 
-def test_a_commit_of_a_fork_is_fetched_and_nothing_else_is_taken_for_it(tmp_path, repository):
+def test_only_the_wanted_commit_is_fetched(tmp_path, repository):
     address, (first, _second) = repository
 
     def fetch(commit):
@@ -362,7 +262,7 @@ def test_a_commit_of_a_fork_is_fetched_and_nothing_else_is_taken_for_it(tmp_path
     assert "that commit is needed: correct repository or commit" in output
 
 
-def test_a_commit_of_a_fork_goes_into_a_bundle(tmp_path, repository):
+def test_commit_of_a_fork_in_a_bundle(tmp_path, repository):
     address, (first, _second) = repository
     (tmp_path / "bundle/source").mkdir(parents=True)
     done(

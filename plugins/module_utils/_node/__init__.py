@@ -1,4 +1,4 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node is, has and runs: units, builds, snapshots, sockets, fabric, GPUs. Private to the collection."""
+"""Facts about a node: units, builds, snapshots, sockets, fabric, GPUs. Private to the collection."""

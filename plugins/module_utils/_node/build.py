@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The builds of llama.cpp on a node, and whether they are whole. Private to the collection."""
+"""The builds of llama.cpp on a node, compared with their manifests. Private to the collection."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from . import paths
 
 
 def build_info(prefix: str, release: str | None = None) -> dict[str, Any]:
-    """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its
-    build.json lists, and nobody else's to change.
+    """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), compared with its build.json.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_identity (its commit, or its
-    version where nobody told the commit), build_intact, build_broken (relative paths that are missing, differ, are not
-    listed, or that others than root may change); None where there is nothing to say. Errors: Refusal, also where others
-    may exchange the release.
+    version if the commit is unknown), build_intact, build_broken (relative paths that are missing, differ, are not
+    listed or writable by others); None for unknown values. Errors: Refusal, also if others may exchange the release.
     """
     asked = os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current")
     current = os.path.realpath(asked)
@@ -42,12 +40,12 @@ def build_info(prefix: str, release: str | None = None) -> dict[str, Any]:
         with directory(asked):
             pass
         with open(manifest, encoding="utf-8") as stream:
-            told = json.load(stream)
-        files = told["files"]
+            listed = json.load(stream)
+        files = listed["files"]
         if not isinstance(files, dict):
-            raise ValueError("files is no map")
-        commit = told.get("commit", "unknown")
-        info["build_identity"] = printable(str(told.get("version") if commit == "unknown" else commit))
+            raise ValueError("files is not a map")
+        commit = listed.get("commit", "unknown")
+        info["build_identity"] = printable(str(listed.get("version") if commit == "unknown" else commit))
         info["build_sha256"] = sha256_file(manifest)
         found, changeable = contents(current)
         found.discard("build.json")
@@ -65,16 +63,14 @@ def build_info(prefix: str, release: str | None = None) -> dict[str, Any]:
 
 
 def is_intact(path: str, sha256: str) -> bool:
-    """True when the file exists and hashes to sha256 (hex), has no special rights, and is no link to elsewhere: one to
-    its other name may lie beside it."""
+    """Whether the file exists, has this sha256 (hex) and no special rights; a link only to a file beside it."""
     if not os.path.isfile(path) or os.path.islink(path) and "/" in os.readlink(path):
         return False
     return not os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) and sha256_file(path) == sha256
 
 
 def contents(release: str) -> tuple[set[str], set[str]]:
-    """All that lies below a release but its directories, and what there others than root may change, both relative to
-    it; what a link leads to is not looked into."""
+    """Relative paths of all files below a release, and of what others than root may change. Links are not followed."""
     found: set[str] = set()
     changeable: set[str] = set()
     for folder, folders, names in os.walk(release):
@@ -89,7 +85,7 @@ NAMED = re.compile(r"%s/releases/([^/\s\"]+)" % re.escape(paths.BUILDS))
 
 
 def kept_releases(root: str = "/") -> list[str]:
-    """The names of releases that snapshots and trials lead back to. What is no record of ours names none."""
+    """The names of releases that snapshots and trials restore. Damaged records are skipped."""
     found: set[str] = set()
     for pattern in (paths.OPEN_SNAPSHOT, paths.LAST_SNAPSHOT, paths.TRIALS):
         for path in glob.glob(os.path.join(root, pattern.lstrip("/"))):
@@ -104,7 +100,7 @@ def kept_releases(root: str = "/") -> list[str]:
 
 
 def releases_in(record: Any) -> set[str]:
-    """The names of the releases that the files of a record name, which has their content in base64."""
+    """The releases named by the files of a record, whose content is base64."""
     if not isinstance(record, (dict, list)):
         return set()
     found: set[str] = set()

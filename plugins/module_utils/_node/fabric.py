@@ -39,7 +39,7 @@ PORT_ERRORS = (
 def collect(address: str, peers: Sequence[str] = (), interface: str | None = None, sysfs: str = "/sys") -> Facts:
     """Facts of the fabric as this node sees it, see llama_fabric_facts.
 
-    address: the node's llama_fabric_address. peers: those of the other nodes. interface: the one that address is
+    address: the node's llama_fabric_address. peers: the same of the other nodes. interface: the one that address is
     expected on.
     Errors: Refusal.
     """
@@ -97,7 +97,7 @@ def _peer(address: str, facts: Facts) -> Facts:
         "address": address,
         "interface": interface,
         "source": source,
-        # Workers let their head in by its fabric address alone.
+        # Workers accept their head only by its fabric address.
         "on_fabric": interface is not None and (interface, source) == (facts["interface"], facts["address"]),
         "problem": " ".join(output.split()) if status else None,
     }
@@ -115,14 +115,14 @@ def describe(interface: str | None, sysfs: str = "/sys") -> Facts:
         "mtu": _number(folder, "mtu"),
         # A bond of Ethernet cards is faster than each of their ports.
         "rate_gbps": port["rate_gbps"] if port and layer == "InfiniBand" else speed / 1000.0 if speed > 0 else None,
-        "ipoib_mode": _read(folder, "mode"),  # a file of IPoIB interfaces alone
+        "ipoib_mode": _read(folder, "mode"),  # a file of IPoIB interfaces
         "errors": {name: _number(folder, "statistics", name) for name in INTERFACE_ERRORS},
         "port": port,
     }
 
 
 def _port(folder: str) -> Facts | None:
-    """The RDMA port under an interface, through the bonds, bridges and VLANs above it; None where there is none."""
+    """The RDMA port under an interface, through the bonds, bridges and VLANs above it; None without one."""
     devices = os.path.join(folder, "device/infiniband")
     if not os.path.isdir(devices):
         lower = [name for name in sorted(_list(folder)) if name.startswith("lower_")]
@@ -184,7 +184,7 @@ def warnings(facts: Facts, addresses: dict[str, str], expected: str | None = Non
             "llama_fabric_interface: %s is on %s, %s is needed: correct hosts.yml or the node's network"
             % (address, interface, expected)
         )
-    # 'unknown' is what interfaces say that have no link to watch.
+    # Interfaces without a link report 'unknown'.
     if facts["state"] not in ("up", "unknown", None):
         found.append(
             "llama_fabric_address: %s with %s is %s, up is needed: see ip link and the cable"

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What preflight and the roles want to know of a node, by subset. Everything here only looks. Private to the
-collection."""
+"""Facts about a node for preflight and the roles, by subset. Read-only. Private to the collection."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ UNITS = (
     "llama-endpoint-*.service",
 )
 LINKS = ("current", "previous", "build")
-# The rules of firewalld that earlier runs added: for heads, for clients, and while a model is lent.
+# Records of rules added to firewalld: for heads, for clients, and while a model is shared.
 RECORDS = (paths.RPC_RULES, paths.CLIENT_RULES, paths.SHARE_RULES)
 Facts = dict[str, Any]
 ADDED = re.compile(r"(running|permanent) \S+ rule ")
@@ -41,12 +40,12 @@ BINARIES = ":/usr/sbin:/sbin"
 
 
 def environment() -> dict[str, str]:
-    """Of programs that are asked: their answers in English, wherever they are."""
+    """The environment for programs: English output, and the directories of system programs."""
     return dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + BINARIES)
 
 
 def said(command: Sequence[str]) -> tuple[int, str]:
-    """(exit status, output) of a program; status 127 where there is none."""
+    """(exit status, output) of a program; status 127 if it is missing."""
     try:
         process = subprocess.Popen(
             command,
@@ -62,8 +61,7 @@ def said(command: Sequence[str]) -> tuple[int, str]:
 
 
 def answer(command: Sequence[str], *statuses: int) -> str:
-    """The output of a program that every node has. Errors: Refusal, where it ends with another status than 0 or
-    these."""
+    """The output of a program that every node has. Errors: Refusal for a status other than 0 and these."""
     status, output = said(command)
     if status and status not in statuses:
         raise Refusal(
@@ -74,8 +72,7 @@ def answer(command: Sequence[str], *statuses: int) -> str:
 
 
 def accounts(asked: Facts) -> Facts:
-    """Entries of the accounts and groups of these names, and of the accounts with these ids, each split into its
-    fields."""
+    """Entries of accounts and groups of these names and of accounts with these ids, split into fields."""
     keys = list(asked["names"]) + [one for one in asked["ids"] if one != "0"]
     return {"accounts": {"passwd": _entries("passwd", keys), "group": _entries("group", asked["names"])}}
 
@@ -86,7 +83,7 @@ def _entries(database: str, keys: Iterable[str]) -> list[list[str]]:
 
 
 def writable(folders: Iterable[str]) -> Facts:
-    """Of these directories those that others than root may write, links followed."""
+    """The directories that others than root may write; links are followed."""
     return {"writable": [folder for folder in folders if _others_may_write(folder)]}
 
 
@@ -99,7 +96,7 @@ def _others_may_write(folder: str) -> bool:
 
 
 def real(names: Iterable[str]) -> Facts:
-    """{path: where it leads to, links followed}"""
+    """{path: its target, links followed}"""
     return {"real": {path: os.path.realpath(path) for path in names}}
 
 
@@ -122,8 +119,7 @@ CPUS = "/sys/devices/system/cpu"
 
 
 def physical_cores(cpus: Iterable[int], root: str = CPUS) -> int:
-    """How many cores some logical CPUs are: those of one core are each other's siblings. One that does not tell counts
-    as a core."""
+    """The number of cores of logical CPUs, by their siblings. A CPU without a list of siblings counts as a core."""
     cores = set()
     for cpu in cpus:
         try:
@@ -135,7 +131,7 @@ def physical_cores(cpus: Iterable[int], root: str = CPUS) -> int:
 
 
 def machine(asked: Facts) -> Facts:
-    """Main memory, cores, addresses, and the NUMA node of each core where that is asked for."""
+    """Main memory, cores, addresses, and on request the NUMA node of each core."""
     with open("/proc/meminfo", encoding="ascii", errors="replace") as stream:
         (total,) = re.findall(r"^MemTotal:\s+(\d+) kB", stream.read(), re.MULTILINE)
     addresses = fabrics.parse_addresses(said(["ip", "-o", "-4", "addr", "show"])[1])
@@ -161,8 +157,7 @@ def fabric(asked: Facts) -> Facts:
 
 
 def units(_asked: Any) -> Facts:
-    """Our units, chat templates, since when the node is held for maintenance, and what is on trial. Errors:
-    Refusal."""
+    """Managed units, chat templates, the start of a hold for maintenance, and trials. Errors: Refusal."""
     return {
         "units": [unit._asdict() for unit in services.unit_info(UNITS)],
         "templates": _templates(),
@@ -172,8 +167,7 @@ def units(_asked: Any) -> Facts:
 
 
 def _templates() -> list[str]:
-    """Chat templates, each a file of root's. Their text says nothing of whose they are, their name for which service
-    they are."""
+    """Chat templates that are root's files, which have no mark in their text."""
     found = []
     for path in sorted(glob.glob(paths.TEMPLATES)):
         with contextlib.suppress(FileNotFoundError):
@@ -182,14 +176,13 @@ def _templates() -> list[str]:
 
 
 def listeners(_asked: Any) -> Facts:
-    """What listens, and then our processes: one that crashed since units() looked is back under another number.
-    Errors: Refusal."""
+    """Listening sockets and managed processes, after units(): processes may restart. Errors: Refusal."""
     return {"listeners": answer(["ss", "-Hltnp"]), "managed_processes": managed_processes()}
 
 
 def plans(asked: Iterable[str]) -> Facts:
-    """{service: {item: service, content: its memory plan, prompt: how fast it read a long prompt}}, both as base64, and
-    without what there is none of."""
+    """{service: {item: service, content: its memory plan, prompt: its measured speed for a long prompt}}, both as base64
+    if they exist."""
     return {"plans": {service: _plan(service) for service in asked}}
 
 
@@ -203,9 +196,8 @@ def _plan(service: str) -> dict[str, str]:
 
 
 def build(asked: Facts) -> Facts:
-    """Of each release that is asked for whether its files are those of its manifest, the links, all releases that are
-    there, and those that snapshots and trials lead back to. The empty name is for the one that is current. Errors:
-    Refusal."""
+    """The wanted releases compared with their manifests (empty name: the current one), the links, all releases, and the
+    releases that snapshots and trials restore. Errors: Refusal."""
     prefix = asked["prefix"]
     links = {
         name: os.readlink(os.path.join(prefix, name)) for name in LINKS if os.path.islink(os.path.join(prefix, name))
@@ -222,13 +214,13 @@ def build(asked: Facts) -> Facts:
 
 
 def firewalls(_asked: Any) -> Facts:
-    """The rules that the kernel has, whether firewalld runs, and what earlier runs told it."""
+    """The kernel's rules, whether firewalld runs, and the rules that earlier runs added to it."""
     found = {"ruleset": said(["nft", "list", "ruleset"])[1], "firewalld": not said(["firewall-cmd", "--state"])[0]}
     return dict(found, **records(RECORDS))
 
 
 def interfaces(addresses: Iterable[str]) -> Facts:
-    """What `ip` says of the interface that has each of these addresses or names: a head may listen at either."""
+    """{address or name: output of `ip` for its interface}: a head may listen at either."""
     return {"interfaces": {address: _interface(address) for address in addresses}}
 
 
@@ -246,15 +238,14 @@ def routes(addresses: Iterable[str]) -> dict[str, str]:
 
 
 def records(noted: Iterable[str]) -> Facts:
-    """{path: the rules of firewalld that earlier runs added and noted there}."""
+    """{path: the rules of firewalld recorded there}."""
     return {
         "records": {path: [line for line in (text_of(path) or "").splitlines() if ADDED.match(line)] for path in noted}
     }
 
 
 def files(asked: Iterable[str]) -> Facts:
-    """{path: [size, second of its last change] of a file}, None where there is none. What archives and images put back
-    has lost the parts of its second, and is no other file."""
+    """{path: [size, second of its last change] of a file, None without one}. Archives drop fractions of a second."""
     return {"files": {path: _seen(path) for path in asked}}
 
 
@@ -267,7 +258,7 @@ def _seen(path: str) -> list[int] | None:
 
 
 def watched(_asked: Any) -> Facts:
-    """The files that say what the watchdog watches; what has only the name is somebody else's."""
+    """The watchdog's files, by name and mark."""
     found = []
     for path in sorted(glob.glob(paths.WATCHED_FILES)):
         kind = os.path.basename(path).partition("-")[0]
@@ -276,7 +267,7 @@ def watched(_asked: Any) -> Facts:
     return {"watched": found}
 
 
-# In the order in which they are asked: the sockets after the units.
+# In this order: sockets after units.
 SUBSETS = (
     ("accounts", accounts),
     ("writable", writable),
@@ -299,11 +290,11 @@ SUBSETS = (
 
 
 def collect(asked: Mapping[str, Any]) -> Facts:
-    """{fact: value} of the subsets that are asked for: {subset: argument}, None and False for none. Errors: Refusal."""
+    """{fact: value} of the wanted subsets: {subset: argument}, None and False to skip one. Errors: Refusal."""
     facts: Facts = {}
     for name, look in SUBSETS:
         if asked.get(name) not in (None, False):
             for fact, value in look(asked[name]).items():
-                # Of records several subsets know some.
+                # Several subsets add records.
                 facts[fact] = dict(facts[fact], **value) if fact in facts else value
     return facts

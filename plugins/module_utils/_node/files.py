@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Has directories, files and links be what a list of them says. Private to the collection."""
+"""Writes the directories, files and links of a list. Private to the collection."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ class Files:
             _files.write_atomically(path, data, mode, owner)
 
     def _validate(self, path: str, command: Sequence[str], data: bytes, hidden: bool) -> None:
-        """Errors: Refusal, with what the program said; of a hidden file without URLs, which may have a password in
-        them."""
+        """Errors: Refusal with the program's output; without URLs for a hidden file, which may hold a password."""
         with tempfile.NamedTemporaryFile(dir=self.folder) as stream:
             stream.write(data)
             stream.flush()
@@ -80,7 +79,7 @@ class Files:
                     words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace"
                 )
             except OSError as error:
-                # What would install the program was only pretended.
+                # Check mode has not installed the program.
                 if self.check and error.errno == errno.ENOENT:
                     return
                 raise Refusal(
@@ -104,7 +103,7 @@ class Files:
             raise Refusal(f"{path}: no directory, one is needed: look at who made it, then remove it")
         mode, owner = int(entry["mode"] or "0755", 8), self._owner(entry)
         if seen is not None and seen.st_uid not in _files.owners() + (owner or ())[:1]:
-            # Given to root, it would still hold what its owner has put there.
+            # Its owner's files would stay in it.
             raise Refusal(
                 "%s: it belongs to user id %d, %s is needed: look at who made it, then remove it"
                 % (path, seen.st_uid, entry["owner"] or "root")
@@ -146,8 +145,7 @@ class Files:
             os.unlink(path)
 
     def _owner(self, entry: Entry) -> Owner | None:
-        """(user id, group id); None in check mode where the account is still to come, which nothing that is there can
-        have."""
+        """(user id, group id); None in check mode if the account does not exist yet."""
         try:
             return pwd.getpwnam(entry["owner"] or "root").pw_uid, grp.getgrnam(entry["group"] or "root").gr_gid
         except KeyError:
@@ -173,7 +171,7 @@ class Files:
 
 
 def _shown(text: str | None) -> str:
-    """A terminal acts on nothing of it: a chat template is somebody else's."""
+    """Text without control characters, for a terminal."""
     return "".join(one if one.isprintable() or one in "\t\n" else "?" for one in text or "")
 
 

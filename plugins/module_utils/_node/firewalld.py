@@ -49,7 +49,7 @@ def peer_rules(peers: Iterable[str]) -> dict[str, str]:
 
 
 def apply(record: str, rules: Mapping[str, str], timeout: str = "", check_mode: bool = False) -> Actions:
-    """Adds the wanted rules to firewalld and removes those of earlier runs that are not wanted -> what it did.
+    """Adds the wanted rules to firewalld and removes unwanted ones of earlier runs -> what it did.
 
     record: file of the added rules; rules: {rule: interface}; timeout: how long firewalld keeps the rules, such as 6h,
     then not in its configuration; empty: permanently. Errors: Refusal, OSError.
@@ -99,7 +99,7 @@ def _call(command: Sequence[str]) -> None:
 
 
 def _keep(record: str, lines: Sequence[str], was: Sequence[str]) -> None:
-    """A record without lines is no file."""
+    """Writes the record, or removes it if it has no lines."""
     if lines and list(lines) != sorted(was):
         write_atomically(record, (HEADER + "\n".join(lines) + "\n").encode("utf-8"), 0o644)
     elif was and not lines:

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The journal of this node: how it is asked, and what of it somebody reads who wants to know what happened. Private to
-the collection."""
+"""The journal of this node: reading it, and the lines that an operator wants to see. Private to the collection."""
 
 from __future__ import annotations
 
@@ -22,16 +21,16 @@ from .units import service_of
 
 Entry = dict[str, Any]
 Line = dict[str, Any]
-# Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
+# Filtered by unit, which journald sets; a sender chooses its identifier.
 WATCHDOG = "llama-watchdog.service"
 GATEWAY = "llama-gateway.service"
-# Lines of the servers themselves are not events; those of the programs that run before and after them are.
+# Lines of the servers are not events; lines of the programs that run before and after them are.
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server", "stdbuf")
-# Those of nft are the rules that a worker finds before it starts.
+# nft prints the rules before a worker starts.
 WORDY = (*SERVERS, "nft")
 NAME = re.compile(r"^llama-[\w@.:-]+\.service\Z")
 OF_SERVICE = re.compile(r"^llama-[a-z]+-(.+)\.service\Z")
-# What a build since b8000 puts before a line: minutes, seconds, milliseconds and microseconds, and how grave it is.
+# Prefix of a line since b8000: minutes, seconds, milliseconds and microseconds, and the level.
 GRAVE = re.compile(r"^(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?P<level>[DIWE]) ")
 TROUBLE = re.compile(
     r"error|fail|abort|assert|fatal|exception|out of memory|cannot|unable|denied|refused|terminate|signal",
@@ -39,21 +38,19 @@ TROUBLE = re.compile(
 )
 MILESTONE = re.compile(r"model loaded|listening on|cleaning up before exit")
 FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME_TIMESTAMP")
-# What is kept of a message, what is read of a line (journalctl has messages of up to 4096 bytes in JSON), and all that
-# is read of a node's journal, in which a busy server may fill most.
+# Limits of a message, of a line (journalctl has messages of up to 4096 bytes in JSON), and of all that is read.
 MOST_LETTERS = 500
 MOST_LINE = 65536
 MOST_READ = 32 * 1024 * 1024
 
 
 def entry_time(entry: Entry) -> float:
-    """Seconds since 1970 to the microsecond: the sender's clock, not the time at which a busy journald got round to
-    it."""
+    """Seconds since 1970 to the microsecond: the sender's clock, because a busy journald is late."""
     return int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
 
 
 def matches(units: Sequence[str]) -> list[str]:
-    """What journalctl looks for: what systemd says of units, and what they and the watchdog say themselves."""
+    """Matches for journalctl: lines of systemd about units, of the units and of the watchdog."""
     return (
         ["_PID=1"]
         + ["UNIT=" + unit for unit in units]
@@ -63,9 +60,8 @@ def matches(units: Sequence[str]) -> list[str]:
 
 
 def ask(arguments: Sequence[str], letters: int = MOST_LINE, seconds: float | None = None) -> Iterator[str]:
-    """Lines that journalctl prints, of each no more than so many letters, and no more lines than MOST_READ has room
-    for: ask for the newest first where older ones may be left out. Whoever has enough stops asking. seconds: until it
-    has to be at its end. Errors: Refusal."""
+    """Lines of journalctl, cut to so many letters, until MOST_READ: ask for the newest first if older ones may be left
+    out. seconds: a deadline. Errors: Refusal."""
     command = ["journalctl", "--quiet", "--no-pager"] + list(arguments)
     with tempfile.TemporaryFile() as errors:
         try:
@@ -108,7 +104,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
         if not piece:
             return
         read += len(piece)
-        # The rest of one that is too long is passed over.
+        # The rest of a long line is skipped.
         if whole:
             yield piece
         whole = piece.endswith(b"\n")
@@ -116,7 +112,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
 
 
 def entries(lines: Iterable[str]) -> Iterator[Entry]:
-    """`journalctl -o json` -> its tables; what is none, as a line that was cut, is passed over."""
+    """`journalctl -o json` -> its objects; other lines, such as cut ones, are skipped."""
     for line in lines:
         try:
             entry = json.loads(line)
@@ -127,18 +123,18 @@ def entries(lines: Iterable[str]) -> Iterator[Entry]:
 
 
 def known_units(unit_dir: str = paths.UNITS) -> list[str]:
-    """Units of our names: those that are installed, and those that the journal has lines of."""
+    """Names of the collection's units that are installed or have lines in the journal."""
     installed = [os.path.basename(path) for path in glob.glob(os.path.join(unit_dir, "llama-*.service"))]
     spoke = [line.strip() for line in ask(["--field=_SYSTEMD_UNIT"])]
     return sorted({name for name in installed + spoke if NAME.match(name)})
 
 
 def recent(since: float, service: str | None, lines: int, everything: bool, units: Sequence[str]) -> dict[str, Any]:
-    """-> {lines: what units have said since a time, in its order, the newest of it; more: whether older lines were left
-    out}. Errors: Refusal.
+    """-> {lines: the newest lines of units since a time, in order; more: whether older lines were left out}. Errors:
+    Refusal.
 
-    A line: {at, unit, text, folded}. Lines that a server writes while all is well are one, with their number as folded,
-    unless everything is wanted.
+    A line: {at, unit, text, folded}. Routine lines of a server are folded into one with their number, unless everything
+    is wanted.
     """
     # journalctl knows no time before 1970.
     arguments = ["--output=json", "--reverse", "--since=@%d" % max(0, since), "--output-fields=" + ",".join(FIELDS)]
@@ -174,7 +170,7 @@ def _in_order(newest_first: list[Line]) -> list[Line]:
 
 
 def _line(entry: Entry, service: str | None, everything: bool, units: Sequence[str]) -> Line | None:
-    """What is shown of an entry; None where it is none of what was asked for."""
+    """The line for an entry; None if it does not match."""
     unit = entry.get("UNIT") if entry.get("_PID") == "1" else entry.get("_SYSTEMD_UNIT")
     if not isinstance(unit, str) or unit not in (WATCHDOG, *units):
         return None
@@ -185,12 +181,12 @@ def _line(entry: Entry, service: str | None, everything: bool, units: Sequence[s
     chatter = not everything and (
         _is_of_no_service(request) if request is not None else entry.get("_COMM") in WORDY and _is_chatter(message)
     )
-    text = _told(request) if request is not None else printable(message, MOST_LETTERS)
+    text = _request_line(request) if request is not None else printable(message, MOST_LETTERS)
     return {"at": entry_time(entry), "unit": unit, "text": "" if chatter else text, "folded": 1 if chatter else 0}
 
 
 def _text(message: Any) -> str:
-    """journalctl has a message that is no text as a list of bytes, and one of more than 4096 bytes as nothing."""
+    """The text of a message: journalctl prints binary ones as lists of bytes, and none of more than 4096 bytes."""
     if isinstance(message, str):
         return message
     if isinstance(message, list) and all(isinstance(one, int) and 0 <= one < 256 for one in message):
@@ -199,7 +195,7 @@ def _text(message: Any) -> str:
 
 
 def _request(message: str) -> Entry | None:
-    """A line of the gateway's access log; None for what its engine says else."""
+    """A line of the gateway's access log; None for other lines of its engine."""
     if not message.startswith("{"):
         return None
     try:
@@ -219,7 +215,7 @@ def _is_about(service: str, unit: str, message: str, request: Entry | None) -> b
 
 
 def _is_chatter(message: str) -> bool:
-    """Whether a server's line is one of the many that it writes while all is well."""
+    """Whether a server's line is routine."""
     if MILESTONE.search(message):
         return False
     grave = GRAVE.match(message)
@@ -227,29 +223,28 @@ def _is_chatter(message: str) -> bool:
 
 
 def _is_of_no_service(request: Entry) -> bool:
-    """Whether somebody has got a page of the gateway's own, as Prometheus does all the time."""
+    """Whether a request got a page of the gateway itself, as Prometheus's do."""
     status = request.get("status")
     return not request.get("service") and isinstance(status, int) and status < 400
 
 
-def _told(request: Entry) -> str:
-    """Of a request what an operator has to see, and nothing of what else the line may hold."""
+def _request_line(request: Entry) -> str:
+    """The fields of a request that an operator needs, no others."""
     words = {name: printable(request.get(name) or "-", 80) for name in ("service", "model", "key", "status")}
     seconds = {name: _seconds(request.get(name)) for name in ("ttfb", "seconds")}
-    told = [f"{words['service']}: {words['status']}"]
-    told += [f"model {words['model']}", f"key {words['key']}"]
-    told += [f"first byte {seconds['ttfb']}", seconds["seconds"]]
-    # Where the time went, as far as the server has said it.
+    parts = [f"{words['service']}: {words['status']}"]
+    parts += [f"model {words['model']}", f"key {words['key']}"]
+    parts += [f"first byte {seconds['ttfb']}", seconds["seconds"]]
     if _seconds(request.get("queued")) not in ("-", "0.00 s"):
-        told.append(f"queue {_seconds(request['queued'])}")
+        parts.append(f"queue {_seconds(request['queued'])}")
     for words_of, count, took in (
         ("prompt of %s tokens %s", "prompt_tokens", "prompt_seconds"),
         ("answer of %s tokens %s", "tokens", "generation_seconds"),
     ):
         number = request.get(count)
         if isinstance(number, int) and not isinstance(number, bool):
-            told.append(words_of % (number, _seconds(request.get(took))))
-    return ", ".join(told)
+            parts.append(words_of % (number, _seconds(request.get(took))))
+    return ", ".join(parts)
 
 
 def _seconds(value: Any) -> str:

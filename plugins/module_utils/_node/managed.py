@@ -1,11 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What on a node is this collection's. Private to the collection.
+"""Which files and units of a node the collection manages. Private to the collection.
 
-A name is no proof: others choose names like ours. Units carry our digest, builds and models are listed by a record
-beside them, and the node's other files say what they are. Links, FIFOs and directories under the name of such a file
-are somebody else's.
+A name is no proof. Units carry a digest, builds and models are listed by a record beside them, and other files have a
+mark in their text. Links, FIFOs and directories under the name of such a file are unmanaged.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from .._files import MOST_TEXT, read_trusted, text_of
 from . import paths
 from .units import file_digest
 
-# What the roles write on a node beside units, builds, models and caches, and what the text of each says. The lists of
-# rules that were added to firewalld go with the last of those rules: without them nobody would know what is still open.
+# Files of the roles beside units, builds, models and caches, with the mark in their text. Records of rules added to
+# firewalld are removed with the last of their rules.
 FIREWALL_FILES = (
     (paths.FIREWALL_RULES, r"^table inet llama_cluster \{"),
     (paths.FIREWALL_UNIT, r"^Environment=LLAMA_CLUSTER_DIGEST="),
@@ -78,8 +77,7 @@ NODE_FILES = (
 
 
 def record_of(path: str) -> dict[str, Any] | None:
-    """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory
-    of models."""
+    """The JSON object in a file of root's, or of the current user; None without one."""
     try:
         record = json.loads(read_trusted(path, MOST_TEXT).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -88,12 +86,12 @@ def record_of(path: str) -> dict[str, Any] | None:
 
 
 def is_managed_unit(path: str) -> bool:
-    """Whether a unit file is the collection's, by its text."""
+    """Whether a unit file has the collection's digest."""
     return file_digest(text_of(path) or "") is not None
 
 
 def is_managed_file(path: str, root: str = "/") -> bool:
-    """Whether a path (without the root) is one that the roles write, and its text says so."""
+    """Whether a path (without the root) is a file of the roles and has its mark."""
     marks = [
         mark
         for pattern, mark in FIREWALL_FILES + GATEWAY_FILES + NODE_FILES

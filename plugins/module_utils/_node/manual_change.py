@@ -1,11 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last manual change of this node: a file of ours that changed, or a start that was not systemd's own restart.
+"""The last manual change of this node: a managed file that changed, or a start that was not systemd's own restart.
 Private to the collection.
 
-The kernel keeps when a file changed last (its ctime, which cannot be set), and systemd writes each start to the
-journal. So a run of a playbook that changed nothing leaves no trace, and an editor does.
+Files have a ctime, which cannot be set, and systemd logs each start. A playbook that changes nothing leaves no trace.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from .journal import ask, entry_time
 from .timeline import Event, parse_journal, read_journal
 from .units import parse_show, systemctl_show
 
-# What is asked of the journal: an hour more than is counted, so that a restart is seen with what announced it.
+# Seconds of the journal: an hour more than is counted, so that a restart is read with its announcement.
 WINDOW = 25 * 3600
 
 
 class Change(NamedTuple):
-    """Seconds since 1970, and what happened, in words."""
+    """Seconds since 1970, and a description."""
 
     at: float
     what: str
@@ -38,7 +37,7 @@ def last_manual_change(units: Sequence[str]) -> dict[str, Any]:
     """-> {now, at, what: of the last change, None if none is known; recovered: {at, unit} of the last start that was
     systemd's own, None without one; restart: {unit: its Restart=}}. Errors: Refusal.
 
-    units: those of services. A journal that does not reach back far enough counts as a change.
+    units: units of services. The begin of a short journal counts as a change.
     """
     now = time.time()
     events = starts_of(units, now - WINDOW) if units else []
@@ -58,7 +57,7 @@ def last_manual_change(units: Sequence[str]) -> dict[str, Any]:
 
 
 def started(events: Sequence[Event], by_itself: bool) -> list[Event]:
-    """The starts that systemd had scheduled because a process had ended, or all others."""
+    """The starts that systemd scheduled after an exit, or all others."""
     found = []
     scheduled: dict[str, bool] = {}
     for event in events:
@@ -88,9 +87,9 @@ def restarts(units: Sequence[str]) -> dict[str, str]:
 
 
 def files_changed(root: str = "/") -> list[Change]:
-    """The file or directory of ours that changed last: units, configuration, programs, and which build is current."""
+    """The managed file or directory that changed last: units, configuration, programs, the link to the build."""
     seen = []
-    for path in _ours(root):
+    for path in _managed(root):
         # A file that is being exchanged has another name.
         with contextlib.suppress(FileNotFoundError):
             seen.append(Change(changed_at(path), path))
@@ -103,13 +102,13 @@ def changed_at(path: str) -> float:
     return os.lstat(path).st_ctime
 
 
-def _ours(root: str) -> Iterator[str]:
+def _managed(root: str) -> Iterator[str]:
     def below(path: str) -> str:
         return os.path.join(root, path.lstrip("/"))
 
     yield from glob.glob(below(paths.UNIT_FILES))
     yield os.path.join(below(paths.BUILDS), "current")
-    # A file that was removed changed its directory.
+    # Removing a file changes its directory.
     for folder, _folders, names in os.walk(below(paths.CONFIGURATION)):
         yield folder
         yield from (os.path.join(folder, name) for name in names)

@@ -230,7 +230,7 @@ def _switch(element: ElementTree.Element, *paths: str) -> bool | None:
 
 
 def _sum(element: ElementTree.Element, *paths: str) -> Number | None:
-    """Sum of the numbers at paths; None when there is none."""
+    """Sum of the numbers at paths; None without a number."""
     numbers = [number for number in [_number(element, path) for path in paths] if number is not None]
     return sum(numbers) if numbers else None
 

@@ -20,23 +20,23 @@ REGISTRY_UNIT = UNITS + "/llama-registry.service"
 ENDPOINT_UNITS = UNITS + "/llama-endpoint-*.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
-# What journald is told that nobody else has told it.
+# Limits of journald that the node has not configured.
 JOURNALD_DROP_INS = "/etc/systemd/journald.conf.d"
 JOURNALD_DROP_IN = JOURNALD_DROP_INS + "/90-llama-cluster.conf"
 
-# What the roles configure.
+# Configuration of the roles.
 CONFIGURATION = "/etc/llama-cluster"
 FIREWALL_RULES = CONFIGURATION + "/firewall.nft"
 GATEWAY = CONFIGURATION + "/gateway"
-# What the gateway's engine is told of services, models and routes.
+# Services, models and routes for the gateway's engine.
 GATEWAY_CONFIG = GATEWAY + "/gateway.json"
 # The keys of its clients, and those that it sends to services.
 GATEWAY_KEYS = GATEWAY + "/keys.json"
 # A client's key as root has it for curl: on no command line.
 GATEWAY_CURL_HEADER = GATEWAY + "/curl-header"
-# What nginx reads of keys where it sends requests itself, because the engine is gone.
+# Keys for nginx, which forwards requests itself while the engine is down.
 GATEWAY_NGINX = GATEWAY + "/nginx-*.conf"
-# What SELinux has to allow nginx.
+# SELinux policy for nginx.
 GATEWAY_POLICY = GATEWAY + "/llama_cluster_gateway.cil"
 # Since when the node is held for maintenance.
 HELD = CONFIGURATION + "/held.json"
@@ -46,31 +46,30 @@ KEYS = CONFIGURATION + "/keys"
 PLANS = CONFIGURATION + "/plan-*.json"
 # The models of a router.
 PRESETS = CONFIGURATION + "/preset-*.ini"
-# Of the registry's reader, and of what writes an endpoint's file.
+# Configuration of the registry's reader and writer.
 REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
 REGISTRY = CONFIGURATION + "/registry"
 ENDPOINTS = REGISTRY + "/*.json"
-# What Prometheus and an operator's Grafana are told, on a monitoring host.
+# Configuration of Prometheus and of an operator's Grafana, on a monitoring host.
 MONITORING = CONFIGURATION + "/monitoring"
 MONITORING_FILES = MONITORING + "/*"
-# Where llama-cluster-monitor finds the samples of all nodes.
+# Sources of samples for llama-cluster-monitor.
 MONITOR = MONITORING + "/monitor.json"
 MONITOR_PROGRAM = "/usr/local/bin/llama-cluster-monitor"
 STATUS_PROGRAM = "/usr/local/bin/llama-service-status"
-# For Grafana Alloy: the journal of the services.
-# What the sampler is told of its node.
+# Configuration of the sampler.
 SAMPLER = CONFIGURATION + "/sampler.json"
 # The rules of llama-doctor.
 DOCTOR = CONFIGURATION + "/doctor.json"
 DOCTOR_PROGRAM = "/usr/local/bin/llama-doctor"
-# Where llama-model-selector finds the gateway.
+# Address of the gateway for llama-model-selector.
 SELECTOR = CONFIGURATION + "/selector.json"
 SELECTOR_PROGRAM = "/usr/local/bin/llama-model-selector"
-# Of the digests of API keys.
+# Salt of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.
 TEMPLATES = CONFIGURATION + "/template-*.jinja"
-# What the watchdog watches, a file for each unit.
+# The watchdog's files, one for each unit.
 WATCHED = CONFIGURATION + "/watchdog"
 WATCHED_FILES = WATCHED + "/*.json"
 
@@ -80,7 +79,7 @@ PROGRAM_BIN = PROGRAMS + "/bin"
 PROGRAM = PROGRAM_BIN + "/llama-program"
 PROGRAM_LIB = PROGRAMS + "/lib"
 PROGRAM_PACKAGE = PROGRAM_LIB + "/llama_cluster"
-# What a trial's timer starts.
+# Started by a trial's timer.
 PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 
 # Gone with the next boot.
@@ -90,12 +89,12 @@ RUN_LOCK = RUN + "/run.lock"
 # Runs of a unit that failed in a row.
 BACKOFF = RUN + "/backoff"
 BACKOFF_FILES = BACKOFF + "/llama-*.service"
-# What the watchdog has repaired since the boot, by unit.
+# Repairs of the watchdog since the boot, by unit.
 REPAIRS = RUN + "/repairs"
 REPAIRS_FILES = REPAIRS + "/*.json"
-# What the sampler sees, for those who look on the node itself.
+# The sampler's samples, for programs of the node.
 SAMPLES = RUN + "/samples.prom"
-# What each unit was last started with; its ExecStartPre writes it.
+# Digest of each unit's last start; its ExecStartPre writes it.
 DIGESTS = RUN + "/digests"
 DIGEST_FILES = DIGESTS + "/llama-*.service"
 # The runs that have served.
@@ -103,24 +102,24 @@ SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
 # Root's, and always empty: where a router looks for models that its preset does not name.
 NO_MODELS = RUN + "/no-models"
-# What ends the watching of a node whose service is measured.
+# Ends the sampling of a node during a benchmark.
 BENCH_STOP = RUN + "/bench-*.stop"
 # systemd holds it, and the gateway's engine answers there.
 GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
-# What the registry's reader has for the gateway.
+# Copy of the registry for the gateway.
 REGISTRY_RUN = "/run/llama-gateway-registry"
 REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 SHARE_RULES = "/run/llama-share-rules"
 SHARE_LOCK = "/run/llama-share-lock"
-# Who was let in to measure a link.
+# Rules of firewalld while a link is measured.
 LINK_RULES = "/run/llama-link-rules"
 
-# What outlasts a boot and is no configuration.
+# State that outlasts a boot.
 STATE = "/var/lib/llama-cluster"
-# What was made by hand, while ours has its place.
+# Unmanaged files that were adopted.
 ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
-# The same for a gateway that was made by hand.
+# The same for a gateway.
 ADOPTED_GATEWAY = STATE + "/adopted-gateway"
 ADOPTED_GATEWAY_RECORD = ADOPTED_GATEWAY + "/record.json"
 # Endpoints that get no new requests from the gateway.
@@ -143,16 +142,16 @@ SAMPLER_RULES = STATE + "/sampler-rules"
 ROLLBACK = STATE + "/rollback"
 LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
-# What the gateway has in a tailnet, as role gateway has set it.
+# Handlers that role gateway has set in a tailnet.
 TAILSCALE_RECORD = STATE + "/tailscale-serve.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
-# What the engine keeps: StateDirectory of its unit.
+# StateDirectory of the engine.
 # Where nginx of Debian and of Red Hat reads sites.
 NGINX_SITE = "/etc/nginx/conf.d/llama-cluster.conf"
-# Where systemd notes when a timer of wall-clock time went off last.
+# systemd records the last run of wall-clock timers here.
 TIMER_STAMPS = "/var/lib/systemd/timers"
-# What was decided and what benchmarks say of it, for people; the directory may have files of others.
+# Page of decisions and measurements; the directory may have unmanaged files.
 DOCS = "/opt/docs"
 DECISIONS = DOCS + "/architecture-decisions.md"
 # Releases of llama.cpp.

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a TCP port would answer this machine, without a connection. Private to the collection.
+"""Probes of TCP ports without a connection. Private to the collection.
 
 An RPC server that serves a head must never see another client, so nothing here connects: one SYN is sent from a raw
 socket, and the kernel resets the connection (RST) when it is answered. The server never sees a client. Needs root.
@@ -21,13 +21,13 @@ from .sockets import End, resolve
 SYN, RST, ACK = 2, 4, 16
 # Ports, sequence number, acknowledgment, length of the header and flags, window, checksum, urgent pointer.
 HEADER = struct.Struct("!HHIIBBHHH")
-# A segment may be lost: asked again so often.
+# Attempts: a segment may be lost.
 TRIES = 3
 OPEN, REFUSED, SILENT = "open", "refused", "silent"
 
 
 def probe(endpoints: Sequence[str], patience: float = 1.0) -> dict[str, str]:
-    """What answers at each 'host:port' -> {endpoint: open, refused or silent}.
+    """Probes each 'host:port' -> {endpoint: open, refused or silent}.
 
     patience: seconds for each try. silent: nothing came back, as behind a firewall that drops. Errors: Refusal without
     the right to send such a segment.
@@ -36,7 +36,7 @@ def probe(endpoints: Sequence[str], patience: float = 1.0) -> dict[str, str]:
 
 
 def _most(answers: Iterator[str]) -> str:
-    """Of all addresses of a name: one that is open is enough."""
+    """The best result of all addresses of a name."""
     found = list(answers)
     return OPEN if OPEN in found else REFUSED if REFUSED in found else SILENT
 
@@ -85,7 +85,7 @@ def checksum(data: bytes) -> int:
 
 
 def _answer(raw: socket.socket, own: End, end: End, patience: float) -> str:
-    """What the other end says within patience; a raw socket sees the segments of everybody."""
+    """The other end's answer within patience; a raw socket receives the segments of all sockets."""
     until = time.monotonic() + patience
     while True:
         left = until - time.monotonic()

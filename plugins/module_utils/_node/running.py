@@ -1,10 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a process really runs and holds, from the kernel alone. Private to the collection.
+"""Program, libraries, memory and sockets of a process, from the kernel. Private to the collection.
 
-Its command line, its environment and what it answers are its own words; the program that was started, the libraries
-that are mapped, its memory and its sockets are not.
+A process can forge its command line, its environment and its answers, but not these.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from .managed import is_managed_file, is_managed_unit
 from .sockets import parse_listeners, process_tree, socket_inodes
 from .units import running_digest
 
-# What of a release a process maps; others' libraries say nothing of the build.
+# Libraries of a release that a process maps.
 LIBRARY = re.compile(r"/lib(?:llama|ggml|mtmd)[^/]*\.so[^/]*\Z")
 RELEASE = re.compile(rf"^{re.escape(paths.BUILDS)}/releases/([^/]+)/")
 GONE = " (deleted)"
-# Of files, and of places where it listens: a process that was taken over may have any number.
+# Limit of files and of listening sockets.
 MOST = 64
-# Seconds for one look at the cards.
+# Seconds for nvidia-smi.
 CARDS = 10.0
 
 
@@ -47,14 +46,14 @@ def below_root(cgroup: str, root: str) -> list[str]:
 
 
 def unit_of_group(cgroup: str, root: str) -> str | None:
-    """The service unit that a process runs in, None for none. A service of this node's systemd lies below slices alone.
-    What comes after it, or in a container's group, has names of somebody else's choice."""
+    """The service unit of a process, None without one: the first part below slices. Groups further down, and of
+    containers, have names of other users."""
     first = next((part for part in below_root(cgroup, root) if not part.endswith(".slice")), "")
     return first if first.endswith(".service") else None
 
 
 def managed_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[str, str]:
-    """{id: unit} of the processes of our units, children too, and of nginx where its site of the gateway is ours."""
+    """{id: unit} of the processes of managed units, with children, and of nginx if it has the gateway's site."""
     found: dict[str, str] = {}
     managed: dict[str, bool] = {}
     root = group_of("1", proc)
@@ -62,7 +61,7 @@ def managed_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[
         unit = unit_of_group(group_of(pid, proc), root)
         if unit and unit not in managed:
             path = os.path.join(unit_dir, unit)
-            # One whose file is gone is told by what root noted at its start.
+            # Without a file the digest of its start counts.
             mine = is_managed_unit(path) if os.path.lexists(path) else bool(running_digest(unit))
             managed[unit] = mine or unit == "nginx.service" and is_managed_file(paths.NGINX_SITE.lstrip("/"))
         if unit and managed[unit]:
@@ -72,7 +71,7 @@ def managed_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> dict[
 
 def group_of(pid: str, proc: str = "/proc") -> str:
     """The control group of a process; empty if it has ended."""
-    # A user names the groups below his own: only a line feed, which no name holds, ends a line.
+    # Names of groups may hold other line ends.
     try:
         with open(os.path.join(proc, pid, "cgroup"), encoding="utf-8", errors="replace", newline="\n") as stream:
             return systemd_group(stream.read())
@@ -81,11 +80,10 @@ def group_of(pid: str, proc: str = "/proc") -> str:
 
 
 def program(pid: int, pids: Iterable[int] = (), proc: str = "/proc") -> dict[str, Any]:
-    """-> {release: the directory name of the release that it runs, None for a program of elsewhere; foreign: files that
-    it runs from elsewhere, or that were exchanged since its start}
+    """-> {release: directory name of its release, None for another program; foreign: files outside of the release, or
+    exchanged since its start}
 
-    pids: its descendants, of which those with TCP sockets count: a server that was taken over may leave its work to a
-    program of somebody else.
+    pids: its descendants; those with TCP sockets count too.
     """
     every = [pid] + sorted(one for one in set(pids) - {pid} if _connected(one, proc))
     files = [_link(os.path.join(proc, str(one), "exe")) for one in every]
@@ -120,7 +118,7 @@ def _link(path: str) -> str:
 
 
 def _libraries(path: str) -> list[str]:
-    """The mapped files of llama.cpp. A name with odd characters is escaped by the kernel, and then is none of ours."""
+    """The mapped libraries of llama.cpp."""
     found: set[str] = set()
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace", newline="\n") as stream:
         for line in stream:
@@ -137,7 +135,7 @@ def resident_mib(pids: Iterable[int], proc: str = "/proc") -> float:
     """Main memory that the processes hold: what they wrote, not the files that they map; MiB."""
     kib = 0
     for pid in pids:
-        # A process chooses its name, which may hold what else ends a line.
+        # A process's name may hold other line ends.
         path = os.path.join(proc, str(pid), "status")
         with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace", newline="\n") as stream:
             kib += sum(int(line.split()[1]) for line in stream if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")))
@@ -145,7 +143,7 @@ def resident_mib(pids: Iterable[int], proc: str = "/proc") -> float:
 
 
 def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> list[str]:
-    """Where pid and its descendants pids listen in their network, as address:port, IPv4 and IPv6."""
+    """Listening sockets of pid and its descendants pids as address:port, IPv4 and IPv6."""
     own = socket_inodes(pids, proc)
     found: set[str] = set()
     for name in ("tcp", "tcp6"):
@@ -155,10 +153,9 @@ def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> list[str]:
 
 
 def cards_mib(gpus: list[dict[str, Any]], pids: set[int]) -> dict[str, float] | None:
-    """{index of a card: MiB that these processes hold there}; None where nvidia-smi tells of no card.
+    """{index of a card: MiB that these processes hold there}; None without cards.
 
-    In a container, and on a Jetson, it lists no process at all: the only card of such a node, where it is in use, is
-    theirs with 0 MiB, as one whose driver does not tell.
+    In a container, and on a Jetson, nvidia-smi lists no process: a single card in use is theirs with 0 MiB.
     """
     if not gpus:
         return None
@@ -182,7 +179,7 @@ def processor(path: str = "/proc/cpuinfo") -> str | None:
 
 
 def running(pid: int) -> dict[str, Any]:
-    """All of it of a process and its descendants, see llama_process."""
+    """Result of llama_process for a process and its descendants."""
     pids = process_tree(pid)
     gpus = nvidia_smi.collect(deadline=CARDS)["gpus"]
     held = cards_mib(gpus, pids)

@@ -14,7 +14,7 @@ import re
 
 from .._text import Refusal
 
-# What systemd leaves alone, quoted or not.
+# Characters that systemd does not change, quoted or not.
 PLAIN = "[A-Za-z0-9_@+=:,./-]+"
 ESCAPES = dict(
     {chr(code): f"\\x{code:02x}" for code in [*range(1, 32), 127]},
@@ -41,7 +41,7 @@ def systemd_escape(value: object, command: bool = False) -> str:
 
 
 def systemd_words(line: str) -> list[str] | None:
-    """The words of a command of systemd_escape(), None where somebody else has written it."""
+    """The words of a command of systemd_escape(), None for another form."""
     words, end = [], 0
     while end < len(line):
         found = WORD.match(line, end)

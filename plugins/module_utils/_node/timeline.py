@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happened to units of this node, and when to the microsecond, from the journal and from systemd. Private to the
-collection."""
+"""Events of units of this node to the microsecond, from the journal and from systemd. Private to the collection."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from .journal import MOST_LETTERS, SERVERS, WATCHDOG, ask, entries, entry_time, 
 from .units import installed_name, number, parse_show, systemctl_show
 
 Event = dict[str, Any]
-# What systemd says about a unit, in the words of 239 to 257.
+# Messages of systemd 239 to 257 about a unit.
 OF_SYSTEMD = (
     ("exited", re.compile(r": Main process exited, (?P<text>code=.*)$")),
     ("failed", re.compile(r": Failed with result '(?P<text>[\w-]+)'")),
@@ -32,7 +31,7 @@ OF_WATCHDOG = (
     ),
     ("repair", re.compile(r"^(?P<role>head|router|worker) (?P<service>[^:\s]+): (?P<text>.*): restarting it$")),
 )
-# What shows that a process ended, or has to.
+# Events by which the end of a process is noticed.
 NOTICES = ("exited", "scheduled", "repair")
 KINDS = {"head": "head", "router": "router", "worker": "rpc"}
 PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic")
@@ -46,7 +45,7 @@ def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> list[E
     for entry in entries(filter(None, text.split("\n"))):
         at = entry_time(entry)
         message = entry.get("MESSAGE")
-        # A message that is not UTF-8 is a list of bytes: none of ours.
+        # A message that is not UTF-8 is a list of bytes.
         event = _event(entry, message[:MOST_LETTERS], units) if isinstance(message, str) and at > since else None
         if event:
             events.append(dict(event, at=at))
@@ -110,11 +109,11 @@ def parse_units(text: str, now: float, monotonic: float) -> dict[str, dict[str, 
 
 
 def noticed(events: Iterable[Event], fault: Mapping[str, Any], after: float) -> float | None:
-    """When a fault was first noticed after a time; None where it was not.
+    """When a fault was first noticed after a time; None if it was not.
 
     fault: {kind, says}. How it shows depends on its kind: a killed or hung process (restart) ends, or is repaired; a
     fault that meets a start (start) ends a process that was started after the break, or is named by the line `says`; a
-    worker that is away (away) is noticed by its head; a lost rule (firewall) is put back.
+    worker that is away (away) is noticed by its head; a lost rule (firewall) is restored.
     """
     events = [event for event in events if event["at"] > after]
     if fault["kind"] == "firewall":
@@ -130,7 +129,7 @@ def noticed(events: Iterable[Event], fault: Mapping[str, Any], after: float) -> 
 
 
 def timeline(units: Sequence[str], since: float) -> dict[str, Any]:
-    """Events of units since a time, and how the units are now -> {now, events, units}. Errors: Refusal."""
+    """Events of units since a time, and their current state -> {now, events, units}. Errors: Refusal."""
     events = parse_journal(read_journal(matches(units), since), units, since)
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
     return {"now": now, "events": events, "units": parse_units(systemctl_show(units, PROPERTIES), now, monotonic)}

@@ -128,7 +128,7 @@ class Trials:
         return [{key: record[key] for key in REPORTED} for record in records if record]
 
     def read(self, service: str) -> Record | None:
-        """The record, None if there is none. Errors: Refusal."""
+        """The record, None without one. Errors: Refusal."""
         path = self._record(service)
         try:
             record = json.loads(_files.read(path).decode("utf-8"))

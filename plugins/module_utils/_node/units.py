@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the cluster's systemd units say and what their processes really run. Private to the collection."""
+"""The cluster's systemd units and their processes. Private to the collection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .systemd_escape import systemd_words
 
 Properties = dict[str, str]
 Show = Callable[..., str]
-# That of the primary service has no service in it.
+# The name of the primary service's unit has no service in it.
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)(?:-(.+))?\.service\Z")
 # The names that all units of services have, as globs.
 SERVICES = (
@@ -34,14 +34,14 @@ OF_SERVICE = re.compile(r"^SyslogIdentifier=llama-(?:rpc|head|router)-(\S+)$", r
 # Kinds of units that clients talk to.
 ANSWERING = ("head", "router")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
-# Its process is there for a moment, and no such unit of ours notes its digest.
+# Managed units of this type record no digest.
 ONESHOT = re.compile(r"^Type=oneshot$", re.MULTILINE)
 DIGEST = re.compile(r'^[ \t]*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
-# What an operator adds to a unit, as systemctl edit and set-property do, not what a distribution brings.
+# Drop-ins of operators (systemctl edit, set-property), not of distributions.
 DROP_IN = re.compile(r"/(?:etc|run)/systemd/")
 COMMAND = re.compile("^ExecStart=(.*)$", re.MULTILINE)
-# What a head that is not tried again yet says (backoff.py).
+# Status of a head that waits for its next start (backoff.py).
 IN_A_ROW = re.compile(r"waits .*: (\d+) runs in a row ended")
 PROPERTIES = (
     "Id",
@@ -61,7 +61,7 @@ PROPERTIES = (
 
 
 class Unit(NamedTuple):
-    """A unit as llama_unit_info tells it, see there."""
+    """A unit as llama_unit_info returns it."""
 
     name: str
     kind: str | None = None
@@ -87,9 +87,9 @@ class Unit(NamedTuple):
     drop_ins: Sequence[str] = ()
 
 
-def units_of(told: Iterable[Mapping[str, Any]]) -> list[Unit]:
-    """What llama_unit_info has told, as records again."""
-    return [Unit(**unit) for unit in told]
+def units_of(units: Iterable[Mapping[str, Any]]) -> list[Unit]:
+    """Results of llama_unit_info as records."""
+    return [Unit(**unit) for unit in units]
 
 
 def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES) -> str:
@@ -126,7 +126,7 @@ def systemctl(*words: str) -> None:
 def parse_show(text: str) -> list[Properties]:
     """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once.
 
-    A line ends at \\n alone: systemd escapes it in a value, and nothing else that str.splitlines() cuts at.
+    Only \\n ends a line: systemd escapes it in values, but no other separator of str.splitlines().
     """
     units = {}
     for block in text.split("\n\n"):
@@ -137,7 +137,7 @@ def parse_show(text: str) -> list[Properties]:
 
 
 def number(properties: Properties, name: str) -> int:
-    """A property as a number; 0 where it is none."""
+    """A property as a number; 0 for other text."""
     value = properties.get(name) or ""
     return int(value) if re.match(r"^[0-9]+\Z", value) else 0
 
@@ -161,8 +161,7 @@ def file_digest(text: str) -> str | None:
 
 
 def running_digest(name: str, folder: str = paths.DIGESTS) -> str | None:
-    """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything.
-    Errors: Refusal."""
+    """The digest that a unit was last started with, from root's record; None without one. Errors: Refusal."""
     try:
         return _files.read(os.path.join(folder, name)).decode("ascii", "replace").strip() or None
     except FileNotFoundError:
@@ -173,7 +172,7 @@ def running_digest(name: str, folder: str = paths.DIGESTS) -> str | None:
 
 def unit_kind(name: str) -> tuple[str | None, str | None]:
     """'llama-rpc-reasoning.service' -> ('rpc', 'reasoning'), 'llama-rpc.service' -> ('rpc', None): its file names the
-    service; (None, None) for names that are not ours."""
+    service; (None, None) for other names."""
     found = UNIT_NAME.match(name)
     return (found.group(1), found.group(2)) if found else (None, None)
 
@@ -205,14 +204,13 @@ def _service_in(text: str) -> str | None:
 
 
 def failed_in_a_row(properties: Properties) -> int:
-    """How many runs of a unit that waits for its next one ended before they served; 0 when it does not wait for
-    that."""
+    """How many runs of a unit ended before they served while it waits for its next start; 0 if it does not wait."""
     found = IN_A_ROW.match(properties.get("StatusText") or "")
     return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
 
 
 def where(kind: str | None, arguments: Sequence[str]) -> dict[str, Any]:
-    """Where a head, router or worker listens and which workers a head has, by the command line of its unit."""
+    """Endpoint of a head, router or worker, and the workers of a head, from its unit's command line."""
     found = {name: value for name, value in zip(arguments, arguments[1:]) if name in ("--host", "--port", "--rpc")}
     listens = f"{found['--host']}:{found['--port']}" if {"--host", "--port"} <= set(found) else None
     return {
@@ -223,7 +221,7 @@ def where(kind: str | None, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _command(text: str) -> list[str] | None:
-    """The words of the command in a unit file of ours, None where it has none that we have written."""
+    """The words of the command in a managed unit file, None without one in our form."""
     found = COMMAND.findall(text)
     return systemd_words(found[0]) if len(found) == 1 else None
 
@@ -261,7 +259,7 @@ def describe(
         kind=kind,
         service=service,
         installed=text is not None,
-        # A name like ours is no proof. One whose file is gone is told by what root noted at its start.
+        # A name is no proof. Without a file the digest of its start counts.
         managed=own if text is not None else running is not None,
         enabled=properties.get("UnitFileState") == "enabled",
         active_state=properties.get("ActiveState"),
@@ -307,8 +305,7 @@ def unit_info(
 
 
 def held_since(path: str = paths.HELD) -> str | None:
-    """Since when the node is held for maintenance, in words where a damaged file does not say it; None when it is not.
-    Errors: Refusal."""
+    """Start of the node's hold for maintenance, in words for a damaged file; None without a hold. Errors: Refusal."""
     try:
         with open(path, encoding="utf-8") as stream:
             return str(json.load(stream)["since"])

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks do with several builds side by side, and with one service alone, over simulated nodes
+"""Playbooks with several builds side by side, and with one service, over simulated nodes
 (simulation.py)."""
 
 import json
@@ -46,9 +46,9 @@ def disturbed(cluster, service):
     return [event for event in cluster.events if any(name in event for name in units) and event.split()[1] not in quiet]
 
 
-def test_one_service_moves_alone_and_back(cluster):
+def test_one_service_moves_and_returns(cluster):
     before = {path: text for path, text in cluster.configuration().items() if "other" not in path}
-    # What the inventory says of the others by now is not for this run.
+    # Changes of other services in the inventory are not for this run.
     output = cluster.done("upgrade", *ALONE, *intent(chat="turbo", other="turbo"))
     assert "other: b2 serves, nothing served for " in output and "rollback.yml puts b1 of " in output
     assert cluster.builds() == MOVED and cluster.current() == ["b1", "b1"]
@@ -60,7 +60,7 @@ def test_one_service_moves_alone_and_back(cluster):
     assert cluster.builds() == BEFORE and disturbed(cluster, "chat") == []
 
 
-def test_a_service_whose_new_build_does_not_serve_is_taken_back_alone(cluster):
+def test_failed_build_of_one_service_is_undone(cluster):
     assert (
         "http://node1:8001 is loading: it has been loading for ever: rolled back, b1 serves again"
         in cluster.refused("upgrade", *ALONE, *intent(turbo="b2-mute", other="turbo"))
@@ -76,7 +76,7 @@ def test_a_service_that_there_is_not_stops_nothing(cluster):
     assert cluster.events == []
 
 
-def test_the_current_build_is_that_of_the_primary_service(cluster):
+def test_current_build_is_of_primary_service(cluster):
     assert "chat, other: b1, b2 serves, " in cluster.done("upgrade", *intent(chat="turbo"))
     assert cluster.builds() == {"head": "b2", "rpc": "b2", "head-other": "b1", "rpc-other": "b1"}
     assert cluster.current() == ["b2", "b2"]
