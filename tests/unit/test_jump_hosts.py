@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reference inventories whose nodes lie behind jump hosts: what ssh is told, as Ansible renders it. That ssh obeys:
+"""The reference inventories whose nodes lie behind jump hosts: the options of ssh, as Ansible renders them. Their use:
 scenario jump."""
 
 import json
@@ -38,7 +38,7 @@ def ansible(program, inventory, *arguments):
 
 
 @pytest.mark.parametrize("inventory", JUMPS)
-def test_every_node_is_reached_through_its_own_jump_host(inventory):
+def test_each_node_has_its_own_jump_host(inventory):
     listed = json.loads(ansible("ansible-inventory", inventory, "--list"))
     assert set(listed["_meta"]["hostvars"]) == {*JUMPS[inventory], "slurm-ctl"}
     shown = ansible("ansible", inventory, "all", "-m", "ansible.builtin.debug", "-a", "var=ansible_ssh_common_args")

@@ -181,7 +181,7 @@ def listeners(_asked: Any) -> Facts:
 
 
 def plans(asked: Iterable[str]) -> Facts:
-    """{service: {item: service, content: its memory plan, prompt: its measured speed for a long prompt}}, both as base64
+    """{service: {item: service, content: its memory plan, prompt: its speed for a long prompt}}, both as base64
     if they exist."""
     return {"plans": {service: _plan(service) for service in asked}}
 

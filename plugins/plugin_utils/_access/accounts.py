@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the accounts of heads and workers may be what they are on a node. Private to the collection."""
+"""Checks of the accounts of heads and workers on a node. Private to the collection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = Sequence[str]
 
 
 def account_refusals(node: Mapping[str, Any], host: str, accounts: Sequence[Account]) -> list[str]:
-    """What keeps a node from having these accounts.
+    """One sentence for each thing that keeps a node from having these accounts.
 
     node: its fact llama_node with `accounts` and `writable`; accounts: {option, name, id_option, id}, first that of
     heads, then that of workers.
@@ -23,7 +23,7 @@ def account_refusals(node: Mapping[str, Any], host: str, accounts: Sequence[Acco
     found = []
     if node["writable"]:
         found.append(
-            "%s of %s: others than root may write there, a directory of root's alone is needed for what root runs: "
+            "%s of %s: others than root may write there, a directory that only root can write to is needed there: "
             "look at who changed it, then chown root and chmod go-w" % (", ".join(node["writable"]), host)
         )
     heads, workers = accounts
@@ -61,15 +61,15 @@ def _account(account: Account, entry: Entry | None, host: str) -> Iterator[str]:
 def _id(
     account: Account, entry: Entry | None, others: Sequence[Account], passwd: Sequence[Entry], host: str
 ) -> Iterator[str]:
-    """The first fault of an id that was asked for."""
+    """The first fault of a configured id."""
     wanted = int(account["id"])
-    twins = [other["id_option"] for other in others if int(other["id"]) == wanted]
+    same = [other["id_option"] for other in others if int(other["id"]) == wanted]
     holders = [one[0] for one in passwd if one[2] == str(wanted) and one[0] != account["name"]]
     seen, needed, step = "", "", "choose another one"
     if not 1 <= wanted < 1000:
         needed = "from 1 to 999"
-    elif twins:
-        seen, needed = f"{twins[0]} has it too, ", "of its own"
+    elif same:
+        seen, needed = f"{same[0]} has it too, ", "of its own"
     elif holders:
         seen, needed = f"on {host} it is the id of {' and '.join(holders)}, ", "that is free"
     elif entry and entry[2] != str(wanted):
@@ -86,10 +86,10 @@ def _id(
 
 
 def _group(account: Account, entry: Entry | None, group: Entry | None, host: str) -> Iterator[str]:
-    """What a group has, its members have: the keys of the heads, for one."""
+    """A group without other members: they would read the keys of the heads."""
     if group and not (entry and group[2] == entry[3] and group[3] in ("", account["name"])):
         yield (
-            "%s: group %s of %s was there before, with members %s, a group of the account %s alone is needed: name an "
+            "%s: group %s of %s was there before, with members %s, a group of only the account %s is needed: name an "
             "account that is free, its group too"
             % (account["option"], account["name"], host, group[3] or "none", account["name"])
         )

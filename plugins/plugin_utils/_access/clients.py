@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which clients reach a head's port, and the rules of firewalld for them. Private to the collection."""
+"""Clients of a head's port, and the rules of firewalld for them. Private to the collection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def client_access(
     clients: Any,
     source: str = "",
 ) -> list[dict[str, Any]]:
-    """-> [{service, port, address, interface, networks, rules, admits}] of a node's heads but stopped ones.
+    """-> [{service, port, address, interface, networks, rules, admits}] of a node's heads that are not stopped.
 
     instances: of head_instances; interfaces: {address: what `ip -oneline -4 address show to ADDRESS` prints}; clients:
     networks, none for the head's own. interface: empty if no interface has the address; rules: {rich rule of firewalld:
@@ -34,12 +34,12 @@ def client_access(
     found = []
     wanted = networks_of(clients)
     for head in instances:
-        if is_stopped(head):  # another program on its port would get what its clients still send
+        if is_stopped(head):  # another program may use its port
             continue
         match = SHOWN.search(interfaces.get(head["address"], ""))
         interface, own = match.groups() if match else ("", None)
         networks = wanted or ([ipaddress.IPv4Network(own, strict=False)] if own else [])
-        # The loopback has no clients from elsewhere.
+        # The loopback has only local clients.
         networks = [] if interface == "lo" else [one for one in networks if not one.is_loopback]
         found.append(
             {

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host of the gateway listens on, and what is in the way there. Private to the collection."""
+"""Listening addresses of a gateway's host, and what is in the way there. Private to the collection."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ANYWHERE = ("0.0.0.0", "::", "*", "")
 
 def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str, Any]:
     """config: of filter gateway_config; host: {address: that clients reach it at, port, addresses: that nginx listens
-    on, tls: whether it has a certificate, tiers: {tier: port}, clients: networks, none for everybody, interface: output
+    on, tls: whether it has a certificate, tiers: {tier: port}, clients: networks, empty for all, interface: output
     of `ip -oneline -4 address show to ADDRESS`}.
 
-    -> tiers: {tier: {service, port, endpoints}} of those that services name; ports: that
-    nginx listens on; urls: what clients are told; local: the address and scheme by which the host asks itself;
-    questions: [{url, model}] that show that all of it answers; rules: {rich rule of firewalld: interface}; reads,
+    -> tiers: {tier: {service, port, endpoints}} of the tiers that services name; ports: that
+    nginx listens on; urls: for clients; local: scheme and address for requests of the host itself;
+    questions: [{url, model}] that prove each port; rules: {rich rule of firewalld: interface}; reads,
     posts: paths of servers that clients may ask for by GET, and by POST.
     """
     services = config["services"]
@@ -84,7 +84,7 @@ def _rules(ports: Sequence[int], clients: Any, shown: str) -> dict[str, str]:
 
 
 def _asked(config: Mapping[str, Any], started: Mapping[str, Any]) -> str | None:
-    """The model that verify asks: the routes' default where something serves it, else one that can talk."""
+    """The model for verify: the default of the routes if it is served, else one that generates text."""
     default = config["routes"]["default"]
     for one in started.values():
         if any(default in (model["name"], *model["aliases"]) for model in one["models"]):
@@ -93,7 +93,7 @@ def _asked(config: Mapping[str, Any], started: Mapping[str, Any]) -> str | None:
 
 
 def _model(service: Mapping[str, Any]) -> str | None:
-    """One that can be talked with."""
+    """A model of a service that generates text."""
     return next((model["name"] for model in service["models"] if not model.get("embeddings")), None)
 
 
@@ -119,8 +119,8 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
         for path in gateway["missing"]
     ]
     found += [
-        "gateway_tls.key: %s on %s seen, which everybody there may read, a key of root's is needed: chmod o-rwx it, "
-        "and have another one issued if somebody may have read it" % (path, host)
+        "gateway_tls.key: %s on %s seen, which every user there may read, a key of root's is needed: chmod o-rwx it, "
+        "and have another one issued if other users may have read it" % (path, host)
         for path in gateway["readable"]
     ]
     public = [one for one in node["machine"]["addresses"] if ip_address(one).is_global]
@@ -133,12 +133,12 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
     status = int(gateway["status"])  # ansible-core 2.16 makes a text of it
     if status not in (0, 127):
         found.append(
-            "%s: nginx refuses its configuration as it is (%s), a sound one is needed: correct it until `nginx -t` is "
+            "%s: nginx refuses its current configuration (%s), a valid one is needed: correct it until `nginx -t` is "
             "content" % (host, " ".join(configuration.split())[-300:])
         )
     served = sites(configuration) if status == 0 else {}
     mine = served.pop(paths.NGINX_SITE, set()).union(*(served.pop(path, set()) for path in gateway["leaving"]))
-    # A port that no file has is one that nginx gives up when it reads ours.
+    # nginx releases ports that no file has when it reads the new configuration.
     listeners = "\n".join(line for line in listeners.splitlines() if 'users:(("nginx",' not in line)
     entries = dict.fromkeys(here["ports"], "gateway_port")
     entries.update({tier["port"]: f"gateway_tiers.{name}" for name, tier in here["tiers"].items()})
@@ -156,7 +156,7 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
         for address in gateway["addresses"]
         if port not in others | mine
     ]
-    # Where nginx is to listen anywhere, whoever listens somewhere is in its way.
+    # A wildcard address conflicts with every listener of the port.
     held = [(address.strip("[]").split("%")[0], int(port)) for address, port in LISTENER.findall(listeners)]
     wanted = [
         (entry, place, port)
@@ -169,8 +169,8 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
 
 
 def _dead_handlers(host: str, gateway: Mapping[str, Any], held: Sequence[tuple[str, int]]) -> list[str]:
-    """Handlers of tailscale to ports of ours on the loopback, where nobody would listen. held: (address, port) of
-    listeners that stay."""
+    """Handlers of tailscale to ports of the gateway on the loopback, where nginx will not listen. held: (address, port)
+    of listeners that stay."""
     if {*gateway["addresses"], *(["127.0.0.1"] if gateway["tailscale"] else [])} & {"127.0.0.1", *ANYWHERE}:
         return []
     own = {port for address, port in held if address in ("127.0.0.1", "::1", *ANYWHERE)}
@@ -183,16 +183,16 @@ def _dead_handlers(host: str, gateway: Mapping[str, Any], held: Sequence[tuple[s
     ]
 
 
-def door_refusals(host: str, asked: Sequence[Mapping[str, Any]]) -> list[str]:
-    """asked: results of curl, with what was asked as `item`; its output ends with the status in a line of its own."""
+def answer_refusals(host: str, answers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """answers: results of curl, with the request as `item`; their output ends with the status in a line of its own."""
     found = []
-    for result in asked:
+    for result in answers:
         body, _line, status = str(result.get("stdout") or "").rpartition("\n")
         if status != "200":
-            said = " ".join((body or str(result.get("stderr") or "")).split())[:300]
+            text = " ".join((body or str(result.get("stderr") or "")).split())[:300]
             found.append(
                 "%s: status %s of %s seen (%s), an answer is needed: see journalctl -u llama-gateway, and "
                 "playbooks/verify.yml for the services"
-                % (host, status or "000", result["item"]["url"], printable(said or "nothing was said"))
+                % (host, status or "000", result["item"]["url"], printable(text or "no message"))
             )
     return found

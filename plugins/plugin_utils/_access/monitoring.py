@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a host from running Prometheus for us. Private to the collection."""
+"""Checks of a host of Prometheus. Private to the collection."""
 
 from __future__ import annotations
 

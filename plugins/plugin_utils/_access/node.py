@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a node can be deployed to, from its facts. Private to the collection."""
+"""Checks of a node before a deployment, from its facts. Private to the collection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...module_utils._node.units import Unit, units_of
 from ...module_utils._settings import is_stopped
 from .._intent.values import hidden
 from .accounts import Account, account_refusals
-from .gateway import door_refusals, gateway_refusals
+from .gateway import answer_refusals, gateway_refusals
 from .monitoring import monitoring_refusals
 from .ports import port_conflicts, processes_of
 from .reach import reach_refusals
@@ -36,20 +36,20 @@ def node_refusals(
     units: Mapping[str, Any] | None = None,
     trials: Mapping[str, Any] | None = None,
     gateway: Mapping[str, Any] | None = None,
-    doors: Sequence[Mapping[str, Any]] | None = None,
+    answers: Sequence[Mapping[str, Any]] | None = None,
     monitoring: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
     facts: ansible_facts, with llama_node for all but contact. contact: what reach_refusals() needs; accounts: see
     account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
-    ended, leaving: units that will have made room, ends_trials: whether what is on trial is in the way, changes: kinds
+    ended, leaving: units that will have made room, ends_trials: whether trials are in the way, changes: kinds
     of units that the run changes, places: {variable: path that units need}}; units: what
-    unit_refusals() needs; trials: of trial_refusals() what switch_model.yml is to do, if it is that;
-    gateway: what gateway_refusals() needs; doors: what door_refusals() needs; monitoring: what monitoring_refusals()
-    needs. None of them: the system.
+    unit_refusals() needs; trials: argument switch of trial_refusals();
+    gateway, answers, monitoring: arguments of gateway_refusals(), answer_refusals() and monitoring_refusals(). None of
+    them: the system.
     """
-    if all(asked is None for asked in (contact, accounts, services, units, trials, gateway, doors, monitoring)):
+    if all(asked is None for asked in (contact, accounts, services, units, trials, gateway, answers, monitoring)):
         return _system(facts, host)
     found = []
     if contact is not None:
@@ -64,8 +64,8 @@ def node_refusals(
         found += trial_refusals(facts["llama_node"].get("trials", []), host, switch=trials)
     if gateway is not None:
         found += gateway_refusals(host, gateway, facts["llama_node"])
-    if doors is not None:
-        found += door_refusals(host, doors)
+    if answers is not None:
+        found += answer_refusals(host, answers)
     if monitoring is not None:
         found += monitoring_refusals(host, monitoring, facts["llama_node"])
     return found
@@ -95,7 +95,7 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
     heads, workers = services["heads"], services["workers"]
     if services.get("ends_trials", True):
         found += trial_refusals(node.get("trials", []), host, heads)
-    # What is stopped needs its port when it is started.
+    # A stopped service needs no port now.
     wanted = [
         (f"llama_services.{one['service']}.{key}", one["address"], one["port"])
         for key, instances in (("port", heads), ("rpc_port", workers))
@@ -109,18 +109,18 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
         for variable, path in services["places"].items()
         if hidden(node["real"][path])
     ]
-    # Their units change together. A run that changes none of them needs no port that it would have to wait for.
+    # A run that changes units of services frees their ports; another run needs none of them.
     managed = node["managed_processes"]
     free = {*services["ending"], *(processes_of(KINDS, managed) if services["changes"] else map(int, managed))}
     found += port_conflicts(wanted, node["listeners"], free, managed)
     units = units_of(node["units"])
-    # One that is stopped holds no port, and would be in the way at the end.
+    # Stopped units hold no port, but the name.
     wanted_names = {one["unit"] for one in (*heads, *workers)}
     taken = sorted(wanted_names & _foreign(units) - set(services["leaving"]))
     if taken:
         found.append(
-            "%s/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes "
-            "it over and keeps it" % (paths.UNITS, ", ".join(taken), host)
+            "%s/%s: an unmanaged unit on %s, a free name is needed: run adopt.yml, which takes it over and keeps it"
+            % (paths.UNITS, ", ".join(taken), host)
         )
     return found
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the ports that services want are free on a node. Private to the collection."""
+"""Checks of the ports of services on a node. Private to the collection."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .._intent.values import plain
 # bytes: too few to hold the start of a listener, or the end of one holder and the start of the next.
 LISTENER = re.compile(r'^LISTEN[ \t]+\d+[ \t]+\d+[ \t]+([^\s"]+):(\d+)[ \t]', re.MULTILINE)
 HOLDER = re.compile(r'\("(.{0,15})",pid=(\d+),fd=\d+\)', re.DOTALL)
-# llama.cpp that somebody started by hand is not for kill.
+# Servers that adopt.yml stops.
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
-# What role gateway starts.
+# Units of role gateway.
 GATEWAY = ("nginx.service", "llama-gateway.service")
-ADOPT = "run adopt.yml, which takes over what was started by hand,"
+ADOPT = "run adopt.yml, which takes over unmanaged servers,"
 
 
 def port_conflicts(
@@ -51,7 +51,7 @@ def _held(holders: Sequence[tuple[str, str]], managed: Mapping[str, str]) -> str
     if units:
         tags = "rpc,head,router" if unit_kind(units[0])[0] else "gateway" if units[0] in GATEWAY else "monitoring"
         return (
-            "is that of our %s, which this run does not move before the port is needed, a free one is needed: run "
+            "belongs to our %s, which this run does not move before it needs the port, a free one is needed: run "
             "site.yml --tags %s first, or choose another port" % (units[0], tags)
         )
     holder = f"{plain(holders[0][0])} (pid {holders[0][1]})" if holders else "another process"
@@ -60,5 +60,5 @@ def _held(holders: Sequence[tuple[str, str]], managed: Mapping[str, str]) -> str
 
 
 def processes_of(kinds: Collection[str], managed: Mapping[str, str]) -> set[int]:
-    """The processes of our units of these kinds, rpc, head and router."""
+    """Processes of managed units of these kinds: rpc, head and router."""
     return {int(pid) for pid, unit in managed.items() if unit_kind(unit)[0] in kinds}

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why Ansible cannot work on a node, in one sentence: the way there, root, and its Python."""
+"""Sentences about a node on which Ansible does not work: login, root, Python."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def reach_refusals(
     root: Result | None = None,
     python: Result | None = None,
 ) -> list[str]:
-    """One sentence, or none: what the results of a login without root, of one with root and of a module say. Looked at
-    in this order."""
+    """At most one sentence about the results of a login without root, of one with root, and of a module, in this
+    order."""
     for result, sentence in ((login, _login), (root, _root), (python, _python)):
         if result and (result.get("unreachable") or result.get("failed")):
             return [printable(sentence(node, variables, result), None)]
@@ -36,7 +36,7 @@ def reach_refusals(
 
 
 def _reason(result: Result) -> str:
-    """The last thing that was said, without what Ansible says around it."""
+    """The last line of the messages, without Ansible's prefixes."""
     lines = [
         line.strip()
         for line in "\n".join(str(result.get(key) or "") for key in ("msg", "stderr", "module_stderr")).splitlines()
@@ -49,7 +49,7 @@ def _reason(result: Result) -> str:
 
 
 def _login(node: str, variables: Variables, result: Result) -> str:
-    """Of ssh's messages those that have another next step than to try it by hand."""
+    """A sentence for each message of ssh with its own remedy, else for any."""
     address, reason = variables.get("ansible_host") or node, _reason(result)
     user = variables.get("ansible_user")
     port = variables.get("ansible_port")
@@ -58,31 +58,31 @@ def _login(node: str, variables: Variables, result: Result) -> str:
         f"-p {port}" if port else "",
         f"{user}@{address}" if user else address,
     ]
-    by_hand = " ".join(word for word in words if word)
-    said = str(result.get("msg"))
-    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
+    command = " ".join(word for word in words if word)
+    text = str(result.get("msg"))
+    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in text:
         return (
-            "%s: %s has another host key than before, the known one is needed: where the node is new, run "
+            "%s: %s has another host key than before, the known one is needed: if the node is new, run "
             "`ssh-keygen -R %s` and `ssh %s`"
-        ) % (node, address, address, by_hand)
-    if "Host key verification failed" in said:
+        ) % (node, address, address, command)
+    if "Host key verification failed" in text:
         return (
             "%s: this machine does not know the host key of %s, or of its jump host, a known one is needed: run `ssh "
-            "%s` once" % (node, address, by_hand)
+            "%s` once" % (node, address, command)
         )
-    if "Permission denied" in said:
-        return "%s: %s lets nobody in (%s), a login without a password is needed: run `ssh-copy-id %s`" % (
+    if "Permission denied" in text:
+        return "%s: %s refuses the login (%s), a login without a password is needed: run `ssh-copy-id %s`" % (
             node,
             address,
             reason,
-            by_hand,
+            command,
         )
     return "%s: no answer from %s over %s (%s), a login is needed: try `ssh %s` on this machine" % (
         node,
         address,
         variables.get("ansible_connection") or "ssh",
         reason,
-        by_hand,
+        command,
     )
 
 
@@ -106,13 +106,13 @@ def _root(node: str, variables: Variables, result: Result) -> str:
 
 
 def _python(node: str, variables: Variables, result: Result) -> str:
-    """bootstrap.yml installs what ansible_python_interpreter names."""
-    seen, said = variables.get("ansible_python_interpreter") or "python3", str(result)
-    old = TOO_OLD.search(said)
+    """bootstrap.yml installs the Python of ansible_python_interpreter."""
+    seen, text = variables.get("ansible_python_interpreter") or "python3", str(result)
+    old = TOO_OLD.search(text)
     step = "set ansible_python_interpreter to one, such as /usr/bin/python3.11, and run bootstrap.yml"
     if old:
         return f"{node}: {seen} is Python {old.group(2)}, this Ansible needs {old.group(1)} or newer: {step}"
-    if "not found" in said or "No such file" in said:
+    if "not found" in text or "No such file" in text:
         return (
             "%s: ansible_python_interpreter %s is not there, a Python is needed: run bootstrap.yml, which installs it"
             % (node, seen)

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a node from having its workers or heads, or from running them. Private to the collection."""
+"""Checks before a node gets or runs its workers and heads. Private to the collection."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def unit_refusals(
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
-    kind: rpc, head or router, of those instances that are asked about; node: the fact llama_node with units, `build`
+    kind: rpc, head or router; node: the fact llama_node with units, `build`
     and, for heads and routers, `files` with their models; deployed: whether earlier tasks have really installed builds
-    and models; helps: {release: output of its llama-server --help}, for instances whose `asks_build` is true, without
-    those that nobody could ask.
+    and models; helps: {release: output of its llama-server --help}, for instances with `asks_build`; without
+    those that could not be run.
     """
     instances = [item for item in instances if item.get("kind", kind) == kind]
     found = []
@@ -75,8 +75,8 @@ def _path(release: str) -> str:
     return f"{paths.BUILDS}/releases/{release}" if release else paths.BUILDS + "/current"
 
 
-def _unknown_flags(item: Instance, host: str, build: str, help_text: str) -> list[str]:
-    known = known_flags(help_text)
+def _unknown_flags(item: Instance, host: str, build: str, text: str) -> list[str]:
+    known = known_flags(text)
     if not known:
         return [
             "%s/bin/llama-server: no flags in what --help says on %s, its list is needed to compare the settings of "
@@ -95,10 +95,10 @@ def build_refusals(
     wanted: Mapping[str, Sequence[str]] | None = None,
     runs: Mapping[str, Sequence[Instance]] | None = None,
 ) -> list[str]:
-    """What is wrong with the builds that the nodes would run.
+    """One sentence for each fault of the builds that the nodes would run.
 
-    nodes: {node: its fact llama_node with units and build}; wanted: {node: names of units that count}; runs: what is
-    to run instead, {node: its heads and workers}. Head and workers of a service run one commit, compiled one way for
+    nodes: {node: its fact llama_node with units and build}; wanted: {node: names of units that count}; runs: instead
+    of units, {node: its heads and workers}. Head and workers of a service run one commit, compiled one way for
     each accelerator, and a build on several nodes is the same on all of them.
     """
     found: list[str] = []
@@ -144,7 +144,7 @@ def _pairs(
         return [(item["service"], item["build"]) for item in instances]
     return [
         (unit.service or "", path.rpartition("/")[2])
-        for unit, told in zip(units_of(node["units"]), node["units"], strict=True)
+        for unit, entry in zip(units_of(node["units"]), node["units"], strict=True)
         if unit.managed and unit.installed and unit.name in wanted
-        for path in named([told], paths.BUILDS)
+        for path in named([entry], paths.BUILDS)
     ]

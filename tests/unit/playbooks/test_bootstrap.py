@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""bootstrap.yml as it is run, with stubs of the package managers: who lacks the Python gets it, and nobody else."""
+"""bootstrap.yml as it is run, with stubs of the package managers: only nodes without the Python get it."""
 
 import json
 import re

@@ -33,8 +33,8 @@ STUBS = {
 SENTENCES = [
     "n1: this machine does not know the host key of 10.0.0.1, or of its jump host, a known one is needed: run `ssh -o "
     "ProxyJump=root@jump ops@10.0.0.1` once",
-    "n2: 10.0.0.2 lets nobody in (ops@10.0.0.2: Permission denied (publickey).), a login without a password is needed: "
-    "run `ssh-copy-id ops@10.0.0.2`",
+    "n2: 10.0.0.2 refuses the login (ops@10.0.0.2: Permission denied (publickey).), a login without a password is "
+    "needed: run `ssh-copy-id ops@10.0.0.2`",
     "n3: no answer from 10.0.0.3 over ssh (ssh: connect to host 10.0.0.3 port 22: Connection timed out), a login is "
     "needed: try `ssh -p 2222 ops@10.0.0.3` on this machine",
     "n4: sudo asks for a password and none was given, one is needed: run with -K, or set ansible_become_password",
@@ -103,7 +103,7 @@ def test_each_node_is_one_sentence(run, playbook):
     status, lines, last = run(playbook)
     assert status != 0
     sentences = [line for line in lines if line.startswith("n")]
-    # Where every node is needed, those that let nobody in end the run before Python is asked for.
+    # A refused login ends a run that needs every node, before Python is checked.
     assert sentences == sorted(SENTENCES + ([OLD] if playbook != "teardown" else []))
     assert [line for line in lines if line not in sentences and not line.endswith(": no change")] == []
     assert last == "stopped: 3 hosts could not be reached, %s, nothing was changed" % (
@@ -160,6 +160,6 @@ def test_a_host_key_that_changed():
         "msg": "@@@@\nWARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.",
     }
     assert reach_refusals("n", {"ansible_host": "10.0.0.1"}, login) == [
-        "n: 10.0.0.1 has another host key than before, the known one is needed: where the node is new, run `ssh-keygen "
+        "n: 10.0.0.1 has another host key than before, the known one is needed: if the node is new, run `ssh-keygen "
         "-R 10.0.0.1` and `ssh 10.0.0.1`"
     ]

@@ -46,7 +46,7 @@ def test_head_without_an_interface_has_no_rule():
     assert heads(["10.0.0.0/8"], "1: lo    inet 127.0.0.1/8 scope host lo")[0]["rules"] == {}
     assert heads([], "")[0]["rules"] == {}
     assert heads(["10.0.0.0/8"], "")[0]["rules"] == {RULE % "10.0.0.0/8": ""}
-    # Nobody asked for its interface.
+    # Without its interface.
     assert client_access([HEAD], {}, ["10.0.0.0/8"])[0]["interface"] == ""
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a host from running Prometheus for us."""
+"""Refusals of a host of Prometheus."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.monitoring import monitoring_refusals
@@ -10,7 +10,7 @@ EXTERNAL = "set monitoring_prometheus to external, which writes configuration an
 SOCKET = 'LISTEN 0 4096 %s:%d 0.0.0.0:* users:(("%s",pid=%d,fd=6))\n'
 
 
-def told(listeners="", processes=(), **changes):
+def refusals(listeners="", processes=(), **changes):
     asked = {
         "prometheus": "install",
         "os_family": "Debian",
@@ -25,45 +25,45 @@ def told(listeners="", processes=(), **changes):
     return monitoring_refusals("ctl", dict(asked, **changes), node)
 
 
-def test_a_bare_host_and_one_that_is_ours_are_fine():
-    assert told() == []
+def test_new_and_managed_hosts_are_accepted():
+    assert refusals() == []
     managed = SOCKET % ("127.0.0.1", 9090, "prometheus", 7)
-    assert told(managed, managed=True, running=["prometheus.service"], pids=[7]) == []
+    assert refusals(managed, managed=True, running=["prometheus.service"], pids=[7]) == []
 
 
-def test_a_prometheus_of_somebody_else_stays():
-    assert told(SOCKET % ("*", 9090, "prometheus", 7), running=["prometheus.service"], pids=[7]) == [
+def test_unmanaged_prometheus_is_refused():
+    assert refusals(SOCKET % ("*", 9090, "prometheus", 7), running=["prometheus.service"], pids=[7]) == [
         "monitoring_prometheus: install seen, and prometheus.service of somebody else runs on ctl, none may: "
         + EXTERNAL
     ]
 
 
 def test_packages_are_those_of_debian():
-    assert told(os_family="RedHat") == [
+    assert refusals(os_family="RedHat") == [
         "monitoring_prometheus: install seen on ctl of family RedHat, Debian or Ubuntu is needed, whose packages it "
         "takes: " + EXTERNAL
     ]
 
 
 @pytest.mark.parametrize("managed", [False, True])
-def test_whoever_holds_a_port_is_named(managed):
+def test_holder_of_a_monitoring_port_is_named(managed):
     listeners = SOCKET % ("0.0.0.0", 9090, "cockpit-tls", 9) + SOCKET % ("127.0.0.1", 9093, "x", 11)
-    assert told(listeners, managed=managed, running=["prometheus.service"] * managed, pids=[7] * managed) == [
+    assert refusals(listeners, managed=managed, running=["prometheus.service"] * managed, pids=[7] * managed) == [
         "monitoring_port: port 9090 of 127.0.0.1 is in use by cockpit-tls (pid 9), a free port is needed: stop that "
         "process or choose another port",
         "monitoring_alertmanager_port: port 9093 of 127.0.0.1 is in use by x (pid 11), a free port is needed: stop "
         "that process or choose another port",
     ]
-    assert told(SOCKET % ("10.0.0.5", 9090, "cockpit-tls", 9)) == []
+    assert refusals(SOCKET % ("10.0.0.5", 9090, "cockpit-tls", 9)) == []
 
 
-def test_nothing_is_in_the_way_of_what_runs_elsewhere():
+def test_external_prometheus_needs_no_port():
     listeners = SOCKET % ("0.0.0.0", 9090, "prometheus", 7)
-    assert told(listeners, prometheus="external", os_family="RedHat", running=["prometheus.service"]) == []
+    assert refusals(listeners, prometheus="external", os_family="RedHat", running=["prometheus.service"]) == []
 
 
-def test_a_port_that_a_service_gives_up_before_it_is_free():
+def test_monitoring_port_of_a_moved_service_is_free():
     listeners, managed = SOCKET % ("127.0.0.1", 9090, "llama-server", 9), {"9": "llama-head-chat.service"}
-    assert told(listeners, managed) == []
-    (sentence,) = told(listeners, managed, changes=[])
-    assert "is that of our llama-head-chat.service" in sentence and "adopt.yml" not in sentence
+    assert refusals(listeners, managed) == []
+    (sentence,) = refusals(listeners, managed, changes=[])
+    assert "belongs to our llama-head-chat.service" in sentence and "adopt.yml" not in sentence

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a node from being deployed to: its system, its accounts, and who has its addresses, ports and names."""
+"""Refusals of a node: its system, accounts, addresses, ports and names."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
@@ -10,7 +10,7 @@ ACCOUNTS = [
     {"option": "node_setup_user", "name": "llama", "id_option": "node_setup_uid", "id": 0},
     {"option": "node_setup_rpc_user", "name": "llama-rpc", "id_option": "node_setup_rpc_uid", "id": "0"},
 ]
-OURS = ["llama", "x", "971", "971", "", "/nonexistent", "/usr/sbin/nologin"]
+ENTRY = ["llama", "x", "971", "971", "", "/nonexistent", "/usr/sbin/nologin"]
 GROUP = ["llama", "x", "971", ""]
 HEAD = {"service": "chat", "unit": "llama-head.service", "address": "10.0.0.1", "port": 8000}
 WORKER = {"service": "chat", "unit": "llama-rpc.service", "address": "10.1.0.1", "port": 50052}
@@ -18,7 +18,7 @@ SYSTEM = {"service_mgr": "systemd", "os_family": "Debian", "distribution": "Debi
 
 
 @pytest.mark.parametrize(
-    "facts,said",
+    "facts,found",
     [
         ({}, None),
         ({"service_mgr": "openrc"}, "n1: openrc is process 1, systemd is needed: services are systemd units"),
@@ -33,11 +33,11 @@ SYSTEM = {"service_mgr": "systemd", "os_family": "Debian", "distribution": "Debi
         ),
     ],
 )
-def test_the_system(facts, said):
-    assert node_refusals(dict(SYSTEM, **facts), "n1") == ([said] if said else [])
+def test_the_system(facts, found):
+    assert node_refusals(dict(SYSTEM, **facts), "n1") == ([found] if found else [])
 
 
-def test_a_node_that_cannot_be_reached_is_asked_nothing_else():
+def test_unreachable_node_gives_one_sentence():
     (sentence,) = node_refusals({}, "n1", contact={"variables": {}, "login": {"unreachable": True, "msg": "gone"}})
     assert sentence.startswith("n1: no answer from n1 over ssh (gone)")
     assert node_refusals({}, "n1", contact={"variables": {}, "login": {"rc": 0}, "root": {"rc": 0}}) == []
@@ -48,18 +48,18 @@ def of_accounts(*entries, groups=(), writable=(), accounts=None):
     return node_refusals({"llama_node": node}, "n1", accounts=accounts or ACCOUNTS)
 
 
-def test_accounts_that_are_ours_or_still_to_come():
+def test_managed_and_missing_accounts_are_accepted():
     assert (
         of_accounts()
-        == of_accounts(OURS, groups=[GROUP])
-        == of_accounts(OURS, groups=[["llama", "x", "971", "llama"]])
+        == of_accounts(ENTRY, groups=[GROUP])
+        == of_accounts(ENTRY, groups=[["llama", "x", "971", "llama"]])
         == []
     )
 
 
 @pytest.mark.parametrize("field,value", [(2, "0"), (2, "1000"), (5, "/home/llama"), (6, "/bin/bash")])
-def test_an_account_of_somebody_else(field, value):
-    entry = [value if number == field else text for number, text in enumerate(OURS)]
+def test_unmanaged_account_is_refused(field, value):
+    entry = [value if number == field else text for number, text in enumerate(ENTRY)]
     assert of_accounts(entry) == [
         "node_setup_user: account llama of n1 was there before, with id %s, home %s and shell %s, one with an id below "
         "1000, home /nonexistent and shell /usr/sbin/nologin is needed: name an account that is "
@@ -68,9 +68,9 @@ def test_an_account_of_somebody_else(field, value):
 
 
 @pytest.mark.parametrize("group,members", [(["llama", "x", "971", "ops"], "ops"), (["llama", "x", "972", ""], "none")])
-def test_a_group_that_others_are_in(group, members):
-    assert of_accounts(OURS, groups=[group]) == [
-        "node_setup_user: group llama of n1 was there before, with members %s, a group of the account llama alone is "
+def test_group_with_other_members_is_refused(group, members):
+    assert of_accounts(ENTRY, groups=[group]) == [
+        "node_setup_user: group llama of n1 was there before, with members %s, a group of only the account llama is "
         "needed: name an account that is free, its group too" % members
     ]
     assert len(of_accounts(groups=[group])) == 1
@@ -78,13 +78,13 @@ def test_a_group_that_others_are_in(group, members):
 
 @pytest.mark.parametrize(("number", "wrong"), [("0", 1), ("1", 0), ("999", 0), ("1000", 1)])
 def test_ids_of_the_systems_accounts_end_below_1000(number, wrong):
-    assert len(of_accounts([*OURS[:2], number, *OURS[3:]])) == wrong
+    assert len(of_accounts([*ENTRY[:2], number, *ENTRY[3:]])) == wrong
 
 
-def test_what_others_may_write_and_one_account_for_both():
+def test_writable_directory_and_shared_account_are_refused():
     same = [ACCOUNTS[0], dict(ACCOUNTS[1], name="llama")]
     assert of_accounts(writable=["/opt", "/var"], accounts=same) == [
-        "/opt, /var of n1: others than root may write there, a directory of root's alone is needed for what root runs: "
+        "/opt, /var of n1: others than root may write there, a directory that only root can write to is needed there: "
         "look at who changed it, then chown root and chmod go-w",
         "node_setup_rpc_user: llama seen, another account than node_setup_user is needed: a worker that is taken over "
         "would read what belongs to a head",
@@ -96,10 +96,10 @@ def id_of(option, seen, words, step="choose another one"):
 
 
 @pytest.mark.parametrize(
-    ("heads", "workers", "passwd", "said"),
+    ("heads", "workers", "passwd", "found"),
     [
         (1, "999", [], []),
-        (971, 0, [OURS], []),
+        (971, 0, [ENTRY], []),
         (1000, 0, [], [id_of("node_setup_uid", 1000, "an id from 1 to 999")]),
         (0, "-1", [], [id_of("node_setup_rpc_uid", -1, "an id from 1 to 999")]),
         (
@@ -114,7 +114,7 @@ def id_of(option, seen, words, step="choose another one"):
             [id_of("node_setup_uid", 970, "on n1 it is the id of _apt and ntp, an id that is free")],
         ),
         (
-            *(970, 0, [OURS]),
+            *(970, 0, [ENTRY]),
             [
                 id_of(
                     *("node_setup_uid", 970, "on n1 llama has 971, an id that this account has"),
@@ -124,10 +124,10 @@ def id_of(option, seen, words, step="choose another one"):
         ),
     ],
 )
-def test_the_ids_that_were_asked_for(heads, workers, passwd, said):
+def test_configured_ids(heads, workers, passwd, found):
     """On several nodes: tests/unit/playbooks/test_accounts.py."""
     accounts = [dict(account, id=asked) for account, asked in zip(ACCOUNTS, (heads, workers))]
-    assert of_accounts(*passwd, accounts=accounts) == said
+    assert of_accounts(*passwd, accounts=accounts) == found
 
 
 def of_services(
@@ -174,39 +174,39 @@ def test_the_address_on_the_fabric():
 
 
 @pytest.mark.parametrize("real", ["/home/models", "/root", "/tmp/m"])
-def test_a_directory_leads_to_what_units_see(real):
+def test_directory_hidden_from_units_is_refused(real):
     assert of_services(real="/data/home/models") == []
     (sentence,) = of_services(real=real)
     assert sentence.startswith("llama_models_dir: /opt/models leads to %s on n1, which units cannot see," % real)
 
 
-def test_ports_are_free_or_ours():
+def test_ports_are_free_or_managed():
     listeners = (
         'LISTEN 0 128 10.1.0.1:50052 0.0.0.0:* users:(("nginx",pid=7,fd=5))\nLISTEN 0 128 0.0.0.0:8000 '
         '0.0.0.0:* users:(("nc",pid=8,fd=5))\n'
     )
-    said = of_services(listeners)
-    assert [one.partition(" is in use by ")[0] for one in said] == [
+    found = of_services(listeners)
+    assert [one.partition(" is in use by ")[0] for one in found] == [
         "llama_services.chat.rpc_port: port 50052 of 10.1.0.1",
         "llama_services.chat.port: port 8000 of 10.0.0.1",
     ]
-    # Ours, of another service and a child of it too, and one that adopt.yml will have stopped.
+    # Managed processes, and one that adopt.yml will have stopped.
     managed = {"7": "llama-rpc-chat.service", "8": "llama-router-small.service"}
     assert of_services(listeners, managed=managed) == []
     assert of_services(listeners, managed={"7": managed["7"]}, ending=[8]) == []
-    # What is stopped takes none.
+    # A stopped service takes none.
     assert of_services(listeners, heads=[dict(HEAD, state="stopped")], workers=[dict(WORKER, state="stopped")]) == []
     assert len(of_services(listeners, heads=[dict(HEAD, state="started")])) == 2
 
 
-def test_what_the_gateway_gives_up_later_is_named_and_never_made_by_hand():
+def test_port_of_the_gateway_names_its_unit():
     listeners = 'LISTEN 0 511 0.0.0.0:8000 0.0.0.0:* users:(("nginx",pid=7,fd=5))\n'
-    said = of_services(listeners, managed={"7": "nginx.service"})
-    assert said == [
-        "llama_services.chat.port: port 8000 of 10.0.0.1 is that of our nginx.service, which this run does not move "
-        "before the port is needed, a free one is needed: run site.yml --tags gateway first, or choose another port"
+    found = of_services(listeners, managed={"7": "nginx.service"})
+    assert found == [
+        "llama_services.chat.port: port 8000 of 10.0.0.1 belongs to our nginx.service, which this run does not move "
+        "before it needs the port, a free one is needed: run site.yml --tags gateway first, or choose another port"
     ]
-    # That run itself is not refused for what it leads to.
+    # A run of the gateway is accepted.
     assert of_services(listeners, managed={"7": "nginx.service"}, changes=[]) == []
 
 
@@ -218,17 +218,17 @@ def test_what_the_gateway_gives_up_later_is_named_and_never_made_by_hand():
         ("llama-rpc-chat.service", False, [], False),
         ("llama-rpc.service", False, ["llama-rpc.service"], False),
     ],
-    ids=["made by hand", "managed", "not needed", "taken over"],
+    ids=["unmanaged", "managed", "not needed", "taken over"],
 )
-def test_a_unit_made_by_hand_under_a_short_name_is_for_adopt(name, managed, leaving, taken):
+def test_unmanaged_short_name_is_for_adopt(name, managed, leaving, taken):
     """Stopped, it holds no port."""
-    said = of_services(
+    found = of_services(
         units=[unit("llama-rpc.service", managed=managed)], leaving=leaving, heads=(), workers=[dict(WORKER, unit=name)]
     )
     assert (
-        said
+        found
         == [
-            "/etc/systemd/system/llama-rpc.service: a unit that this collection did not write on n1, a free name is "
+            "/etc/systemd/system/llama-rpc.service: an unmanaged unit on n1, a free name is "
             "needed: run adopt.yml, which takes it over and keeps it"
         ]
         * taken

@@ -26,12 +26,12 @@ def test_foreign_listeners_are_conflicts():
     ]
     assert port_conflicts(wanted, LISTENERS, [])[0] == (
         "llama_services.reasoning.port: port 8000 of 10.0.0.31 is in use by llama-server (pid 812), a free port is "
-        "needed: run adopt.yml, which takes over what was started by hand, or choose another port"
+        "needed: run adopt.yml, which takes over unmanaged servers, or choose another port"
     )
 
 
 @pytest.mark.parametrize("name", ['x",pid=7', 'x",pid=7),("', '",pid=7,fd=1)', '",pid=7,fd=1),(', '"),("x",pid=7'])
-def test_a_listener_cannot_call_itself_one_of_ours(name):
+def test_forged_name_is_no_managed_process(name):
     listeners = 'LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("%s",pid=99,fd=4),("nginx",pid=98,fd=4))\n' % name
     wanted = [("llama_services.chat.rpc_port", "10.100.0.31", 50052)]
     assert len(name) <= 15

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a service on trial stands in the way of, and what it is judged by."""
+"""Refusals because of trials, and the services as trials change them."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
@@ -35,11 +35,11 @@ IN_THE_WAY = (
         ({"service": "other", "quant": "Q8_0", "trial": "12h"}, False),
     ],
 )
-def test_a_trial_may_go_on_or_back_and_nothing_else_may_begin(switch, goes):
+def test_trial_may_continue_or_be_undone(switch, goes):
     assert trial_refusals([RUNS], "node1", switch=switch) == ([] if goes else [IN_THE_WAY])
 
 
-def test_what_was_not_kept_does_not_come_back_by_itself():
+def test_quant_that_was_not_kept_is_refused():
     assert trial_refusals([ENDED], "node1", [HEAD]) == [
         "llama_services.chat.quant: Q8_0 seen, whose trial on node1 ended at 2026-11-24 08:00 UTC and was not kept, "
         "Q4_K_M is needed: set it so, or switch for good with switch_model.yml -e service=chat -e quant=Q8_0"
@@ -67,7 +67,7 @@ def nodes(**trials):
     return {name: {"heads": ["chat"], "trials": said} for name, said in trials.items()}
 
 
-def test_a_run_that_only_looks_goes_by_the_quant_on_trial():
+def test_services_have_the_quant_on_trial():
     found = services_on_trial(SERVICES, MODELS, nodes(node1=[RUNS]), NOW)
     assert found == {
         "services": dict(SERVICES, chat={"model": "m", "quant": "Q8_0", "port": 8000}),
@@ -84,14 +84,14 @@ def test_a_run_that_only_looks_goes_by_the_quant_on_trial():
     [
         nodes(node1=[]),
         nodes(node1=[ENDED]),
-        # No head of it is there.
+        # Without its head.
         {"node1": {"heads": ["chat"], "trials": []}, "node2": {"heads": [], "trials": [RUNS]}},
         {"node1": {"heads": ["router"], "trials": [dict(RUNS, service="router")]}},
-        # The inventory has it no more.
+        # Not in the inventory.
         {"node1": {"heads": [], "trials": [dict(RUNS, service="gone")]}},
     ],
 )
-def test_nothing_else_changes_what_it_goes_by(given):
+def test_other_trials_change_nothing(given):
     assert services_on_trial(SERVICES, MODELS, given, NOW) == {"services": SERVICES, "lines": [], "refused": []}
 
 
@@ -106,7 +106,7 @@ def test_replicas_have_to_agree():
     assert services_on_trial(SERVICES, MODELS, nodes(node1=[RUNS], node2=[RUNS]), NOW)["refused"] == []
 
 
-def test_what_it_is_planned_by_has_a_source():
+def test_quant_on_trial_needs_a_source():
     found = services_on_trial(SERVICES, {"m": {"quants": {"Q4_K_M": {}}}}, nodes(node1=[RUNS]), NOW)
     assert found["services"] == SERVICES
     assert found["refused"] == [
@@ -115,7 +115,7 @@ def test_what_it_is_planned_by_has_a_source():
     ]
 
 
-@pytest.mark.parametrize(("now", "late"), [("2026-11-24T08:59:00Z", False), ("2026-11-24T09:01:00Z", True)])
-def test_a_trial_that_did_not_end_is_told(now, late):
+@pytest.mark.parametrize(("now", "late"), [("2026-11-24T08:00:12Z", False), ("2026-11-24T08:00:13Z", True)])
+def test_overdue_trial_is_reported(now, late):
     (line,) = services_on_trial(SERVICES, MODELS, nodes(node1=[RUNS]), now)["lines"]
     assert (", which is over: see journalctl -t llama-trial on node1, " in line) is late

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a node from having its workers or heads."""
+"""Refusals of a node for its workers and heads."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
@@ -38,7 +38,7 @@ def of(instances, kind, node, deployed=True):
     return node_refusals({"llama_node": node}, "n1", units=units)
 
 
-def test_cards_of_a_service_are_known_by_the_plan_of_this_run():
+def test_cards_need_the_plan_of_this_run():
     said = (
         "llama_services.chat.cards: no UUID of its cards on n1 seen in this run, that of role preflight is needed: run "
         "site.yml without --skip-tags and without --limit"
@@ -62,7 +62,7 @@ def test_nothing_is_in_the_way():
     )
 
 
-TOLD = """----- common params -----
+HELP = """----- common params -----
 
 -m,    --model FNAME                    model path, see --other
 --jinja, --no-jinja                     whether to use it
@@ -71,22 +71,22 @@ TOLD = """----- common params -----
 
 
 @pytest.mark.parametrize(
-    ("args", "asks", "help_text", "unknown"),
+    ("args", "asks", "text", "unknown"),
     [
-        (["-m", "/m.gguf", "--no-jinja"], True, TOLD, []),
-        (["--model", "/m.gguf", "--port", "-1"], True, TOLD, [("port", "--port")]),
-        (["--mine", "--reasoning", "off", "--draft", "4"], True, TOLD, [
+        (["-m", "/m.gguf", "--no-jinja"], True, HELP, []),
+        (["--model", "/m.gguf", "--port", "-1"], True, HELP, [("port", "--port")]),
+        (["--mine", "--reasoning", "off", "--draft", "4"], True, HELP, [
             ("extra_args", "--mine"), ("reasoning", "--reasoning"), ("draft", "--draft"),
         ]),
-        (["--other"], True, TOLD, [("extra_args", "--other")]),
-        (["--mine"], False, TOLD, []),
+        (["--other"], True, HELP, [("extra_args", "--other")]),
+        (["--mine"], False, HELP, []),
         (["--mine"], True, None, []),
     ],
 )  # fmt: skip
-def test_the_build_says_which_flags_it_has(args, asks, help_text, unknown):
+def test_unknown_flags_are_refused(args, asks, text, unknown):
     item = dict(HEAD, args=args, asks_build=asks)
     node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
-    units = {"kind": "head", "instances": [item], "deployed": True, "helps": help_text and {"b1": help_text}}
+    units = {"kind": "head", "instances": [item], "deployed": True, "helps": text and {"b1": text}}
     assert node_refusals({"llama_node": node}, "n1", units=units) == [
         "llama_services.chat.%s: %s seen, a flag that b1 of n1 has is needed: choose one of its llama-server --help, "
         "or another release" % one
@@ -94,7 +94,7 @@ def test_the_build_says_which_flags_it_has(args, asks, help_text, unknown):
     ]
 
 
-def test_a_build_that_lists_no_flags_proves_nothing():
+def test_build_without_flags_is_refused():
     node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
     item = dict(HEAD, args=["--port", "1"], asks_build=True)
     units = {"kind": "head", "instances": [item], "deployed": True, "helps": {"b1": "killed"}}
@@ -150,11 +150,11 @@ def build(sha256="1" * 64, broken=(), intact=True, identity="b1"):
     }
 
 
-def holder(name, release, told):
+def holder(name, release, built):
     """A node with one unit that names a release."""
     words = ["/usr/bin/stdbuf", "-oL", "/opt/llama.cpp/releases/%s/bin/ggml-rpc-server" % release]
     one = {"name": name, "service": "chat", "installed": True, "managed": True, "arguments": words}
-    return {"units": [one], "build": {"of": {release: told}}}
+    return {"units": [one], "build": {"of": {release: built}}}
 
 
 HEAD_UNIT, WORKER_UNIT = "llama-head-chat.service", "llama-rpc-chat.service"
@@ -174,7 +174,7 @@ def test_head_and_workers_run_one_intact_build():
         "node2: bin/llama-server, bin/x of build b1-cpu-x differ from its build.json, an intact build is needed: "
         "remove the release and run with --tags build"
     ]
-    # What no unit that is wanted names does not count.
+    # Builds without a wanted unit do not count.
     assert both(build(), damaged, wanted={"node1": [HEAD_UNIT]}) == []
     assert both(build(), build("2" * 64)) == [
         "/opt/llama.cpp/releases/b1-cpu-x: different builds on the nodes (node1 has 1111111111, node2 has 2222222222), "
@@ -192,7 +192,7 @@ def test_each_accelerator_has_a_build_of_one_commit():
     ]
 
 
-def test_what_is_to_run_is_judged_before_units_name_it():
+def test_builds_of_future_units_are_judged():
     node = {"units": [], "build": {"of": {"b2": build()}}}
     runs = {"node1": [{"service": "chat", "build": "b2"}]}
     assert build_refusals({"node1": node}, runs=runs) == []
