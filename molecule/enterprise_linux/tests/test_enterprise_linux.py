@@ -1,4 +1,4 @@
-"""What differs on Enterprise Linux 8, as far as a node that only says it is one can show."""
+"""Differences of Enterprise Linux 8, on a node that only claims to be one."""
 
 
 def calls(node):
@@ -18,7 +18,7 @@ def test_the_compiler_is_the_toolsets(lab):
     assert lab.node1.check_output("journalctl --quiet --output cat --identifier stub_toolset") == "sourced"
 
 
-def test_the_build_is_marked_as_one_for_this_distribution(lab):
+def test_build_names_its_distribution(lab):
     assert '"distribution": "Rocky 8"' in lab.node2.check_output("cat /opt/llama.cpp/current/build.json")
 
 
@@ -39,7 +39,7 @@ def test_the_worker_runs(lab):
 
 
 def test_clients_reach_the_head_through_firewalld(lab):
-    """With other programs in the head's place, which this build lacks, and at a port that is nobody's."""
+    """With other programs in the head's place, which this build lacks, and at an unassigned port."""
     for option in ("", "--permanent"):
         rules = lab.node1.check_output("firewall-cmd %s --list-rich-rules" % option).splitlines()
         assert [rule for rule in rules if 'port="8000"' in rule] == rules and len(rules) == 1

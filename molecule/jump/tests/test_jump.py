@@ -1,4 +1,4 @@
-"""A cluster whose nodes let nobody in but a bastion is deployed like any other, and says which node cannot be
+"""A cluster whose nodes accept only a bastion is deployed like any other, and says which node cannot be
 reached."""
 
 import json
@@ -52,7 +52,7 @@ def test_the_bastion_lets_through_and_nothing_else(lab, bastion):
     assert ssh("-J", "jump@" + bastion, node, "true") == (0, "")
 
 
-def test_a_host_key_that_nobody_knows_is_refused(lab, bastion):
+def test_unknown_host_key_is_refused(lab, bastion):
     status, said = ssh(
         "-o", "UserKnownHostsFile=/dev/null", "-J", "jump@" + bastion, "operator@" + lab.ethernet("node2"), "true"
     )
@@ -89,7 +89,7 @@ def test_a_client_behind_the_bastion_gets_an_answer(lab):
     assert answer["usage"]["completion_tokens"] >= 1
 
 
-def test_a_node_that_cannot_be_reached_is_named_with_what_to_try(lab, bastion):
+def test_unreachable_node_names_the_next_step(lab, bastion):
     lab.node2.check_output("systemctl stop ssh")
     # The connection that Ansible keeps open is one that a node's crash would end too.
     subprocess.call(["docker", "exec", lab.name + "-node2", "pkill", "-x", "sshd"])

@@ -75,12 +75,12 @@ def test_only_one_node_compiled_and_left_nothing_behind(lab):
         )
 
 
-def test_what_a_user_left_for_the_compiler_did_nothing(lab):
+def test_files_of_a_user_have_no_effect(lab):
     assert lab.node1.run("ls /etc/trapped /etc/not-a-log").stdout == ""
     assert lab.node1.check_output("find /var/tmp/llama-cluster-build -type f -exec basename {} ';'") == "CMakeLists.txt"
 
 
-def test_a_missing_source_is_one_sentence_and_changes_nothing(lab):
+def test_missing_source_is_refused_before_any_change(lab):
     status, output = lab.playbook(
         "site",
         "--tags",
@@ -201,7 +201,7 @@ def test_a_source_with_another_sha256_is_refused(lab):
     )
 
 
-def test_a_source_by_url_with_another_sha256_is_refused(lab):
+def test_source_with_another_sha256_is_refused(lab):
     lab.node1.check_output("mkdir -p /var/tmp/served && echo other > /var/tmp/served/x.tar.gz")
     lab.node1.check_output("systemd-run --unit=served python3 -m http.server 8099 --directory /var/tmp/served")
     lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 8099), 10, "the web server listens")
@@ -302,8 +302,8 @@ class TestWholeBuild:
         script = "\n".join(
             "/opt/llama.cpp/current/bin/llama-server %s 2>&1 | tail -1" % shlex.join(line) for line in lines
         )
-        told = lab.node1.check_output(script).splitlines()
+        lines_of_help = lab.node1.check_output(script).splitlines()
         lab.node1.check_output("systemctl stop parse")
-        assert len(told) == len(lines) > 20
-        assert [line for line in told[:-1] if "exiting due to model loading error" not in line] == []
-        assert "invalid argument: --mlock" in told[-1]
+        assert len(lines_of_help) == len(lines) > 20
+        assert [line for line in lines_of_help[:-1] if "exiting due to model loading error" not in line] == []
+        assert "invalid argument: --mlock" in lines_of_help[-1]

@@ -23,7 +23,7 @@ UNIT
 systemctl daemon-reload
 systemctl start drill-dummy
 """
-# Nobody has this address: the node's own loopback stands for another node.
+# An unused address: the node's own loopback replaces another node.
 PEER = "127.0.0.9"
 ENVIRONMENT = {
     "UNIT": UNIT,
@@ -63,7 +63,7 @@ class Victim:
         return self.node.run("timeout 1 bash -c 'exec 3<>/dev/tcp/%s/9'", PEER).rc != 124
 
     def state(self):
-        """What a fault may leave behind."""
+        """Possible leftovers of a fault."""
         looks = (
             "systemctl show -p DropInPaths -p MemoryMax -p ExecStart --value drill-dummy | sed 's/ ; "
             "ignore_errors.*//'",
@@ -91,17 +91,17 @@ def fixture_victim(lab):
     assert after == before
 
 
-def test_a_node_that_is_cut_off_comes_back_by_its_own_timer(victim):
+def test_timer_reconnects_a_cut_off_node(victim):
     assert victim.reaches_its_peer()
     broken_at = float(victim.script("break", "cut_off", HOLD="15"))
     assert not victim.reaches_its_peer()
-    # Nobody undoes it: the playbook has died.
+    # The playbook has died.
     victim.lab.eventually(victim.reaches_its_peer, 30, "the node reaches its peers again")
     assert float(victim.node.check_output("date +%s.%N")) - broken_at >= 14.5, "it was cut off as long as it was to be"
 
 
 @pytest.mark.parametrize("action", ["cut_off", "gone"])
-def test_a_node_that_is_cut_off_is_connected_again(victim, action):
+def test_cut_off_node_is_connected_again(victim, action):
     before = victim.pid()
     victim.script("break", action)
     assert not victim.reaches_its_peer()
@@ -121,7 +121,7 @@ def test_there_is_no_room(victim):
     victim.node.check_output("touch /srv/drill-dummy/room/x")
 
 
-def test_the_model_is_damaged_for_the_unit_alone(victim):
+def test_model_is_damaged_only_for_the_unit(victim):
     def size():
         return victim.node.check_output(
             "nsenter --mount --target %s stat -c %%s /srv/drill-dummy/model.gguf", victim.pid()

@@ -82,7 +82,7 @@ class Nodes:
         self.do("ip netns exec %s nft -f - <<'END'\nflush ruleset\n%s\nEND" % (name, text))
 
     def ways(self, name, user, address, address6, port, source=PORT):
-        """What a user of a node gets through."""
+        """Connections that a user of a node can open."""
         arguments = "%s %s %d %d" % (address, address6, port, source)
         return json.loads(
             self.do(
@@ -176,19 +176,19 @@ def test_out_of_a_head_only_its_account_leaves(nodes):
 
 
 def test_an_opening_without_an_owner_is_nobodys(nodes):
-    """Rules about owners do not match it at all: it passes where only strangers are refused."""
-    knock = "ip netns exec fw-third timeout 1 bash -c 'exec 3<>/dev/tcp/%s/%d' || true" % (WORKER, PORT)
+    """Rules about owners do not match it at all: it passes if only other users are refused."""
+    probe = "ip netns exec fw-third timeout 1 bash -c 'exec 3<>/dev/tcp/%s/%d' || true" % (WORKER, PORT)
     nodes.rules("fw-worker", COUNT % PORT)
     nodes.rules("fw-head", OWNERLESS)
-    nodes.do(knock)
+    nodes.do(probe)
     assert nodes.opened() > 0, "the copies go out where there are no rules"
     nodes.rules("fw-head", rendered.rules(outgoing=["%s:%d" % (WORKER, PORT)]) + OWNERLESS)
-    nodes.do(knock)
+    nodes.do(probe)
     assert nodes.opened() == 0
 
 
 def test_the_end_of_a_head_reaches_its_worker(nodes):
-    """What the kernel sends for a process that is gone has no owner either."""
+    """Packets of the kernel for an ended process have no owner."""
     nodes.rules("fw-worker", rendered.rules(incoming=["%s:%d" % (HEAD, PORT)]))
     nodes.rules("fw-head", rendered.rules(outgoing=["%s:%d" % (WORKER, PORT)]))
     connect = "exec 3<>/dev/tcp/%s/%d; echo probe >&3; kill -9 $$" % (WORKER, PORT)
@@ -216,7 +216,7 @@ def test_into_a_worker_only_its_head_comes(nodes):
         assert not nodes.ways("fw-worker", user, WORKER, "fd09::2", PORT, 0)["tcp"], user
 
 
-def test_a_worker_that_is_taken_over_reaches_nobody(nodes):
+def test_compromised_worker_reaches_no_host(nodes):
     nodes.rules("fw-head", "")
     nodes.rules("fw-worker", "")
     assert nodes.ways("fw-worker", "llama-rpc", HEAD, "fd09::1", ELSE, 0) == OPEN, "nothing else keeps it from it"
@@ -225,12 +225,12 @@ def test_a_worker_that_is_taken_over_reaches_nobody(nodes):
         ways = nodes.ways("fw-worker", "llama-rpc", HEAD, "fd09::1", ELSE, source)
         assert ways == dict.fromkeys(OPEN, False), source
     assert nodes.ways("fw-worker", "nobody", HEAD, "fd09::1", ELSE, 0) == OPEN, "others of its node go where they like"
-    # A node of heads alone: the workers' account has nothing to do there.
+    # A node with only heads: the workers' account is not used.
     nodes.rules("fw-worker", rendered.rules(outgoing=["%s:%d" % (THIRD, PORT)]))
     assert nodes.ways("fw-worker", "llama-rpc", HEAD, "fd09::1", ELSE, 0) == dict.fromkeys(OPEN, False)
 
 
-def test_a_head_behind_a_gateway_is_for_its_hosts_and_its_own_node(nodes):
+def test_head_accepts_gateway_and_own_node(nodes):
     """ELSE as the port of a head on the worker's node, and the other node as the gateway, or as anybody."""
     nodes.rules("fw-head", "")
     for clients, admitted in (("%s/32" % HEAD, True), ("10.9.7.0/24", False)):

@@ -1,4 +1,4 @@
-"""What a unit's program receives of values that mean something to systemd: exactly these values."""
+"""A unit's program receives values with special characters of systemd unchanged."""
 
 import base64
 import json
@@ -47,7 +47,7 @@ ROLE = {
 
 
 def template(kind, source, target):
-    """What a role's task does, without the role and its sandbox."""
+    """A task of a role, without the role and its sandbox."""
     item = dict(ITEM, unit=target.rpartition("/")[2])
     (unit,) = (entry for entry in FILTERS["unit_files"]([item], kind, NODE, PROCESS, False) if "template" in entry)
     variables = dict(unit["vars"], sandbox=[], **ROLE)

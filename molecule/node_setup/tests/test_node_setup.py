@@ -1,7 +1,7 @@
 NODES = ("node1", "node2", "node3")
 
 
-def test_heads_and_workers_have_accounts_who_cannot_log_in(lab):
+def test_accounts_cannot_log_in(lab):
     for name in NODES:
         for account in ("llama", "llama-rpc"):
             user = getattr(lab, name).user(account)
@@ -22,15 +22,14 @@ def test_the_accounts_write_nothing(lab):
             assert done.rc != 0, (account, path)
 
 
-def test_a_worker_does_not_see_the_keys_of_heads(lab):
+def test_worker_cannot_read_keys_of_heads(lab):
     look = "setpriv --reuid=%s --regid=%s --clear-groups ls /etc/llama-cluster/keys"
     assert lab.node1.run(look, "llama", "llama").rc == 0
     assert lab.node1.run(look, "llama-rpc", "llama-rpc").rc != 0
 
 
-def test_accounts_of_somebody_else_are_refused_or_left_alone(lab):
-    """One of a person, one whose group has a member, and one as ours that another tool made, which stays when ours
-    go."""
+def test_unmanaged_accounts_are_refused_or_kept(lab):
+    """An account of a person, one whose group has a member, and a managed name that another tool made, which stays."""
     made = "useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin"
     lab.node3.check_output(
         "useradd --no-create-home --shell /bin/bash --uid 4711 person && %s shared && %s theirs && usermod -aG shared "

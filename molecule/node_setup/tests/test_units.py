@@ -12,8 +12,8 @@ import rendered
 FOLDER = "/run/rendered"
 KEYS = "/etc/llama-cluster/keys"
 STUBS = ("llama-server", "ggml-rpc-server")
-# What orders the network of cloud images: the ordering lines of the distributions' own units (cloud-init 22.4, ifupdown
-# 0.8, NetworkManager 1.42 and netplan 0.106 of Debian 12; systemd's own units are those of the node). Programs are left
+# Order of the network of cloud images: the ordering lines of the distributions' own units (cloud-init 22.4, ifupdown
+# 0.8, NetworkManager 1.42 and netplan 0.106 of Debian 12; systemd's own units are the node's). Programs are left
 # out.
 CLOUD_INIT = {
     "cloud-init-local.service": """
@@ -96,7 +96,7 @@ def plant(lab, texts):
 
 
 def verify(lab, names):
-    """What systemd-analyze says of units of that folder, its exit status before it."""
+    """Exit status and output of systemd-analyze for units of that folder."""
     done = lab.node1.run(
         "SYSTEMD_UNIT_PATH=%s: systemd-analyze verify --man=no %s"
         % (FOLDER, " ".join("%s/%s" % (FOLDER, name) for name in names))
@@ -106,7 +106,7 @@ def verify(lab, names):
 
 @pytest.fixture(scope="module", autouse=True)
 def fixture_programs(lab):
-    """The build that the units name; nobody runs it here."""
+    """The build that the units name; it is not run here."""
     lab.node1.check_output("mkdir -p %s/bin" % rendered.RELEASE)
     for name in STUBS:
         lab.node1.check_output("ln -sf /bin/true %s/bin/%s" % (rendered.RELEASE, name))
@@ -133,7 +133,7 @@ def test_systemd_reads_every_unit(lab, settings):
 
 
 def wanted_at_boot(stack):
-    """Units as they are enabled: of a cloud image with that network, and ours."""
+    """Units as they are enabled: of a cloud image with that network, and the collection's."""
     network, online = STACKS[stack]
     texts = {}
     for name, lines in {**CLOUD_INIT, **network}.items():
@@ -185,7 +185,7 @@ def test_the_firewall_comes_before_what_can_listen(lab):
     assert "WantedBy=sysinit.target" in unit
 
 
-# What docs/operations.md says of each column: exposure of head and worker, and what systemd still counts against both.
+# The columns of docs/operations.md: exposure of head and worker, and what systemd still counts against both.
 # Against a head it counts 0.1 more:
 # it answers to any address.
 NEEDED = {
@@ -231,7 +231,7 @@ def test_what_systemd_counts_against_a_unit(lab, column):
         )
 
 
-# Of every service: tried for ever, with a start that waits as long as it takes, and what the page calls the rest.
+# Every service: restarted without a limit, with a start without a timeout, and the words of the page.
 SHOWN = {
     "StartLimitIntervalUSec": "0",
     "TimeoutStartUSec": "infinity",
@@ -276,7 +276,7 @@ def test_the_limits_of_units(lab):
     assert sorted(running.split()) == ["ActiveState=active", "WatchdogUSec=1min"]
 
 
-def test_a_worker_that_cannot_begin_is_tried_every_five_seconds(lab):
+def test_failed_worker_restarts_every_five_seconds(lab):
     """And one that crashed at once."""
     (command,) = [
         line.split("=-", 1)[1]
@@ -291,7 +291,7 @@ def test_a_worker_that_cannot_begin_is_tried_every_five_seconds(lab):
         assert lab.node1.check_output(run, code, FOLDER) == slept, code
 
 
-# What a service would try that somebody has taken over.
+# Actions of a compromised service.
 CANARY = """
 for file in %s/*; do [ -r "$file" ] && echo "key $(cat "$file")"; done
 touch /var/lib/llama-cluster/canary %s/canary 2>/dev/null && echo wrote
@@ -322,7 +322,7 @@ def canaries(lab, units):
     return said
 
 
-def test_a_service_sees_its_own_key_and_a_worker_its_head(lab):
+def test_service_reads_only_its_own_key(lab):
     lab.node1.check_output(
         "for name in chat other; do echo $name > %s/$name && chown root:llama %s/$name && chmod 0640 %s/$name; done",
         KEYS,
@@ -369,7 +369,7 @@ with socket.create_server(("127.0.0.1", 8000)) as server, socket.create_connecti
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1", "0.0.0.0"])
-def test_a_head_removes_what_is_left_of_the_last_runs_connections(lab, listen):
+def test_head_removes_connections_of_the_last_run(lab, listen):
     """A connection to a server on every address has an address of its own."""
     unit = rendered.units(listen=listen)["llama-head-chat.service"]
     (command,) = [line.split("=-+", 1)[1] for line in unit.splitlines() if "--kill" in line]
@@ -381,7 +381,7 @@ def test_a_head_removes_what_is_left_of_the_last_runs_connections(lab, listen):
     assert lab.node1.check_output(left) == ""
 
 
-def test_a_worker_that_ends_at_once_is_not_started_five_times_a_second(lab):
+def test_failing_worker_is_not_restarted_at_once(lab):
     """By the real back-off and systemd: the program crashes each time."""
     name = "llama-rpc-canary.service"
     unit = rendered.units()["llama-rpc-chat.service"].replace(rendered.RELEASE, FOLDER)
@@ -401,9 +401,9 @@ def test_a_worker_that_ends_at_once_is_not_started_five_times_a_second(lab):
         name,
     )
     try:
-        told = "systemctl show --property=StatusText --value %s"
+        status = "systemctl show --property=StatusText --value %s"
         lab.eventually(
-            lambda: "2 runs in a row ended" in lab.node1.check_output(told, name),
+            lambda: "2 runs in a row ended" in lab.node1.check_output(status, name),
             60,
             "the unit waits after the third run",
         )

@@ -19,7 +19,7 @@ def untouched(lab):
         assert not node.user("llama").exists and not node.user("llama-rpc").exists
 
 
-def test_every_mistake_of_the_intent_is_said_at_once(lab):
+def test_all_mistakes_of_the_intent_are_reported(lab):
     services = {
         "chat": lab.chat(prot=8000)["chat"],
         "far": lab.chat(head="node9", port=8003, rpc_port=50055)["chat"],
@@ -130,7 +130,7 @@ def interface(node, address):
     )
 
 
-def test_rpc_that_would_leave_the_fabric_is_warned_of(lab):
+def test_rpc_outside_the_fabric_is_warned_of(lab):
     ethernet, fabric = interface(lab.node1, lab.ethernet("node1")), interface(lab.node1, lab.fabric("node1"))
     lab.node1.check_output("ip route add %s/32 dev %s", lab.fabric("node2"), ethernet)
     status, output = lab.playbook("site", "--tags", "preflight", "-e", "llama_fabric_interface=ib0")

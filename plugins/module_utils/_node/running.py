@@ -79,35 +79,19 @@ def group_of(pid: str, proc: str = "/proc") -> str:
         return ""
 
 
-def program(pid: int, pids: Iterable[int] = (), proc: str = "/proc") -> dict[str, Any]:
+def program(pid: int, proc: str = "/proc") -> dict[str, Any]:
     """-> {release: directory name of its release, None for another program; foreign: files outside of the release, or
-    exchanged since its start}
-
-    pids: its descendants; those with TCP sockets count too.
-    """
-    every = [pid] + sorted(one for one in set(pids) - {pid} if _connected(one, proc))
-    files = [_link(os.path.join(proc, str(one), "exe")) for one in every]
-    for one in every:
-        files += _libraries(os.path.join(proc, str(one), "maps"))
+    exchanged since its start}"""
+    folder = os.path.join(proc, str(pid))
+    files = [_link(os.path.join(folder, "exe")), *_libraries(os.path.join(folder, "maps"))]
     releases = [RELEASE.match(name) for name in files]
     own = releases[0].group(1) if releases[0] else None
-    foreign = [
+    foreign = {
         name
         for name, match in zip(files, releases)
         if name and (name.endswith(GONE) or not match or match.group(1) != own)
-    ]
-    return {"release": own, "foreign": sorted(set(foreign))}
-
-
-def _connected(pid: int, proc: str) -> bool:
-    """Whether a process has a TCP socket."""
-    own = socket_inodes([pid], proc)
-    found: set[int] = set()
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "net", name), encoding="ascii") as stream:
-            lines = [line.split() for line in stream][1:]
-            found.update(int(fields[9]) for fields in lines if len(fields) > 9)
-    return bool(own & found)
+    }
+    return {"release": own, "foreign": sorted(foreign)}
 
 
 def _link(path: str) -> str:
@@ -185,7 +169,7 @@ def running(pid: int) -> dict[str, Any]:
     held = cards_mib(gpus, pids)
     names = [gpu["name"] for gpu in gpus if str(gpu["index"]) in (held or {})]
     return dict(
-        program(pid, pids),
+        program(pid),
         resident_mib=resident_mib(pids),
         listens=listens(pid, pids),
         cards_mib=held,

@@ -54,7 +54,7 @@ def fixture_sysfs(tmp_path):
 
 @pytest.fixture(name="collect")
 def fixture_collect(sysfs, tmp_path, monkeypatch):
-    """What is collected on that node, with these answers of `ip route get`: {peer: (exit status, output)}."""
+    """collect() on that node, with these answers of `ip route get`: {peer: (exit status, output)}."""
     tool = tmp_path / "bin/ip"
     write(tool.parent)
     (tool.parent / "addr").write_text(ADDRESSES)
@@ -130,7 +130,7 @@ def test_an_address_on_no_interface(collect):
     ]
 
 
-def test_an_address_on_another_interface_than_the_expected_one(collect):
+def test_address_on_an_unexpected_interface(collect):
     facts = collect(address="10.0.0.31", interface="ib0")
     assert facts["warnings"] == [
         "llama_fabric_interface: 10.0.0.31 is on eth0, ib0 is needed: correct hosts.yml or the node's network"
@@ -234,7 +234,7 @@ def test_the_port_under_a_vlan_on_a_bond(sysfs):
     )
 
 
-def test_roce_has_a_port_and_the_rate_of_the_interface_above_it(sysfs):
+def test_roce_has_a_port_and_the_interface_rate(sysfs):
     net, card = sysfs / "class/net", sysfs / "devices/0000:5e:00.0"
     write(net / "eth9", type=1, mtu=9000, operstate="up", speed=25000, dev_port=0)
     (net / "eth9/device").symlink_to(card)

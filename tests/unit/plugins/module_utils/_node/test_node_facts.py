@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node answers, with programs that the test puts into its PATH."""
+"""Facts of a node with stub programs in PATH."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def fixture_program(tmp_path, monkeypatch):
     return make
 
 
-def test_nothing_is_looked_at_that_is_not_asked_for(monkeypatch):
+def test_only_wanted_subsets_are_collected(monkeypatch):
     monkeypatch.setattr(facts, "said", pytest.fail)
     assert facts.collect({"units": False, "packages": None, "again": False}) == {}
 
@@ -87,7 +87,7 @@ def test_contexts_are_read_where_selinux_is_enabled(program):
     assert facts.selinux(True) == {"selinux": {"enabled": True, "contexts": ["/opt/x(/.*)?"]}}
 
 
-def test_a_users_full_name_is_no_line_of_its_own(program):
+def test_line_end_in_a_full_name(program):
     program("getent", "print('bob:x:1:1:b\\x0bllama:x:0:0\\u2028y:/:/bin/sh')")
     (entry,) = facts.accounts({"names": ["bob"], "ids": []})["accounts"]["passwd"]
     assert (entry[0], len(entry)) == ("bob", 10)
@@ -118,7 +118,7 @@ def test_siblings_are_one_core(tmp_path):
     assert 1 <= machine["physical_cores"] <= machine["cores"]
 
 
-def test_what_listens_and_which_processes_are_ours(program, monkeypatch):
+def test_listeners_and_managed_processes(program, monkeypatch):
     program("ss", "print('LISTEN')")
     monkeypatch.setattr(facts, "managed_processes", lambda: {"812": "llama-rpc-chat.service"})
     assert facts.listeners(True) == {"listeners": "LISTEN\n", "managed_processes": {"812": "llama-rpc-chat.service"}}
@@ -168,7 +168,7 @@ def test_a_build_with_its_links(tmp_path):
     assert (found["taken"], found["releases"]) == (["build"], ["b1", "b2"])
 
 
-def test_firewalls_and_what_earlier_runs_told_firewalld(program, tmp_path, monkeypatch):
+def test_firewalls_and_recorded_rules(program, tmp_path, monkeypatch):
     record, other = tmp_path / "rpc-rules", tmp_path / "lent"
     record.write_text("# Rules\nrunning public rule family=x\npermanent public rule family=x\nsomething else\n")
     other.write_text("running public rule lent\n")

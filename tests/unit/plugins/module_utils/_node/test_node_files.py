@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A list of files, directories and links: written where it differs, told truly in check mode, and never
+"""A list of files, directories and links: written if it differs, the same in check mode, and never
 half-written."""
 
 import grp
@@ -64,7 +64,7 @@ def test_a_list_is_written_once(tmp_path):
     assert apply(*entries) == apply(*entries, check=True) == ([], [])
 
 
-def test_a_terminal_acts_on_nothing_of_what_is_shown(tmp_path):
+def test_diff_has_no_control_characters(tmp_path):
     path = tmp_path / "file"
     path.write_text("old\x1b[2J\n")
     _names, changes = apply({"path": path, "content": "a\tb\x9b\u202e\n"})
@@ -88,7 +88,7 @@ def test_what_differs_is_changed_and_shown(tmp_path):
 
 
 @pytest.mark.parametrize("state", ["file", "directory"])
-def test_a_mode_alone_is_changed_too(tmp_path, state):
+def test_mode_is_changed_too(tmp_path, state):
     path = tmp_path / "x"
     path.write_text("") if state == "file" else path.mkdir()
     path.chmod(0o600)
@@ -101,11 +101,11 @@ def test_a_mode_alone_is_changed_too(tmp_path, state):
     assert apply({"path": path, "state": state}) == ([], [])
 
 
-def test_a_link_in_a_files_place_is_replaced_and_not_followed(tmp_path):
+def test_link_is_replaced_not_followed(tmp_path):
     (tmp_path / "theirs").write_text("theirs")
     path = tmp_path / "file"
     path.symlink_to("theirs")
-    apply({"path": path, "content": "ours"})
+    apply({"path": path, "content": "own"})
     assert not path.is_symlink() and (tmp_path / "theirs").read_text() == "theirs"
 
 
@@ -133,7 +133,7 @@ def test_what_somebody_else_made_stays(tmp_path, entry, said):
     assert path.is_dir()
 
 
-def test_a_directory_of_others_is_refused_and_not_given_to_root(tmp_path):
+def test_directory_of_another_user_is_refused(tmp_path):
     path = tmp_path / "x"
     path.mkdir()
     give_away(path)
@@ -147,7 +147,7 @@ def test_a_directory_of_others_is_refused_and_not_given_to_root(tmp_path):
     assert apply({"path": path, "state": "directory", "kept": True}) == ([], [])
 
 
-def test_a_directory_of_roots_is_given_to_its_account(tmp_path):
+def test_directory_of_root_gets_its_owner(tmp_path):
     path = tmp_path / "x"
     path.mkdir()
     give_away(path)
@@ -157,7 +157,7 @@ def test_a_directory_of_roots_is_given_to_its_account(tmp_path):
     assert apply(entry) == ([], []) and apply(dict(entry, mode="0700"))[0] == ["x"]
 
 
-def test_a_directory_that_may_be_somebody_elses_is_kept(tmp_path):
+def test_kept_directory_stays(tmp_path):
     path = tmp_path / "models"
     (tmp_path / "there").mkdir(mode=0o700)
     path.symlink_to("there")
@@ -168,7 +168,7 @@ def test_a_directory_that_may_be_somebody_elses_is_kept(tmp_path):
     assert apply({"path": path, "state": "directory", "kept": True}) == ([], [])
 
 
-def test_a_file_is_read_by_its_program_before_it_is_there(tmp_path):
+def test_file_is_validated_before_it_is_written(tmp_path):
     program = "import sys; text = open(sys.argv[1]).read(); print('line 1: ' + text); sys.exit(text != 'right')"
     path, validate = tmp_path / "file", [sys.executable, "-c", program, "%s"]
     apply({"path": path, "content": "right", "validate": validate})
@@ -187,7 +187,7 @@ def test_a_file_is_read_by_its_program_before_it_is_there(tmp_path):
     assert apply({"path": path, "content": "other", "validate": ["/nonexistent", "%s"]}, check=True)[0] == ["file"]
 
 
-def test_check_mode_counts_what_an_account_that_is_to_come_will_own(tmp_path):
+def test_check_mode_counts_files_of_missing_account(tmp_path):
     path = tmp_path / "keys"
     path.mkdir()
     entry = {"path": path, "state": "directory", "group": "no-such-group"}
@@ -209,9 +209,9 @@ def test_nothing_of_a_hidden_file_is_shown(tmp_path):
 
 def test_a_file_that_has_not_our_mark_stays(tmp_path):
     path = tmp_path / "page.md"
-    entry = {"path": path, "content": "# Page\n<!-- ours -->\n", "mark": "<!-- ours -->"}
+    entry = {"path": path, "content": "# Page\n<!-- mark -->\n", "mark": "<!-- mark -->"}
     assert apply(entry)[0] == ["page.md"] and apply(entry)[0] == []
-    assert apply(dict(entry, content="another <!-- ours -->\n"))[0] == ["page.md"]
+    assert apply(dict(entry, content="another <!-- mark -->\n"))[0] == ["page.md"]
     path.write_text("# Page of somebody else\n")
     with pytest.raises(Refusal, match="a file that the collection has not written seen, none .*: rename it"):
         apply(entry)
@@ -222,7 +222,7 @@ def test_a_file_that_has_not_our_mark_stays(tmp_path):
         apply(entry)
 
 
-def test_what_a_program_says_of_a_hidden_file_is_told_without_its_urls(tmp_path):
+def test_refusal_of_hidden_file_has_no_url(tmp_path):
     program = "import sys; sys.exit('field url not found: %s' % open(sys.argv[1]).read())"
     entry = {"path": tmp_path / "file", "validate": [sys.executable, "-c", program, "%s"], "hidden": True}
     with pytest.raises(Refusal) as caught:

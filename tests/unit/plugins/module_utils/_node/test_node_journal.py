@@ -52,7 +52,7 @@ def test_who_speaks_is_what_journald_saw(recent):
         said("Started it.", _PID="1"),
         said("head chat: hangs: restarting it", unit=journal.WATCHDOG),
         said("waits", _COMM="python3"),
-        said("not ours", unit="cron.service"),
+        said("unmanaged", unit="cron.service"),
         dict(said("what any user sends", unit="session-3.scope"), UNIT=HEAD),
     )
     assert recent(*entries)[0] == [
@@ -87,7 +87,7 @@ SERVER = [
 
 
 @pytest.mark.parametrize("message, shown", SERVER)
-def test_what_a_server_writes_while_all_is_well_is_counted(recent, message, shown):
+def test_routine_lines_are_folded(recent, message, shown):
     assert recent(server(message))[0] == [(1.0, HEAD, message.replace("\t", "?") if shown else 1)]
     assert recent(server(message), everything=True)[0] == [(1.0, HEAD, message.replace("\t", "?"))]
 
@@ -97,22 +97,22 @@ def test_the_rules_that_a_worker_finds_are_counted(recent):
     assert recent(said("Error: No such file or directory", _COMM="nft"))[0][0][2].startswith("Error: ")
 
 
-def test_lines_are_counted_up_to_the_next_that_is_shown(recent):
+def test_folding_ends_at_a_shown_line(recent):
     entries = [server("slot a", 1), server("slot b", 2), server("slot c", 2, WORKER), said("waits", 3), server("d", 4)]
     assert recent(*entries)[0] == [(2.0, HEAD, 2), (2.0, WORKER, 1), (3.0, HEAD, "waits"), (4.0, HEAD, 1)]
 
 
-def test_of_a_request_nothing_else_is_told(recent):
-    told = recent(said(json.dumps(REQUEST), unit=GATEWAY))[0][0][2]
-    assert told == "chat: 200, model m, key team, first byte 0.12 s, 2.50 s"
+def test_request_line_has_only_its_fields(recent):
+    line = recent(said(json.dumps(REQUEST), unit=GATEWAY))[0][0][2]
+    assert line == "chat: 200, model m, key team, first byte 0.12 s, 2.50 s"
     slow = dict(REQUEST, queued=1.2, prompt_tokens=812, prompt_seconds=0.3, tokens=64, generation_seconds=None)
-    told = recent(said(json.dumps(slow), unit=GATEWAY))[0][0][2]
-    assert told.endswith("0.12 s, 2.50 s, queue 1.20 s, prompt of 812 tokens 0.30 s, answer of 64 tokens -")
+    line = recent(said(json.dumps(slow), unit=GATEWAY))[0][0][2]
+    assert line.endswith("0.12 s, 2.50 s, queue 1.20 s, prompt of 812 tokens 0.30 s, answer of 64 tokens -")
     slow = dict(REQUEST, queued=0.001, prompt_tokens="1", tokens=True)
     assert recent(said(json.dumps(slow), unit=GATEWAY))[0][0][2].endswith("0.12 s, 2.50 s")
     bare = {"key_seen": "none", "service": "chat", "status": None, "ttfb": True, "seconds": [1]}
-    told = recent(said(json.dumps(bare), unit=GATEWAY))[0][0][2]
-    assert told == "chat: -, model -, key -, first byte -, -"
+    line = recent(said(json.dumps(bare), unit=GATEWAY))[0][0][2]
+    assert line == "chat: -, model -, key -, first byte -, -"
     assert recent(said(json.dumps(REQUEST)))[0][0][2] == json.dumps(REQUEST)  # of a head it is no request
 
 
@@ -133,9 +133,9 @@ def test_hostile_text_is_harmless(recent):
     (line,) = recent(said(hostile))[0]
     assert line[2].startswith("a?[2Jb?c?d") and len(line[2]) == journal.MOST_LETTERS + 3
     model = json.dumps(dict(REQUEST, model=hostile, key={"a": 1}, status="\x07"))
-    told = recent(said(model, unit=GATEWAY))[0][0][2]
-    assert told.isprintable() and len(told) < 300
-    # What journalctl has of a message that is no text, and of one that is too long.
+    line = recent(said(model, unit=GATEWAY))[0][0][2]
+    assert line.isprintable() and len(line) < 300
+    # journalctl prints binary and long messages so.
     assert recent(said([27, 255, 97]))[0][0][2] == "?\ufffda"
     assert recent(said(None))[0][0][2] == "(a message that is too long to be shown)"
 
@@ -164,7 +164,7 @@ def test_the_newest_are_kept(recent, monkeypatch):
     entries = [said("line %d" % at, at) for at in range(1, 6)]
     assert recent(*entries, lines=2) == ([(4.0, HEAD, "line 4"), (5.0, HEAD, "line 5")], True)
     assert recent(*entries, lines=5)[1] is False
-    # What is counted takes no place of a line, and is read up to a limit.
+    # Folded lines do not count, and are read up to a limit.
     chatter = [server("slot x", at) for at in range(6, 30)]
     assert [line[2] for line in recent(*entries, *chatter, lines=1)[0]] == ["line 5", 24]
     monkeypatch.setattr(journal, "MOST_READ", 1000)
@@ -172,7 +172,7 @@ def test_the_newest_are_kept(recent, monkeypatch):
     assert more and 0 < shown[0][2] < 24
 
 
-def test_units_are_known_by_file_and_by_what_they_said(tmp_path, monkeypatch):
+def test_units_by_file_and_by_journal(tmp_path, monkeypatch):
     (tmp_path / "llama-head-new.service").touch()
     (tmp_path / "llama-firewall.timer").touch()
     seen = "llama-head-old.service\ncron.service\nllama-a b.service\nllama-x.service+UNIT=y\n"
@@ -180,7 +180,7 @@ def test_units_are_known_by_file_and_by_what_they_said(tmp_path, monkeypatch):
     assert journal.known_units(str(tmp_path)) == ["llama-head-new.service", "llama-head-old.service"]
 
 
-def test_whoever_has_enough_leaves_nobody_behind(tmp_path, monkeypatch):
+def test_early_end_leaves_no_process(tmp_path, monkeypatch):
     (tmp_path / "journalctl").write_text("#!/bin/sh\necho $$\nexec sleep 600\n")
     (tmp_path / "journalctl").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -201,8 +201,8 @@ def test_bytes_are_read_whatever_the_locale(tmp_path, monkeypatch):
         list(journal.ask([]))
 
 
-def test_of_a_line_and_of_all_lines_a_part_is_read(tmp_path, monkeypatch):
-    """Whoever has taken a server over writes what he likes, without an end."""
+def test_limits_of_a_line_and_of_all(tmp_path, monkeypatch):
+    """A compromised server writes lines without an end."""
     (tmp_path / "journalctl").write_text("#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x; echo; exec yes\n")
     (tmp_path / "journalctl").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

@@ -67,7 +67,7 @@ def node(tmp_path):
 
 
 def changed(node, name):
-    """What is seen as the last change once this file has been written later than all others."""
+    """The last change after this file was written last."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manual_change, "changed_at", lambda path: 2.0 if path == str(node / name) else 1.0)
         found = manual_change.files_changed(str(node))
@@ -84,7 +84,7 @@ def changed(node, name):
         "opt/llama.cpp/current",
     ],
 )
-def test_changed_file_of_ours_is_a_manual_change(node, name):
+def test_managed_file_is_a_manual_change(node, name):
     assert changed(node, name) == "/%s changed" % name
 
 
@@ -117,7 +117,7 @@ def test_empty_node_has_no_change(tmp_path):
 
 @pytest.fixture
 def journal(tmp_path, monkeypatch):
-    """What journalctl and systemctl say; journal(begins, *lines) in seconds before now."""
+    """Stub output of journalctl and systemctl; journal(begins, *lines) in seconds before now."""
     now = 1795300000.0
 
     def line(ago, message):

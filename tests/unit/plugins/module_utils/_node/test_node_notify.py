@@ -12,7 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.no
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_systemd_is_told(tmp_path, monkeypatch, abstract):
+def test_systemd_is_notified(tmp_path, monkeypatch, abstract):
     name = "@llama-cluster-notify-%d" % os.getpid() if abstract else str(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", name)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
@@ -20,7 +20,7 @@ def test_systemd_is_told(tmp_path, monkeypatch, abstract):
         systemd.settimeout(5)
         notify("STATUS=waits")
         assert systemd.recv(100) == b"STATUS=waits"
-    notify("nobody listens any more")
+    notify("no listener")
 
 
 def test_a_line_that_cannot_be_written_is_lost(monkeypatch):
@@ -33,6 +33,6 @@ def test_a_line_that_cannot_be_written_is_lost(monkeypatch):
             full.close()
 
 
-def test_without_systemd_nothing_is_told(monkeypatch):
+def test_without_systemd_nothing_is_sent(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     notify("READY=1")

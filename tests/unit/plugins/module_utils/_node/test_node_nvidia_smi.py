@@ -21,7 +21,7 @@ LOST = "6,812,5000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<u
 
 @pytest.fixture(name="collect")
 def fixture_collect(monkeypatch, tmp_path):
-    """What is collected from a stub that does this, on a machine with the V100S in NUMA node 1."""
+    """collect() with a stub that does this, on a machine with the V100S in NUMA node 1."""
 
     def collect(does, deadline=10, kernel_log=""):
         monkeypatch.setenv("STUB_NVIDIA_SMI", str(does))

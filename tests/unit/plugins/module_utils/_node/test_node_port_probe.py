@@ -25,7 +25,7 @@ def fixture_listener():
 
 
 @needs_root
-def test_an_open_port_answers_and_accepts_nobody(listener):
+def test_open_port_accepts_no_connection(listener):
     endpoint = "127.0.0.1:%d" % listener.getsockname()[1]
     for _again in range(3):
         assert port_probe.probe([endpoint]) == {endpoint: "open"}

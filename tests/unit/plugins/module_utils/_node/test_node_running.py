@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a process runs and holds: the test's own process, and trees that look like /proc."""
+"""Program, libraries and sockets of the test's own process, and of trees that look like /proc."""
 
 import os
 import socket
@@ -23,53 +23,27 @@ def proc(tmp_path, exe, *mapped):
     return str(tmp_path)
 
 
-def test_a_release_and_its_libraries(tmp_path):
-    root = proc(tmp_path, BIN + "ggml-rpc-server", "", "[heap]", "/lib64/libc.so.6", BIN + "libggml-base.so.0")
-    assert running.program(7, (), root) == {"release": "b11434-cpu-1", "foreign": []}
+OTHER_LIBRARY, OTHER_PROGRAM = "/home/eve/libggml-cpu.so", "/home/eve/llama-server"
+OTHER_RELEASE = "/opt/llama.cpp/releases/b9999-cpu-2/bin/libllama.so.0.0.1"
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("files", "release", "foreign"),
     [
-        "/home/eve/libggml-cpu.so",
-        "/opt/llama.cpp/releases/b9999-cpu-2/bin/libllama.so.0.0.1",
-        BIN + "libggml-base.so.0 (deleted)",
+        ([BIN + "ggml-rpc-server", "", "[heap]", "/lib64/libc.so.6", BIN + "libggml-base.so.0"], "b11434-cpu-1", []),
+        ([BIN + "llama-server", BIN + "libllama.so", OTHER_LIBRARY], "b11434-cpu-1", [OTHER_LIBRARY]),
+        ([BIN + "llama-server", OTHER_RELEASE], "b11434-cpu-1", [OTHER_RELEASE]),
+        ([BIN + "llama-server", BIN + "libggml.so (deleted)"], "b11434-cpu-1", [BIN + "libggml.so (deleted)"]),
+        ([BIN + "llama-server (deleted)"], "b11434-cpu-1", [BIN + "llama-server (deleted)"]),
+        ([OTHER_PROGRAM], None, [OTHER_PROGRAM]),
     ],
 )
-def test_a_library_of_elsewhere_or_exchanged_is_named(tmp_path, name):
-    root = proc(tmp_path, BIN + "llama-server", BIN + "libllama.so", name)
-    assert running.program(7, (), root) == {"release": "b11434-cpu-1", "foreign": [name]}
+def test_release_and_foreign_files(tmp_path, files, release, foreign):
+    assert running.program(7, proc(tmp_path, *files)) == {"release": release, "foreign": foreign}
 
 
-def test_a_program_that_was_exchanged_is_named(tmp_path):
-    root = proc(tmp_path, BIN + "llama-server (deleted)")
-    assert running.program(7, (), root)["foreign"] == [BIN + "llama-server (deleted)"]
-
-
-def test_a_program_of_elsewhere_has_no_release(tmp_path):
-    found = running.program(7, (), proc(tmp_path, "/home/eve/llama-server"))
-    assert found == {"release": None, "foreign": ["/home/eve/llama-server"]}
-
-
-def test_a_process_that_has_gone_has_no_release(tmp_path):
-    assert running.program(7, (), str(tmp_path)) == {"release": None, "foreign": []}
-
-
-def test_a_program_of_elsewhere_that_does_the_work_is_named(tmp_path):
-    """A child with a TCP socket counts, one that only looks after files does not."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        serving = subprocess.Popen(["sleep", "60"], pass_fds=[listener.fileno()])
-    idle = subprocess.Popen(["sleep", "60"])
-    try:
-        for child, named in ((serving, True), (idle, False)):
-            found = running.program(os.getpid(), [os.getpid(), child.pid])
-            assert (os.readlink("/proc/%d/exe" % child.pid) in found["foreign"]) is named
-    finally:
-        for child in (serving, idle):
-            child.kill()
-            child.wait()
+def test_ended_process_has_no_release(tmp_path):
+    assert running.program(7, str(tmp_path)) == {"release": None, "foreign": []}
 
 
 @pytest.mark.parametrize("name", ["\rVmSwap: 999999", "\xff"])
@@ -105,7 +79,7 @@ def test_memory_that_was_written_counts():
     assert 60 < after - before < 80
 
 
-def test_of_a_card_only_what_these_processes_hold_counts():
+def test_card_memory_of_these_processes():
     gpus = [
         {"index": 0, "processes": [{"pid": 7, "memory_used_mib": 100}, {"pid": 8, "memory_used_mib": 1}]},
         {"index": 1, "processes": [{"pid": 8, "memory_used_mib": 50}]},
@@ -118,14 +92,14 @@ def test_of_a_card_only_what_these_processes_hold_counts():
 @pytest.mark.parametrize(
     ("used", "cards", "found"),
     [(500, 1, {"0": 0.0}), (None, 1, {"0": 0.0}), (0, 1, {}), (500, 2, {})],
-    ids=["in use", "used memory not told", "empty", "two cards"],
+    ids=["in use", "used memory unknown", "empty", "two cards"],
 )
 def test_only_card_in_use_that_lists_no_process(used, cards, found):
     gpus = [{"index": index, "processes": [], "memory_used_mib": used} for index in range(cards)]
     assert running.cards_mib(gpus, {7}) == found
 
 
-def test_our_processes_are_those_in_the_groups_of_our_units(tmp_path):
+def test_processes_of_managed_units(tmp_path):
     """By the kernel's groups: children count, and a name that somebody else has chosen does not."""
     groups = {
         "1": "/docker/c/init.scope",

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What goes to the kernel and comes back, byte for byte as in linux/inet_diag.h and linux/tcp.h."""
+"""Requests and answers of the kernel, byte for byte as in linux/inet_diag.h and linux/tcp.h."""
 
 import struct
 

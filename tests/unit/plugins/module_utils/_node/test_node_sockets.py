@@ -157,7 +157,7 @@ def test_listener_of_kernel_and_table(monkeypatch, address):
         end = ("127.0.0.1", one.getsockname()[1])
         found = sockets.listener(end)
         assert found == (os.geteuid(), os.fstat(one.fileno()).st_ino)
-        # Where the kernel takes no question about one socket.
+        # Without sock_diag.
         monkeypatch.setattr(sockets.sock_diag, "listener", lambda _end: None)
         assert sockets.listener(end) == found
     assert sockets.listener(end) is None

@@ -71,7 +71,7 @@ def test_systemd_reads_what_was_given(command):
     assert "\n" not in line and words_of(line, command) == HOSTILE
 
 
-def test_a_command_is_read_back_as_it_was_written():
+def test_command_is_read_back_unchanged():
     line = " ".join(systemd_escape(value, True) for value in [*HOSTILE, "\x7f", "plain"])
     assert systemd_words(line) == [*HOSTILE, "\x7f", "plain"]
     assert systemd_words("") == []
@@ -179,7 +179,7 @@ def test_units_tell_the_arguments_that_they_were_given(role, kind, tmp_path):
     assert found.managed and list(found.arguments[-len(args) :]) == args
     assert kind == "rpc" or found.url == "http://10.0.0.1:8000"
     assert told(found.arguments) == told(args) and told(args).slot_ctx == 4096
-    # Of a unit that is not ours, and of one that somebody has changed, it is what systemd shows.
+    # An unmanaged or edited unit has the words that systemd shows.
     for text in ("[Service]\nExecStart=/bin/x\n", (tmp_path / name).read_text() + "\nExecStart=/bin/y\n"):
         (tmp_path / name).write_text(text)
         found = units.describe(shown, str(tmp_path), digests=str(tmp_path))

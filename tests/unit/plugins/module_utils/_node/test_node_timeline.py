@@ -113,7 +113,7 @@ def test_the_watchdog_speaks(message, unit, kind, text):
     assert [(event["unit"], event["kind"], event["text"]) for event in watchdog(message)] == [(unit, kind, text)]
 
 
-def test_what_ends_a_line_elsewhere_may_be_in_a_message():
+def test_other_line_ends_in_a_message():
     said = "head chat: serves \u2028\x85(loaded in 3.2 s)"
     line = json.dumps(json.loads(entry(said, _SYSTEMD_UNIT="llama-watchdog.service")), ensure_ascii=False)
     assert [event["text"] for event in timeline.parse_journal(line + "\n", [HEAD], BROKEN)] == [said[11:]]
@@ -121,7 +121,7 @@ def test_what_ends_a_line_elsewhere_may_be_in_a_message():
 
 def test_only_its_unit_is_the_watchdog():
     said = "head chat: lost its connection to 10.0.0.2:50052: restarting it"
-    # What `logger -t llama-watchdog` of any user leaves.
+    # A line of `logger -t llama-watchdog` by any user.
     pretended = entry(
         said, SYSLOG_IDENTIFIER="llama-watchdog", _UID="1000", _SYSTEMD_UNIT="session-3.scope", _COMM="logger"
     )
@@ -142,7 +142,7 @@ def test_journal_is_matched_by_fields_of_journald(tmp_path, monkeypatch):
     ]
 
 
-def test_what_the_watchdog_says_of_others_or_else_is_nothing():
+def test_other_lines_of_the_watchdog_are_skipped():
     assert watchdog("head other: lost its connection to 10.0.0.2:50052: restarting it") == []
     assert watchdog("reads its configuration again") == []
 

@@ -104,7 +104,7 @@ def unit_info(tmp_path, pid, patterns=("llama-*.service",), digest="old", asked=
     return {unit.name: unit._asdict() for unit in found}
 
 
-def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
+def test_unit_with_wanted_digest_is_not_stale(tmp_path, process):
     assert unit_info(tmp_path, process.pid)["llama-rpc-a.service"] == {
         "name": "llama-rpc-a.service",
         "kind": "rpc",
@@ -131,7 +131,7 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
     }
 
 
-def test_what_somebody_adds_to_a_unit_is_told_and_not_what_a_distribution_brings():
+def test_drop_ins_of_operators():
     made = [
         "/etc/systemd/system/llama-rpc-a.service.d/override.conf",
         "/run/systemd/system/llama-rpc-a.service.d/x.conf",
@@ -163,7 +163,7 @@ def test_what_somebody_adds_to_a_unit_is_told_and_not_what_a_distribution_brings
         (None, "/opt/bin/other --host 10.0.0.1 --port 8001 --rpc 10.1.0.2:1", None, None, []),
     ],
 )
-def test_a_unit_says_where_it_listens_and_which_workers_it_has(kind, line, url, endpoint, rpc_endpoints):
+def test_endpoint_and_workers_of_a_unit(kind, line, url, endpoint, rpc_endpoints):
     found = {"url": url, "endpoint": endpoint, "rpc_endpoints": rpc_endpoints}
     assert node_units.where(kind, line.split()) == found
 
@@ -188,7 +188,7 @@ def test_unit_is_stale_by_its_digests(tmp_path, process, name, digest, noted, ex
     assert {key: unit[key] for key in expected} == expected
 
 
-def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
+def test_name_makes_no_managed_unit(tmp_path, process):
     units = unit_info(tmp_path, process.pid)
     assert [
         units[name]["managed"] for name in ("llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service")
@@ -228,7 +228,7 @@ def test_file_digest(text, digest):
     assert node_units.file_digest(text) == digest
 
 
-def test_the_digest_of_a_file_of_empty_lines_is_read_soon():
+def test_digest_of_empty_lines_is_quick():
     start = time.monotonic()
     assert node_units.file_digest("\n" * 50000) is None
     assert time.monotonic() - start < 1
@@ -247,13 +247,13 @@ def test_unit_kind(name, expected):
     assert node_units.unit_kind(name) == expected
 
 
-def test_the_file_of_a_short_name_says_whose_it_is(tmp_path):
+def test_file_of_a_short_name_has_its_service(tmp_path):
     text = "[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=0123456789abcdef\nSyslogIdentifier=llama-head-chat-2\n"
     (tmp_path / "llama-head.service").write_text(text)
     (tmp_path / "llama-rpc.service").write_text("[Service]\nSyslogIdentifier=llama-rpc-by-hand\n")
     folder = str(tmp_path)
     assert node_units.service_of("llama-head.service", folder) == "chat-2"
-    assert node_units.service_of("llama-rpc.service", folder) is None, "made by hand"
+    assert node_units.service_of("llama-rpc.service", folder) is None, "unmanaged"
     assert node_units.service_of("llama-head-a.service", folder) == "a"
     assert node_units.installed_name("head", "chat-2", folder) == "llama-head.service"
     assert node_units.installed_name("head", "other", folder) == "llama-head-other.service"
@@ -269,7 +269,7 @@ def test_a_process_that_has_gone_is_not_stale(tmp_path, process):
     assert (unit["running_digest"], unit["stale"]) == (None, False)
 
 
-def test_a_digest_that_others_could_have_noted_is_one_sentence(tmp_path, process):
+def test_digest_of_another_user_is_refused(tmp_path, process):
     (tmp_path / "digests").mkdir()
     (tmp_path / "digests").chmod(0o777)
     with pytest.raises(
@@ -351,7 +351,7 @@ def test_an_intact_build(tmp_path):
     }
 
 
-def test_files_that_differ_from_the_manifest_break_the_build(tmp_path):
+def test_different_files_break_the_build(tmp_path):
     release = make_build(
         tmp_path,
         {
@@ -442,19 +442,19 @@ def test_a_build_without_manifest_has_a_name_only(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "identity"),
+    ("named", "identity"),
     [
         ({"version": "b11434", "commit": "unknown"}, "b11434"),
         ({"version": "b11434"}, "b11434"),
         ({"version": "g0123456789", "commit": "0" * 40}, "0" * 40),
     ],
 )
-def test_a_build_is_known_by_its_commit(tmp_path, told, identity):
-    (make_build(tmp_path, {}) / "build.json").write_text(json.dumps(dict(told, files={})))
+def test_build_identity_is_its_commit(tmp_path, named, identity):
+    (make_build(tmp_path, {}) / "build.json").write_text(json.dumps(dict(named, files={})))
     assert build.build_info(str(tmp_path))["build_identity"] == identity
 
 
-def test_snapshots_and_trials_keep_the_builds_that_they_lead_back_to(tmp_path):
+def test_snapshots_and_trials_keep_their_builds(tmp_path):
     unit = base64.b64encode(b"ExecStart=/usr/bin/stdbuf -oL /opt/llama.cpp/releases/b1-cpu-x/bin/ggml-rpc-server -x")
     trial = base64.b64encode(b'ExecStart="/opt/llama.cpp/releases/b2-cpu-x/bin/llama-server"')
     state = tmp_path / "var/lib/llama-cluster"
@@ -486,9 +486,9 @@ def test_since_when_a_node_is_held(tmp_path):
         assert node_units.held_since(str(path)) == "an unknown time"
 
 
-def test_of_a_unit_that_nobody_knows_nothing_is_said(tmp_path):
+def test_unknown_unit_has_no_facts(tmp_path):
     unit = node_units.describe({"Id": "nginx.service"}, str(tmp_path))
-    assert unit.name == "nginx.service" and not any(unit._replace(name="")), "neither installed, nor ours, nor stale"
+    assert unit.name == "nginx.service" and not any(unit._replace(name="")), "neither installed, nor managed, nor stale"
     assert node_units.Unit("nginx.service")._replace(arguments=[], rpc_endpoints=[]) == unit
 
 
@@ -502,7 +502,7 @@ def test_of_a_unit_that_nobody_knows_nothing_is_said(tmp_path):
         (None, "activating", 0),
     ],
 )
-def test_runs_that_ended_in_a_row_count_while_the_next_one_is_waited_for(status, state, runs):
+def test_failed_runs_count_while_the_unit_waits(status, state, runs):
     assert node_units.failed_in_a_row({"StatusText": status, "ActiveState": state}) == runs
 
 

@@ -43,7 +43,7 @@ def test_one_entry_for_each_card_and_number():
     ]
 
 
-def test_a_log_is_read_to_its_end_and_not_waited_for(tmp_path):
+def test_log_is_read_without_waiting(tmp_path):
     """A named pipe with a writer, like the device: what is there, and then nothing for now."""
     pipe = tmp_path / "kmsg"
     os.mkfifo(str(pipe))
@@ -85,7 +85,7 @@ def test_records_that_were_overwritten_meanwhile_are_passed_over(tmp_path, monke
         ),
     ],
 )
-def test_a_log_that_cannot_be_read_says_what_is_needed(monkeypatch, problem, needed):
+def test_unreadable_log_has_a_reason(monkeypatch, problem, needed):
     def refuse(path, flags):
         raise problem
 
