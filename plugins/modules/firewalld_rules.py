@@ -48,8 +48,7 @@ calls:
   elements: str
 left:
   description: >-
-    Rules of earlier runs that are not wanted any more and stay, because firewalld does not run and there is no
-    C(firewall-offline-cmd).
+    Rules of earlier runs that are not wanted any more and stay, because firewalld does not run.
   type: list
   returned: success
   elements: str
