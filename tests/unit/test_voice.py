@@ -17,8 +17,8 @@ TASKS = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.ym
 WIDTH = 120
 # What a task does. A new word is welcome where none of these says it.
 VERBS = """
-Ask Become Break Bring Change Check Choose Close Compare Compile Compute Configure Copy Create Cut Decide Drop End
-Fetch Find Foretell Forget Gather Get Give Go Group Have Hold Install Judge Keep Let Link List Load Log Look Make
+Allow Ask Become Break Bring Change Check Choose Close Compare Compile Compute Configure Copy Create Cut Decide Drop End
+Fetch Find Foretell Forget Gather Get Give Go Group Have Hold Install Judge Keep Let Link List Load Lock Log Look Make
 Measure Name Note Open Pack Park Plan Point Prepare Prove Publish Put Reach Read Record Refuse Release Reload Remove
 Report Require Restart Restore Retire Run Save Say Send Set Share Show Stage Start Stop Switch Take Unpack Use Verify
 Wait Warn Watch Write
