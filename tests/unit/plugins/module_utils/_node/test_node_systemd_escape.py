@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.args import told
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.args import parse_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.systemd_escape import (
     systemd_escape,
@@ -178,7 +178,7 @@ def test_units_tell_the_arguments_that_they_were_given(role, kind, tmp_path):
     found = units.describe(shown, str(tmp_path), digests=str(tmp_path))
     assert found.managed and list(found.arguments[-len(args) :]) == args
     assert kind == "rpc" or found.url == "http://10.0.0.1:8000"
-    assert told(found.arguments) == told(args) and told(args).slot_ctx == 4096
+    assert parse_args(found.arguments) == parse_args(args) and parse_args(args).slot_ctx == 4096
     # An unmanaged or edited unit has the words that systemd shows.
     for text in ("[Service]\nExecStart=/bin/x\n", (tmp_path / name).read_text() + "\nExecStart=/bin/y\n"):
         (tmp_path / name).write_text(text)
