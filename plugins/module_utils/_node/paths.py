@@ -121,7 +121,6 @@ ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
 # The same for a gateway.
 ADOPTED_GATEWAY = STATE + "/adopted-gateway"
-ADOPTED_GATEWAY_RECORD = ADOPTED_GATEWAY + "/record.json"
 # Endpoints that get no new requests from the gateway.
 GATEWAY_DRAINING = STATE + "/draining.json"
 # Younger than the configuration that the gateway's engine and nginx have read last.
