@@ -169,12 +169,6 @@ def test_minimax_needs_quantized_cache():
     assert sentence.startswith("llama_services.minimax.") and "set cache to q8_0" in sentence
 
 
-def test_windows_and_compressed_caches_make_models_fit():
-    # With every layer of the whole context, as swa_full has it, and with heads of their own.
-    assert rows(april(gemma={"swa_full": True}), "gemma")["vasp-02 GPU0"] == (17453, 14960)
-    assert rows(april(glm={"cache": "q8_0"}), "glm")["vasp-03 main"] == (17453, 899)
-
-
 def test_stopped_72b_is_one_of_jobs():
     planned = april(qwen36=None, minimax=None, reasoning={"state": "started"})
     (one,) = planned["services"]["reasoning"]

@@ -205,23 +205,6 @@ def test_what_a_look_at_all_services_finds(run):  # 6, 29 and 39
     ]
 
 
-def test_a_split_that_does_not_add_up(run):  # 7 and 8
-    split = service(workers="llama_rpc", rpc_port=50107, tensor_split={"rtx1": 10, "rtx2": 20, "mem1": 10})
-    lines = run(
-        "site",
-        services={
-            "s7": split,
-            "s8": dict(split, port=8108, rpc_port=50108, tensor_split={"rtx1": 18, "rtx2": 20, "rtx3": 10}),
-        },
-    )
-    assert lines == [
-        "llama_services.s7.tensor_split: 40 layers in all seen, the 48 of small-14b are needed, without the output "
-        "layer: correct the counts or choose auto",
-        "llama_services.s8.tensor_split: rtx3 is no node of this service, one of rtx1, rtx2, mem1 is needed, did you "
-        "mean rtx2?",
-    ]
-
-
 def rename(hosts):
     hosts["llama_node"] = hosts.pop("llama_nodes")
 

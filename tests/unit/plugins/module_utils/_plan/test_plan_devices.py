@@ -158,12 +158,6 @@ def test_what_driver_does_not_tell_counts_as_free():
     assert (device.total_mib, device.others_mib) == (32768, 500)
 
 
-def test_three_processes_are_named_each():
-    jobs = [process(number, number, "x" * 41) for number in (1, 2, 3)]
-    others = of_node("n", [gpu(0, processes=jobs)], 1, 1024)[0].others
-    assert others == {"%s...[%d]" % ("x" * 40, number): number for number in (1, 2, 3)}
-
-
 def test_card_with_mig_and_without_instance_is_itself():
     instance = dict.fromkeys(("memory_used_mib", "memory_free_mib"), 7)
     for more, total in (

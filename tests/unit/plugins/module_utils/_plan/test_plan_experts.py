@@ -12,7 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.m
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import Case, plan, plan_experts
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.suggest import nearest, scaled
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.suggest import nearest
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 
 MIB = 1 << 20
@@ -88,17 +88,6 @@ def test_card_copies_what_it_computes_for_main_memory():
     assert mixed.expert_copy == 128 * 4096 * 1536 // 256 * (144 + 210)
 
 
-def test_a_card_without_layers_works_on_them_too():
-    kept = BIG.keeping(94)
-    empty, full = place(kept, SETTINGS, [0, 94], 2).devices
-    assert empty.weights == 0 and empty.compute > BIG.expert_copy
-    assert full.compute < empty.compute
-    assert planned("all", (24576, 49152)).counts == [94, 0], "so the first one has them where they fit"
-    busy = [device._replace(claimed_mib=100) for device in cards(24576)] + cards(24576, 24576)[1:]
-    assert plan_experts(Case(BIG, SETTINGS, busy, 2, memory()), "all")[1].counts == [94, 0], "beside others too"
-    assert plan(BIG, SETTINGS, [device._replace(total_mib=200000) for device in busy], 2).counts == [0, 94]
-
-
 def test_weights_by_name_end_the_pipeline():
     plain, kept = place(BIG, SETTINGS, [47, 47], 2), place(BIG.keeping(1), SETTINGS, [47, 47], 2)
     assert kept.devices[1].compute < plain.devices[1].compute
@@ -169,15 +158,3 @@ def test_it_is_advised_where_it_helps():
         (shape_of(model_files.qwen2_72b), 1, memory()),
     ):
         assert "cpu_moe" not in " ".join(nearest(Case(one, SETTINGS, cards(32510), local, main)))
-
-
-def test_other_advice_counts_main_memory_too():
-    needed = planned("all").devices[1].total_mib
-    words = nearest(Case(BIG.keeping(94), SETTINGS, cards(32510), 1, memory(needed - 500)))
-    assert not [word for word in words if "slot_ctx_size" in word or "cards" in word]
-
-
-def test_another_quant_has_experts_of_its_size():
-    half = scaled(BIG, 0.5)
-    assert half.expert_copy == BIG.expert_copy // 2
-    assert sum(half.keeping(94).block_bytes) == pytest.approx(sum(BIG.keeping(94).block_bytes) / 2, rel=1e-6)

@@ -84,34 +84,6 @@ def test_mixture_without_experts_is_at_least_q8_0():
     assert rest(wide)[0] > 1.1 * rest(q8_0)[0]
 
 
-def test_smaller_file_has_one_width():
-    header = read(model_files.qwen36_35b())
-    found = estimate(described(header), 10**9)
-    assert sum(found.block_bytes) + found.input_bytes + found.output_bytes == pytest.approx(10**9, rel=0.001)
-    assert found.expert_bytes[0] > 0.9 * found.block_bytes[0]
-
-
-def test_list_that_is_shorter_than_model_repeats():
-    facts = dict(
-        FACTS,
-        architecture="gemma4",
-        block_count=14,
-        head_count_kv=[16, 16, 4],
-        sliding_window=1024,
-        sliding_window_pattern=[True, True, False],
-        key_length=512,
-        value_length=512,
-        key_length_swa=256,
-        value_length_swa=256,
-        tie_word_embeddings=True,
-    )
-    assert header_errors("header", facts) == []
-    found = estimate(facts, 10**10)
-    assert found.n_head_kv == [16, 16, 4, 16, 16, 4, 16, 16, 4, 16, 16, 4, 16, 16]
-    assert found.swa_layers == [True, True, False] * 4 + [True, True]
-    assert (found.head_k[:3], found.swa_window, found.tied) == ([256, 256, 512], 1024, True)
-
-
 def test_an_embedding_model_has_no_output_layer():
     found = estimate(dict(FACTS, architecture="nomic-bert"), 10**9)
     assert (found.output_bytes, sum(found.n_head_kv)) == (0, 0)

@@ -97,12 +97,6 @@ def test_a_second_run_changes_nothing():
     assert layers(planned(cpu_moe="all", previous=kept(busy))) == 94
 
 
-def test_plan_of_older_version_is_kept():
-    first = planned(model="big")
-    del first["services"]["chat"][0]["cpu_moe"]
-    assert planned(model="big", previous=kept(first))["unchanged"] == ["chat"]
-
-
 def test_without_a_header_an_earlier_number_holds():
     first = planned(cpu_moe="auto")
     for headers in ((), [{"item": {"model": "moe", "quant": "Q4_K_M"}, "msg": "https://hub: cannot be reached"}]):
@@ -194,18 +188,6 @@ def test_cardless_service_and_experts_share_main_memory():
         assert "MiB are there beside a (%d MiB)" % taken in sentence
 
 
-def test_experts_of_service_on_one_card():
-    services = {"chat": dict(SERVICE, cpu_moe="auto", cards=[1]), "code": dict(SERVICE, cpu_moe="all", cards=[0])}
-    plan = planned(services=services, cards=(24576, 32510))
-    assert plan["refused"] == []
-    assert [row["device"] for row in plan["services"]["chat"][0]["devices"]] == ["GPU1", "main"]
-    assert layers(plan) == layers(planned(cpu_moe="auto")) and plan["cards"]["code"].keys() == {"node1"}
-    assert "chat shares main memory with code, all of them fit" in plan["sharing"]
-    # Without it the card that is too small for the others would have to hold all.
-    (sentence, *_more) = planned(services={"chat": dict(SERVICE, cards=[1])}, cards=(24576, 32510))["refused"]
-    assert "on GPU1 of node1" in sentence and "set cpu_moe to auto" in sentence
-
-
 def test_stopped_service_takes_no_main_memory():
     needed = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]["total_mib"]
     runs, stopped = dict(SERVICE, cpu_moe="all"), dict(SERVICE, cpu_moe="all", port=8001, state="stopped")
@@ -224,15 +206,6 @@ def test_flexible_service_is_placed_last(name):
     plan = planned(services=services, cards=(40000,))
     assert plan["refused"] == []
     assert plan["services"][name][0]["cpu_moe"] > layers(planned(cpu_moe="auto", cards=(40000,)))
-
-
-def test_main_memory_that_is_too_small_is_refused():
-    needed = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]["total_mib"]
-    (sentence,) = planned(cpu_moe="all", memory_mib=needed - 1)["refused"]
-    assert sentence.startswith(
-        "llama_services.chat.quant: moe Q4_K_M with 4096 tokens a slot of f16 KV cache does not fit, %d MiB are needed "
-        "on main of node1 and %d MiB are there" % (needed, needed - 1)
-    )
 
 
 def test_memory_max_below_experts_is_refused():
@@ -288,25 +261,6 @@ def test_main_memory_for_prompts_is_counted(keys):
     assert "%d MiB are needed on main of node1" % after["total_mib"] in sentence and "drop cache_ram" in sentence
     (sentence,) = one_service(memory_max="8191M", cache_ram=8192, **keys)["refused"]
     assert sentence.startswith("llama_services.chat.memory_max: 8191M seen, at least the ")
-
-
-def test_cache_ram_is_shared_and_kept():
-    one = dict(SERVICE, model="big", cache_ram=8192)
-    first = planned(services={"chat": one})
-    again = planned(services={"chat": one}, previous=kept(first))
-    assert again["unchanged"] == ["chat"] and again["lines"][0].endswith("planned as before: node1 0-63 (64)")
-    (main,) = [row for row in first["services"]["chat"][0]["devices"] if row["device"] == "main"]
-    both = {"chat": one, "code": dict(SERVICE, cards=[], model="big", port=8001)}
-    assert planned(services=both)["services"]["code"][0]["devices"][0]["free_mib"] == 257000 - main["total_mib"]
-    # Unknown main memory is at least shown.
-    words = [line for line in planned(services={"chat": one}, memory_mib=None)["lines"] if "main memory of" in line]
-    assert len(words) == 1 and " MiB of weights and 8" in words[0]
-
-
-def test_too_large_mixture_gets_cpu_moe_advice():
-    (sentence,) = planned()["refused"]
-    number = layers(planned(cpu_moe="auto"))
-    assert "there: set cpu_moe to auto, the experts of %d layers lie in main memory then, or " % number in sentence
 
 
 @pytest.mark.parametrize("wish", ["auto", "all", 12])

@@ -61,16 +61,6 @@ def test_unlike_cards_are_weighed_by_their_bandwidth():
     assert big["layers"]["rtx1"] == big["layers"]["rtx2"] == 34
 
 
-def test_rest_of_gpus_goes_to_main_memory():
-    planned = plan(cards=12288, services=("big",), workers="llama_rpc:llama_cpu", slot_ctx_size=2048)
-    (big,) = planned["services"]["big"]
-    assert big["fits"] and "what the GPUs cannot hold is left over for mem1 main" in big["reason"]
-    assert 0 < big["layers"]["mem1"] < 10 and big["layers"]["mem2"] == 0
-    (sentence,) = planned["refused"]
-    assert sentence.startswith("llama_services.big.workers: mem2 would hold no layers")
-    assert plan(cards=12288, services=("big",), workers="llama_rpc:mem1", slot_ctx_size=2048)["refused"] == []
-
-
 def test_what_does_not_fit_says_what_would():
     (sentence,) = plan(cards=12288, services=("big",))["refused"]
     assert sentence.startswith(
@@ -78,11 +68,6 @@ def test_what_does_not_fit_says_what_would():
     )
     assert sentence.endswith(", the worst of 4 devices that are too small: use 6 cards of 12288 MiB")
     assert "mem1" not in sentence
-
-
-def test_unlike_cards_are_named():
-    (sentence,) = plan(services=("big",), workers="rtx1:rtx2", slot_ctx_size=131072)["refused"]
-    assert " cards of 24576 MiB such as rtx1's" in sentence
 
 
 def test_main_memory_is_no_card():
@@ -98,16 +83,6 @@ def test_misfit_takes_no_memory_from_others():
     assert not any(
         "--tensor-split" in line for line in lines({**planned, "services": {"big": planned["services"]["big"]}})
     )
-
-
-def test_single_card_shows_no_tensor_split():
-    planned = plan(services=("small",))
-    (small,) = planned["services"]["small"]
-    assert [row["layers"] for row in small["devices"]] == [48, 0]
-    assert (small["topology"], small["reason"]) == ("single", "it fits each of rtx1 GPU0, rtx1 GPU1")
-    # llama-server still gets it, or it would use both cards.
-    assert small["tensor_split"] == [49]
-    assert not any("--tensor-split" in line for line in lines(planned))
 
 
 def test_failing_hub_is_reported_once():

@@ -6,17 +6,14 @@
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
 from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import (
     DENSE,
     GROUPS,
     MODELS,
     SERVICE,
-    node,
     planned,
 )
-from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import kept
 
 HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
 BLOCKS = DENSE.block_count
@@ -68,12 +65,6 @@ def test_layers_in_main_memory_are_claimed():
     assert plan["sharing"] == ["other shares main memory with chat, all of them fit"]
 
 
-def test_another_number_is_another_plan():
-    first = big(n_gpu_layers=20)
-    assert big(n_gpu_layers=20, previous=kept(first))["unchanged"] == ["chat"]
-    assert big(n_gpu_layers=21, previous=kept(first))["unchanged"] == []
-
-
 def test_the_most_layers_that_fit_are_advised():
     (sentence,) = big(cards=(8000,), n_gpu_layers=60)["refused"]
     number = int(sentence.split("lower n_gpu_layers to ")[1].split(",")[0])
@@ -87,9 +78,3 @@ def test_memory_max_must_hold_layers():
     assert big(n_gpu_layers=20, memory_max="%dM" % needed)["refused"] == []
     (sentence,) = big(n_gpu_layers=20, memory_max="%dM" % (needed - 1))["refused"]
     assert sentence.startswith("llama_services.chat.memory_max: ")
-
-
-def test_weights_that_no_card_holds_are_not_hopeless():
-    services = {"chat": dict(SERVICE, model="big", n_gpu_layers=2)}
-    plan = memory_plan(services, MODELS, GROUPS, {"node1": node(cards=(8000,))}, ())
-    assert plan["hopeless"] == []

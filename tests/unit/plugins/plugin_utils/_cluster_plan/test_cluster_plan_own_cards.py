@@ -8,7 +8,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan im
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import head_instances
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
     CHAT,
-    FAST,
     GROUPS,
     MODELS,
     cards,
@@ -164,13 +163,6 @@ def test_a_build_for_the_cpu_sees_no_card():
     assert "--device" not in head.args and head.tensor_split == []
 
 
-def test_cpu_build_puts_split_and_router_in_memory():
-    known = {name: looked_at(name, 48000) for name in ("node1", "node2", "node3")}
-    found = of_cpu(known, chat=dict(CHAT, force_split=True), fast=dict(FAST, models_max=1))
-    assert places(found, "chat") == [("node2", "main"), ("node3", "main")]
-    assert (places(found, "fast"), found["refused"]) == ([("node3", "main")], [])
-
-
 def test_what_build_for_cpu_lacks_is_main_memory():
     known = nodes(node1=looked_at("node1", 48000), node2=looked_at("node2", 48000))
     known["node1"]["main"]["total_mib"] = known["node2"]["main"]["total_mib"] = 9000
@@ -187,16 +179,6 @@ def test_auto_build_without_card_is_cpu():
     known = nodes(node1=dict(looked_at("node1"), devices=[found_main()]), node2=looked_at("node2", 24000))
     found = plan({"a": dict(ALONE, head="node1,node2")}, known, default={"accelerator": "auto"})
     assert [one["devices"][0]["device"] for one in found["services"]["a"]] == ["main", "GPU0"]
-
-
-def test_the_cards_of_each_node_of_a_split():
-    known = nodes(**{name: looked_at(name, 24000, 24000) for name in ("node1", "node2", "node3")})
-    found = plan(chat(cards=1), known)
-    assert places(found, "chat") == [("node2", "GPU0"), ("node3", "GPU0"), ("node1", "GPU0")]
-    assert found["cards"]["chat"] == {name: ["GPU-%s-0" % name] for name in ("node1", "node2", "node3")}
-    # Nodes outside the run have no cards.
-    part = {name: known[name] for name in ("node1", "node2")}
-    assert sorted(plan(chat(cards=1), part)["cards"]["chat"]) == ["node1", "node2"]
 
 
 @pytest.mark.parametrize(
@@ -216,15 +198,6 @@ def test_unknown_main_memory_is_refused():
     (sentence,) = plan({"a": dict(ALONE, cards=[])})["refused"]
     assert sentence.startswith(
         "llama_services.a.cards: [] seen, the main memory of node1 is needed to plan it: add {main"
-    )
-
-
-def test_stopped_service_has_cards_of_its_own_too():
-    known = nodes(node1=looked_at("node1", 24000, 24000))
-    found = plan({"a": dict(ALONE, cards=1), "b": dict(ALONE, cards=1, state="stopped")}, known)
-    assert (
-        places(found, "b") == [("node1", "GPU1")]
-        and "b: stopped, not counted; it fits beside what runs" in found["lines"]
     )
 
 

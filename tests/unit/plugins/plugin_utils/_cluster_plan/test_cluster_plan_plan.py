@@ -7,12 +7,10 @@ import base64
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.stored import stored
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
     CHAT,
@@ -68,20 +66,6 @@ def test_model_settings_apply_to_service():
     assert caches[1] == caches[2] > caches[0] == caches[3]
 
 
-def test_old_plan_stays_without_new_settings():
-    inputs = [plan(chat(**one))["services"]["chat"][0]["inputs"][4] for one in ({}, {"swa_full": False})]
-    assert inputs[0] == inputs[1] == [11434, 8192, 1, 2048, 512, "f16", "f16", True, False]
-    (used,) = plan(chat(swa_full=True))["services"]["chat"]
-    assert used["inputs"][4] == [*inputs[0], "swa_full"]
-
-
-def test_override_of_model_raises_context():
-    lifted = {"big": dict(MODELS["big"], override_kv=["qwen3.context_length=int:65536"])}
-    asked = chat(ctx_size=65536, cache="q4_0")
-    assert memory_plan(asked, lifted, GROUPS, nodes())["refused"] == []
-    assert len(memory_plan(asked, MODELS, GROUPS, nodes())["refused"]) == 1
-
-
 def test_uncounted_words_are_shown():
     words = ["--mmproj", "/opt/models/p.gguf"]
     planned = plan(chat(extra_args=words))
@@ -90,35 +74,10 @@ def test_uncounted_words_are_shown():
     assert not any("not planned" in line for line in lines(plan(chat())))
 
 
-def test_cache_of_two_types_is_called_by_both():
-    one = chat(model="small", quant="Q8_0", workers=None, cache_type_k="q8_0", cache_type_v="q4_0")
-    assert "of q8_0/q4_0 KV cache" in lines(plan(one))[0]
-    assert "of q5_1 KV cache" in lines(plan(chat(model="small", quant="Q8_0", workers=None, cache="q5_1")))[0]
-
-
 def test_explicit_layers_are_rendered_in_llama_cpps_order():
     planned = plan(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}))
     assert planned["refused"] == []
     assert planned["services"]["chat"][0]["tensor_split"] == [35, 25, 21]
-
-
-def test_a_nodes_layers_are_spread_over_itscards():
-    two = {
-        "devices": devices.as_dicts(
-            devices.of_inventory("node2", [{"memory_mib": 24000}, {"memory_mib": 24000}], 1024)
-        ),
-        "cores": 40,
-    }
-    planned = plan(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), nodes(node2=two))
-    assert planned["services"]["chat"][0]["tensor_split"] == [18, 17, 25, 21]
-    assert planned["services"]["chat"][0]["layers"] == {"node2": 35, "node3": 25, "node1": 20}
-
-
-def test_head_without_card_holds_no_layers_beside_workers():
-    planned = plan(chat(), nodes(48000, node1=main_memory("node1")))
-    (one,) = planned["services"]["chat"]
-    assert [device["node"] for device in one["devices"]] == ["node2", "node3"]
-    assert (one["layers"], one["tensor_split"]) == ({"node2": 80, "node3": 0}, [81])
 
 
 def test_nodes_without_cards_use_their_main_memory():
@@ -346,19 +305,3 @@ def test_the_plan_reaches_the_heads_command_line():
     assert head.layers == {"node2": 27, "node3": 27, "node1": 26}
     (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models")
     assert "--tensor-split" not in head.args
-
-
-def test_the_intent_checks_know_the_new_keys():
-    hostvars = {name: {"llama_fabric_address": "10.1.0.%d" % number} for number, name in enumerate(GROUPS["all"], 1)}
-
-    def errors(models=None, **changes):
-        return check.intent_errors(chat(**changes), models or MODELS, GROUPS, hostvars)
-
-    assert errors(force_split=True, slot_ctx_size=8192) == []
-    assert errors(force_split="yes")[0].startswith("llama_services.chat.force_split: 'yes' seen")
-    assert errors(slot_ctx_size=0)[0].startswith("llama_services.chat.slot_ctx_size: 0 seen")
-    broken = dict(MODELS, big=dict(MODELS["big"], header={"architecture": "qwen3", "blocks": 80}))
-    assert [one.partition(":")[0] for one in errors(broken)] == [
-        "llama_models.big.header.blocks",
-        "llama_models.big.header",
-    ]

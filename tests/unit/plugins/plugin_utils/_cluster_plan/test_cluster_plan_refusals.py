@@ -90,12 +90,6 @@ def test_each_refusal(changes, sentence):
         assert found[0].startswith(sentence)
 
 
-def test_cores_may_be_text():
-    of = {name: dict(facts, cores="40") for name, facts in nodes().items()}
-    assert plan(chat(threads=40), of)["refused"] == []
-    assert len(plan(chat(threads=41), of)["refused"]) == 3
-
-
 def test_threads_count_on_bound_numa_node():
     numa = {"head": "1", "rpc": "0", "cpus": ["0", "0", "0", "1"]}
     of = {name: dict(facts, numa=dict(numa, head="" if name != "node1" else "1")) for name, facts in nodes().items()}
@@ -205,19 +199,6 @@ def test_fifteen_devices_and_no_more():
     assert plan(chat(force_split=True), of(13))["refused"] == []
     (sentence,) = plan(chat(force_split=True), of(14))["refused"]
     assert sentence.startswith("llama_services.chat.workers: 16 devices seen, at most 15 are allowed")
-
-
-def test_fewer_layers_than_devices():
-    of = nodes(
-        node2={
-            "devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 8000}] * 12, 256)),
-            "cores": 40,
-        }
-    )
-    (sentence,) = plan(chat(model="small", quant="Q8_0", force_split=True), of)["refused"]
-    assert sentence.startswith(
-        "llama_services.chat.workers: 14 devices seen, at most 12 are allowed, one for each layer of small"
-    )
 
 
 def test_layers_for_a_head_without_a_card():

@@ -9,8 +9,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import
     MODELS,
     SMALL,
     cards,
-    chat,
-    main_memory,
     nodes,
     plan,
 )
@@ -77,24 +75,6 @@ def test_hopeless_weights_are_refused_per_replica():
     assert ["memory of node2:" in found[0], "memory of node3:" in found[1], len(found)] == [True, True, 2]
 
 
-def test_stopped_service_names_misfit_replicas():
-    services = dict(chat(force_split=True), **embed(state="stopped"))
-    for memory, says, short in ((90000, "fits", 0), (22000, "does not fit", 2)):
-        found = plan(services, nodes(memory))
-        (line,) = [line for line in found["sharing"] if line.startswith("embed: ")]
-        assert line.startswith("embed: stopped, not counted; it %s beside what runs" % says)
-        assert line.count(" MiB are needed on ") == short and found["refused"] == []
-    both = plan(embed(state="stopped"), nodes(12000))["refused"]
-    assert [" of %s and " % node in one for node, one in zip(("node2", "node3"), both, strict=True)] == [True, True]
-
-
-def test_what_a_model_gets_wrong_is_said_once():
-    (sentence,) = plan(embed(ctx_size=65536))["refused"]
-    assert sentence.startswith("llama_services.embed.ctx_size: 65536 tokens a slot seen, at most 40960 ")
-    (sentence,) = plan(embed(threads=50), nodes(node3=dict(nodes()["node3"], cores=60)))["refused"]
-    assert "50 seen, at most the 40 cores of node2 are allowed" in sentence
-
-
 def test_present_replicas_are_planned_in_limited_run():
     here = {"node2": nodes()["node2"]}
     found = plan(embed(), here)
@@ -137,11 +117,3 @@ def test_replicas_without_header_keep_plans():
     assert list(parts(again(earlier))) == ["node2", "node3"]
     (sentence,) = again(earlier[:1])["refused"]
     assert sentence.startswith("llama_services.embed.cpu_moe: auto seen without a plan of small Q8_0 ")
-
-
-def test_replicas_in_main_memory():
-    lab = {name: main_memory(name, 64000) for name in GROUPS["all"]}
-    found = plan(embed(cards=[]), lab)
-    assert [part["devices"][0]["device"] for part in found["services"]["embed"]] == ["main", "main"]
-    assert found["cards"] == {"embed": {"node2": [], "node3": []}}
-    assert found["refused"] == []

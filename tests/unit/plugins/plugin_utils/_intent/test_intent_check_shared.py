@@ -148,15 +148,6 @@ def test_the_same_port_on_another_node_is_free():
     ]
 
 
-def test_two_ports_of_one_service_are_two():
-    services = {"reasoning": dict(SERVICES["reasoning"], port=50052)}
-    assert mistakes(services) == [], "its workers are other nodes"
-    router = {"kind": "router", "head": "node2", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 50052}
-    assert [sentence.partition(",")[0] for sentence in mistakes(dict(SERVICES, fast=router))] == [
-        "llama_services.fast.port: 50052 on node2 is taken by llama_services.reasoning.rpc_port"
-    ]
-
-
 @pytest.mark.parametrize(
     ("keys", "start"),
     [
@@ -227,14 +218,6 @@ def test_an_inventory_without_services_or_models(services, models, begin):
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], inventory_dir="/inv"))
     (sentence,) = check.intent_errors(services, models, GROUPS, hostvars)
     assert sentence.startswith(begin)
-
-
-def test_inventory_that_lies_nowhere_and_one_without_nodes():
-    assert "write it in INVENTORY/group_vars/all/services.yml" in check.intent_errors({}, MODELS, GROUPS, HOSTVARS)[0]
-    assert check.intent_errors({}, MODELS, {"all": []}, {}) == [
-        "group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml"
-    ]
-    assert len(check.intent_errors({}, {}, GROUPS, HOSTVARS)) == 2
 
 
 def test_the_default_is_for_chats():

@@ -6,7 +6,6 @@
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import hosts as intent_hosts
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import models as intent_models
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
@@ -137,36 +136,6 @@ def test_rpc_admits_only_own_head():
 
 
 @pytest.mark.parametrize(
-    "spec, sentence",
-    [
-        ({}, "llama_models.big.quants.Q8_0: neither seen, either files (of repo) or urls is needed: add one"),
-        (
-            {"files": ["a"], "urls": ["file:///b"]},
-            "llama_models.big.quants.Q8_0: both seen, either files (of repo) or urls is needed: drop one",
-        ),
-        (
-            {"urls": ["/a", "/b"], "sha256": ["0" * 64]},
-            "llama_models.big.quants.Q8_0.sha256: 1 seen, one for each of its 2 files is needed: add or remove digests",
-        ),
-        ({"urls": ["a"], "sah256": ["0"]}, "llama_models.big.quants.Q8_0.sah256: unknown key, did you mean sha256?"),
-    ],
-)
-def test_models_are_checked_too(spec, sentence):
-    found = mistakes(models={"big": dict(MODELS["big"], quants={"Q8_0": spec})})
-    assert found == [sentence]
-
-
-def test_no_nodes_and_no_services():
-    assert mistakes(groups={"all": []}, services={})[0].startswith("group llama_nodes: no host in it")
-    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], inventory_dir="/srv/mine"))
-    assert check.intent_errors({}, {}, GROUPS, hostvars) == [
-        "llama_services: nothing seen, at least one service is needed: write it in "
-        "/srv/mine/group_vars/all/services.yml, since group_vars/services.yml would be for a group services",
-        "llama_models: nothing seen, at least one model is needed: write it in /srv/mine/group_vars/all/models.yml",
-    ]
-
-
-@pytest.mark.parametrize(
     "pattern, hosts",
     [
         ("node2", ["node2"]),
@@ -201,25 +170,6 @@ def test_a_head_is_last_in_the_split():
     assert "--ctx-size 4096 --parallel 1 --threads 40" in arguments
 
 
-def test_what_playbooks_see_of_a_head():
-    plan = {"rendered": {"reasoning": {"layers": {"node2": 40, "node3": 40, "node1": 0}, "tensor_split": [40, 41]}}}
-    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
-    seen = head.as_dict()
-    assert (seen["unit"], seen["url"], seen["endpoint"]) == (
-        "llama-head.service",
-        "http://10.0.0.31:8000",
-        "http://10.0.0.31:8000/v1",
-    )
-    unit = "llama-rpc.service"
-    assert seen["shares"] == [
-        {"node": "node2", "unit": unit, "endpoint": "10.100.0.32:50052", "layers": 40, "build": seen["build"]},
-        {"node": "node3", "unit": unit, "endpoint": "10.100.0.33:50052", "layers": 40, "build": seen["build"]},
-    ]
-    assert (seen["workers"], seen["rpc_endpoints"]) == (["node2", "node3"], ["10.100.0.32:50052", "10.100.0.33:50052"])
-    assert seen["layers"] == {"node2": 40, "node3": 40}, "a head without layers is in no split"
-    assert json.loads(json.dumps(seen)) == seen
-
-
 def test_shares_without_plan_have_layers_of_inventory():
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
     assert [share.layers for share in head.shares] == [27, 27]
@@ -227,34 +177,6 @@ def test_shares_without_plan_have_layers_of_inventory():
         changed(tensor_split="auto"), MODELS, "node1", GROUPS, HOSTVARS, "/opt/models"
     )
     assert [share.layers for share in head.shares] == [None, None]
-
-
-def test_what_playbooks_see_of_worker_and_of_model():
-    (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
-    seen = worker.as_dict()
-    assert (seen["unit"], seen["head_url"]) == ("llama-rpc.service", "http://10.0.0.31:8000")
-    assert sorted(seen) == sorted(
-        [
-            "service",
-            "unit",
-            "primary",
-            "state",
-            "address",
-            "port",
-            "head_address",
-            "head_url",
-            "threads",
-            "memory_max",
-            "cards",
-            "cache",
-            "build",
-            "accelerator",
-            "rdma",
-            "args",
-        ]
-    )
-    (item,) = intent_models.model_items(SERVICES, MODELS, "node1", GROUPS, "/opt/models")
-    assert sorted(item.as_dict()) == sorted(["model", "quant", "dest", "urls", "repo", "revision", "files", "sha256"])
 
 
 def test_what_a_node_serves():
@@ -329,23 +251,6 @@ def test_default_port_is_free_in_inventory():
     (free,) = intent_services.ports({"embed": {}}).values()
     services = {"embed": {}, "chat": {"port": free}, "split": {"port": 8000, "rpc_port": free + 1}}
     assert intent_services.ports(services) == {"embed": free + 2, "chat": free, "split": 8000}
-    # Two names that begin at one port: the later one gives way.
-    first, second = pair()
-    both = intent_services.ports({second: {}, first: {}})
-    assert both[second] == both[first] + 1 and both[first] == intent_services.ports({first: {}})[first]
-
-
-def pair():
-    """Two names that begin at one port, in the order of the alphabet."""
-    seen = {}
-    for number in range(10000):
-        name = "s%04d" % number
-        (port,) = intent_services.ports({name: {}}).values()
-        assert 18080 <= port < 19080
-        if port in seen:
-            return seen[port], name
-        seen[port] = name
-    raise AssertionError("no two of them")
 
 
 def test_a_service_without_a_port_has_one_everywhere():
@@ -476,27 +381,6 @@ def test_published_names():
     )
 
 
-CARD = {"devices": [{"kind": "GPU", "total_mib": 32 << 10}]}
-
-
-@pytest.mark.parametrize(
-    "quant, nodes, refused",
-    [
-        ({"size": 77 * 10**9}, 3, False),
-        ({"size": 104 * 10**9}, 3, True),
-        ({"bits_per_weight": 8.5}, 3, False),  # 72e9 weights: 76.5 GB in 103.1 GB
-        ({"bits_per_weight": 16}, 3, True),
-        ({"size": 1, "bits_per_weight": 16}, 3, False),  # what is written down counts
-        ({}, 3, False),
-        ({"size": 104 * 10**9}, 2, False),  # an unknown node
-    ],
-)
-def test_weights_are_held_against_memory_of_all_nodes(quant, nodes, refused):
-    models = {"big": {"parameters": 72 * 10**9, "quants": {"Q8_0": quant}}}
-    found = check.hopeless(SERVICES, models, GROUPS, dict.fromkeys(["node1", "node2", "node3"][:nodes], CARD))
-    assert [sentence.split(": ")[0] for sentence in found] == ["llama_services.reasoning.quant"] * refused
-
-
 def replicas(host, plan=None, **settings):
     services = changed(head="llama_rpc", workers=None, rpc_port=None, tensor_split=None, **settings)
     return intent_services.head_instances(services, MODELS, host, GROUPS, HOSTVARS, "/opt/models", plan)
@@ -530,14 +414,6 @@ def test_replica_nodes_have_unit_and_model():
     assert "llama-head.service" in found["stopped"] and len(found["models"]) == 1
     rpc = intent_services.node_rpc(services, "node3", GROUPS, HOSTVARS)
     assert rpc == {"workers": [], "access": {"incoming": [], "outgoing": []}}
-
-
-def test_replicas_share_one_free_port():
-    services = {name: dict(changed()["reasoning"], head="llama_rpc", primary=False) for name in ("a", "b")}
-    for one in services.values():
-        del one["port"]
-    found = intent_services.ports(services)
-    assert len(set(found.values())) == 2 and all(port >= 18080 for port in found.values())
 
 
 def test_a_router_has_the_models_of_its_node():
