@@ -24,7 +24,6 @@ BENCHMARK = {
             "prompt": "short",
             "depth": 0,
             "concurrency": 1,
-            "rate": None,
             "others": 0,
             "nodes": {},
             "figures": {
@@ -123,25 +122,16 @@ def test_a_node_that_failed_before_is_named(cluster):
     assert "verify: binaries of one version: node1 not looked at, all nodes are needed" in cluster.refused("verify")
 
 
-def test_nothing_changes_and_a_dry_run_writes_nothing(cluster):
+def test_check_mode_writes_no_report(cluster):
     before = cluster.configuration()
     output = cluster.done("verify", "--check")
     assert "acceptance:" not in output and not written(cluster, "report.html").exists()
     assert cluster.configuration() == before
 
 
-def test_site_asks_none_of_it(cluster):
+def test_site_writes_no_report(cluster):
     output = cluster.done("site")
     assert "criteria met" not in output and not written(cluster, "verify/latest.json").exists()
-
-
-def test_unit_with_other_configuration_is_named(cluster):
-    unit = cluster.node("node2") / "etc/systemd/system/multi-user.target.wants/llama-rpc-chat.service"
-    unit.unlink()
-    assert (
-        "verify: workers and head under systemd: llama-rpc-chat.service on node2 not running as configured, units that "
-        "are enabled and run with their configuration are needed: run site.yml"
-    ) in cluster.refused("verify")
 
 
 def with_others(cluster):
@@ -154,7 +144,7 @@ def with_others(cluster):
     return cluster
 
 
-def test_a_hand_on_the_gateway_is_one_too(cluster):
+def test_manual_change_of_the_gateway_counts(cluster):
     with_others(cluster)
     (cluster.node("front") / "hand.json").write_text(
         json.dumps({"at": 200000.0 - 3600, "what": "gateway.json changed"})
@@ -162,11 +152,3 @@ def test_a_hand_on_the_gateway_is_one_too(cluster):
     output = cluster.done("verify")
     assert "24 h without a manual change: 1 of 24 hours, gateway.json changed on front" in output
     assert "met monitoring works: everything is scraped and every rule known" in output
-
-
-def test_monitoring_that_did_not_prove_it_is_named(cluster):
-    (with_others(cluster).node("watch") / "lost").touch()
-    assert (
-        "verify: monitoring works: a host of llama_monitoring did not prove it, everything has to be scraped"
-        in cluster.refused("verify")
-    )

@@ -243,10 +243,3 @@ def test_decision_file_has_what_the_page_shows(path):
         assert claim["figure"] in decisions.FIGURES and ("at_least" in claim) != ("at_most" in claim)
         assert claim.get("at_a_time", "one") in ("one", "several")
         assert {*claim["of"], *claim.get("against", {})} <= {"quant", "cards", *decisions.FLAGS}
-
-
-def test_decisions_of_the_notes_are_there():
-    titles = [one["title"] for one in SHIPPED]
-    wanted = ["Q8_0 over Q4_K_M", "systemd over nohup", "--parallel 1", "Layer split", "No flash attention on Volta"]
-    wanted += ["b7760", "q4_0", "512", "NUMA", "InfiniBand", "SLURM"]
-    assert [one for one in wanted if not any(one in title for title in titles)] == []

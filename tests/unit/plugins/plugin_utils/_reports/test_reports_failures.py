@@ -53,11 +53,11 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
         (None, NO_REASON),
     ],
 )
-def test_the_reason_is_one_line(result, reason):
+def test_reason_is_one_line(result, reason):
     assert failure_reason(result) == reason
 
 
-def test_attributes_that_were_private_before_are_found():
+def test_attributes_of_ansible_2_18_are_found():
     assert of(types.SimpleNamespace(task=1, _task=2), "task") == 1
     assert of(types.SimpleNamespace(_task=2), "task") == 2
 
@@ -98,7 +98,7 @@ def test_failure_in_a_block_is_rescued():
         ("The filter plugin 'a.b.c' failed: no plan", "no plan"),
     ],
 )
-def test_what_ansible_wraps_around_a_message_goes(text, bare):
+def test_words_of_ansible_are_removed(text, bare):
     assert unwrapped(text) == bare
 
 
@@ -113,68 +113,63 @@ def failed(msg, host="n1", name="Do it", action="ansible.builtin.command", role=
     )
 
 
-def shown(*results):
-    failures = Failures()
-    for one in results:
-        failures.add(one)
-    return failures.take(), FAILURE in failures.said.values()
-
-
 ASSERT, OWN = "ansible.builtin.assert", "thefermisea.llama_cluster.gguf_fetch"
 
 
-def test_refusal_is_shown_once():
-    sentence = "llama_services.chat.port: 0 seen, 1 to 65535 is needed: choose another number"
-    assert shown(failed(sentence, "n1", action=ASSERT), failed(sentence, "n2", action=ASSERT)) == ([sentence], False)
-    assert shown(failed("one\n\n  two", action=ASSERT)) == (["one", "two"], False)
-    assert shown(failed("", action=ASSERT)) == (["no reason given"], False)
+PORT = "llama_services.chat.port: 0 seen, 1 to 65535 is needed: choose another number"
+EXPRESSION = "Finalization of task args for 'x' failed: 'port' is undefined\nmore of it"
+FILTER = "Error while resolving value: The filter plugin 'thefermisea.llama_cluster.x' failed: no plan"
+NINE = "\n".join("m%d" % number for number in range(9))
+ITEMS = [
+    {"ansible_loop_var": "item", "msg": "fine"},
+    {"ansible_loop_var": "item", "msg": "bad", "failed": True},
+    {"ansible_loop_var": "item", "msg": "worse", "exception": "Traceback"},
+    {"msg": "no item of a loop", "failed": True},
+    "numactl",
+]
 
 
-def test_other_failure_has_task_and_hosts():
-    assert shown(failed("no space", "n1"), failed("no space", "n2"), failed("busy", "n2")) == (
-        ["n1, n2: Do it: no space", "n2: Do it: busy"],
-        True,
-    )
-    assert shown(failed("n1: no space", action=OWN)) == (["n1: no space"], True), "the sentence names the host itself"
-    assert shown(failed("no space", action=OWN)) == (["n1: no space"], True)
+@pytest.mark.parametrize(
+    ("results", "lines", "failure"),
+    [
+        # A refusal is shown once.
+        ([failed(PORT, "n1", action=ASSERT), failed(PORT, "n2", action=ASSERT)], [PORT], False),
+        ([failed("one\n\n  two", action=ASSERT)], ["one", "two"], False),
+        ([failed("", action=ASSERT)], ["no reason given"], False),
+        # Another failure has its task and hosts.
+        (
+            [failed("no space", "n1"), failed("no space", "n2"), failed("busy", "n2")],
+            ["n1, n2: Do it: no space", "n2: Do it: busy"],
+            True,
+        ),
+        # The sentence names the host itself.
+        ([failed("n1: no space", action=OWN)], ["n1: no space"], True),
+        ([failed("no space", action=OWN)], ["n1: no space"], True),
+        # Preflight refuses whatever its tasks are.
+        ([failed("no space\nleft", role="preflight")], ["no space; left"], False),
+        ([failed("no space", role="head_server")], ["n1: Do it: no space"], True),
+        # The last lines of errors.
+        ([failed("rc 1", stderr=NINE)], ["n1: Do it: rc 1\nm4\nm5\nm6\nm7\nm8"], True),
+        ([failed("rc 1", stderr="a", module_stderr="b")], ["n1: Do it: rc 1\na\nb"], True),
+        ([failed(NINE)], ["n1: Do it: m0\nm4\nm5\nm6\nm7\nm8"], True),
+        # Only failed items.
+        ([failed("All items completed", results=ITEMS)], ["n1: Do it: bad", "n1: Do it: worse"], True),
+        ([failed("All items completed", results=ITEMS[:1])], ["n1: Do it: All items completed"], True),
+        ([failed(None, censored="hidden")], ["n1: Do it: hidden"], True),
+        ([failed(None)], ["n1: Do it: no reason given"], True),
+        # A failed expression is the same on every host.
+        ([failed(EXPRESSION, "n1"), failed(EXPRESSION, "n2")], ["Do it: 'port' is undefined; more of it"], True),
+        ([failed(FILTER)], ["no plan"], True),
+    ],
+)
+def test_failure_is_shown(results, lines, failure):
+    failures = Failures()
+    for one in results:
+        failures.add(one)
+    assert (failures.take(), FAILURE in failures.said.values()) == (lines, failure)
 
 
-def test_preflight_refuses_whatever_its_tasks_are():
-    assert shown(failed("no space\nleft", role="preflight")) == (["no space; left"], False)
-    assert shown(failed("no space", role="head_server")) == (["n1: Do it: no space"], True)
-
-
-def test_last_lines_of_errors_are_shown():
-    errors = "\n".join("e%d" % number for number in range(9))
-    assert shown(failed("rc 1", stderr=errors)) == (["n1: Do it: rc 1\ne4\ne5\ne6\ne7\ne8"], True)
-    assert shown(failed("rc 1", stderr="a", module_stderr="b")) == (["n1: Do it: rc 1\na\nb"], True)
-    lines = "\n".join("m%d" % number for number in range(9))
-    assert shown(failed(lines)) == (["n1: Do it: m0\nm4\nm5\nm6\nm7\nm8"], True)
-
-
-def test_only_failed_items_are_shown():
-    items = [
-        {"ansible_loop_var": "item", "msg": "fine"},
-        {"ansible_loop_var": "item", "msg": "bad", "failed": True},
-        {"ansible_loop_var": "item", "msg": "worse", "exception": "Traceback"},
-        {"msg": "no item of a loop", "failed": True},
-        "numactl",
-    ]
-    assert shown(failed("All items completed", results=items)) == (["n1: Do it: bad", "n1: Do it: worse"], True)
-    assert shown(failed("All items completed", results=items[:1])) == (["n1: Do it: All items completed"], True)
-    assert shown(failed(None, censored="hidden")) == (["n1: Do it: hidden"], True)
-    assert shown(failed(None)) == (["n1: Do it: no reason given"], True)
-
-
-def test_failed_expression_has_its_task():
-    """The task had not begun: every host says the same."""
-    message = "Finalization of task args for 'x' failed: 'port' is undefined\nmore of it"
-    assert shown(failed(message, "n1"), failed(message, "n2")) == (["Do it: 'port' is undefined; more of it"], True)
-    own = "Error while resolving value: The filter plugin 'thefermisea.llama_cluster.x' failed: no plan"
-    assert shown(failed(own)) == (["no plan"], True)
-
-
-def test_what_was_shown_is_not_shown_again():
+def test_shown_failure_is_not_repeated():
     failures = Failures()
     for name, lines in (("n1", ["n1: Do it: busy"]), ("n2", []), ("n3", [])):
         failures.add(failed("busy", name))
@@ -185,60 +180,50 @@ def test_what_was_shown_is_not_shown_again():
 def test_lost_host_is_named_with_the_reason():
     failures = Failures()
     failures.add_unreachable(failed("Task failed: no route\nto host", "n1"))
-    assert failures.take() == ["n1: no route; to host"]
+    assert failures.of_kind(SILENT) == failures.take() == ["n1: no route; to host"]
 
 
 FAIL, RAW, PING = "ansible.builtin.fail", "ansible.builtin.raw", "ansible.builtin.ping"
 
 
-def kinds(*results, noted=()):
-    """The kinds of refusals after these results."""
+DOWN = "n1: no answer from 10.0.0.1 over ssh: try `ssh n1` on this machine"
+TEMPLATE = "Error while resolving value for 'that': 'x' is undefined"
+AT_HOME = {"_ansible_delegated_vars": {"ansible_delegated_host": "localhost"}}
+LOOKED = [
+    (failed("", "localhost", action=PING), {}),
+    (failed("", action="ansible.builtin.set_fact"), {}),
+    (failed("", action=PING, **AT_HOME), {}),
+]
+ASKED = [(failed("", action=PING), {})]
+SUDO = failed("n1: sudo asks for a password", action=FAIL, role="preflight")
+
+
+@pytest.mark.parametrize(
+    ("result", "noted", "kind"),
+    [
+        # Before any host was contacted.
+        (failed(PORT, action=FAIL), (), MISTAKE),
+        (failed("switch_model: no service given", action=FAIL), LOOKED, MISTAKE),
+        (failed("n1: port 8000 is in use", action=FAIL, role="preflight"), ASKED, FINDING),
+        # The same words of preflight and of verify.
+        (failed(PORT, action=FAIL, role="preflight"), ASKED, MISTAKE),
+        (failed(PORT, action=FAIL, path="roles/gateway/tasks/preflight.yml:3"), ASKED, MISTAKE),
+        (failed(PORT, action=FAIL, role="acceptance"), ASKED, FINDING),
+        # A host without an answer, as a container that does not run.
+        (failed(DOWN, action=FAIL, role="preflight"), [(failed("", action=RAW), {"unreachable": True})], SILENT),
+        (failed(DOWN, action=FAIL, role="preflight"), [(failed("", action=RAW), {"failed": True})], SILENT),
+        # A host without root for us has answered.
+        (SUDO, [(failed("", action=RAW), {}), (failed("", action=RAW), {"failed": True})], FINDING),
+        # A template fails under an ansible.cfg of the operator's own.
+        (failed(TEMPLATE, action=ASSERT, role="preflight"), (), FAILURE),
+    ],
+)
+def test_refusal_has_a_kind(result, noted, kind):
     failures = Failures()
     for one, how in noted:
         failures.note(one, **how)
-    for one in results:
-        failures.add(one)
-    return list(failures.said.values())
-
-
-VALUE = "llama_services.chat.port: 0 seen, 1 to 65535 is needed: choose another number"
-DOWN = "n1: no answer from 10.0.0.1 over ssh: try `ssh n1` on this machine"
-
-
-def test_refusal_before_any_host_is_a_mistake():
-    assert kinds(failed(VALUE, action=FAIL), failed("switch_model: no service given", action=FAIL)) == [MISTAKE] * 2
-    looked = [(failed("", "localhost", action=PING), {}), (failed("", action="ansible.builtin.set_fact"), {})]
-    looked.append((failed("", action=PING, _ansible_delegated_vars={"ansible_delegated_host": "localhost"}), {}))
-    assert kinds(failed("switch_model: no service given", action=FAIL), noted=looked) == [MISTAKE]
-
-
-def test_refusal_after_a_host_is_a_finding():
-    asked = [(failed("", action=PING), {})]
-    assert kinds(failed("n1: port 8000 is in use", action=FAIL, role="preflight"), noted=asked) == [FINDING]
-    # The same words of preflight and of verify.
-    assert kinds(failed(VALUE, action=FAIL, role="preflight"), noted=asked) == [MISTAKE]
-    assert kinds(failed(VALUE, action=FAIL, path="roles/gateway/tasks/preflight.yml:3"), noted=asked) == [MISTAKE]
-    assert kinds(failed(VALUE, action=FAIL, role="acceptance"), noted=asked) == [FINDING]
-
-
-def test_a_host_that_did_not_answer_is_neither():
-    silent = [(failed("", action=RAW), {"unreachable": True})]
-    assert kinds(failed(DOWN, action=FAIL, role="preflight"), noted=silent) == [SILENT]
-    # As a container that does not run.
-    silent = [(failed("", action=RAW), {"failed": True})]
-    assert kinds(failed(DOWN, action=FAIL, role="preflight"), noted=silent) == [SILENT]
-    # A host without root for us has answered.
-    lets_in = [(failed("", action=RAW), {}), (failed("", action=RAW), {"failed": True})]
-    assert kinds(failed("n1: sudo asks for a password", action=FAIL, role="preflight"), noted=lets_in) == [FINDING]
-    failures = Failures()
-    failures.add_unreachable(failed("no route", "n1"))
-    assert failures.of_kind(SILENT) == ["n1: no route"]
-
-
-def test_failed_template_is_no_mistake():
-    """Such as under an ansible.cfg of the operator's own."""
-    message = "Error while resolving value for 'that': 'x' is undefined"
-    assert kinds(failed(message, action=ASSERT, role="preflight")) == [FAILURE]
+    failures.add(result)
+    assert list(failures.said.values()) == [kind]
 
 
 def test_counted_findings_are_added():
