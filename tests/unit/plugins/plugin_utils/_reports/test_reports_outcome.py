@@ -84,7 +84,7 @@ def test_failures_of_nodes_and_lost_nodes(node1, node2, left, failures):
         (UNDONE, {**UNDONE, "apply_undo_failure": "no room"}, NODES, False),
     ],
 )
-def test_all_nodes_have_to_be_undone(node1, node2, left, undone):
+def test_all_nodes_must_be_undone(node1, node2, left, undone):
     assert state(node1, node2, left)["undone"] is undone
 
 
@@ -104,7 +104,7 @@ def test_all_nodes_have_to_be_undone(node1, node2, left, undone):
         still({"failed": True, "msg": "no space left"}),
     ],
 )
-def test_all_nodes_have_to_have_nothing_to_do(node):
+def test_all_nodes_must_be_idle(node):
     assert state(still(), still())["idle"] is True
     assert (state(still(), node)["idle"], state(node, still())["idle"]) == (False, False)
     assert state(still(), still(), ["node1"])["idle"] is False
@@ -129,7 +129,7 @@ def test_first_open_snapshot_is_continued():
         (None, "b2", "none"),
     ],
 )
-def test_what_served_is_what_an_earlier_run_found(earlier, current, build):
+def test_old_build_is_of_the_earlier_run(earlier, current, build):
     node = {"apply_earlier": earlier, "apply_before": {"current_build": current}}
     assert state({key: value for key, value in node.items() if value}, {})["old_build"] == build
     assert state({"apply_earlier": snapshot()}, {})["old_build"] == state({}, {}, [])["old_build"] == "none"
@@ -150,7 +150,7 @@ def test_what_served_is_what_an_earlier_run_found(earlier, current, build):
         (still(idle=False, **files(retire="after"), **DOWN), still(idle=False), NODES, "opened"),
     ],
 )
-def test_what_becomes_of_the_snapshot(node1, node2, left, becomes):
+def test_snapshot_has_its_next_state(node1, node2, left, becomes):
     assert state(node1, node2, left)["snapshot"] == becomes
 
 
@@ -183,13 +183,13 @@ def upgraded(node1=None, **run):
     return outcome_lines(hostvars, "upgraded", NODES, dict(UPGRADE, **run))
 
 
-def test_an_upgrade_names_the_builds_of_its_services():
+def test_upgrade_names_builds_of_its_services():
     assert upgraded(other="b3-cpu")[0].startswith("chat, embed: b2-cpu, b3-cpu serves, ")
     single = upgraded(other="b3-cpu", service="embed", services={"embed": {}})
     assert single[0].startswith("embed: b3-cpu serves, ")
 
 
-def test_what_served_is_what_units_named():
+def test_old_build_is_of_the_units():
     words = ["/opt/llama.cpp/releases/b1-cpu/bin/llama-server"]
     other = ["/opt/llama.cpp/releases/b2-cuda/bin/llama-server"]
     units = [{"service": "chat", "arguments": words}, {"service": "embed", "arguments": other}]
@@ -262,97 +262,171 @@ def test_upgrade_ends_with_what_serves(facts, run, lines):
         ),
     ],
 )
-def test_an_upgrade_that_failed_is_one_sentence(facts, run, sentence):
+def test_failed_upgrade_is_one_sentence(facts, run, sentence):
     hostvars = {node: {"apply_undo_failure": facts[node]} if node in facts else {} for node in NODES}
     assert outcome_lines(hostvars, "upgrade_failed", NODES, dict(FAILED, **run)) == [sentence]
 
 
-# A rollback
-
-
-def rolled_back(changes, build="b1-cpu-5f27"):
-    answers = {"results": [{"item": {"service": "chat"}, "reason": "it answered 2 tokens in 0.1 s"}]}
-    hostvars = {
-        "node1": {"apply_restored": {"open": {"build": build}}, "apply_answers": answers, "apply_changes": changes},
-        "node2": {
-            "apply_restored": {"open": {"build": build}},
-            "apply_answers": {"results": []},
-            "apply_changes": NOTHING,
-        },
-    }
-    return outcome_lines(hostvars, "rolled_back", NODES, {"id": "2026-11-22", "seconds": 3.5})
-
-
-def test_a_rollback_names_the_moment_and_the_answer():
-    assert rolled_back(dict(NOTHING, heads_down=["llama-head-chat.service"])) == [
-        "chat: as of 2026-11-22, b1-cpu-5f27 serves (it answered 2 tokens in 0.1 s), nothing served for 3.5 s",
-        "the inventory may still say what was rolled back: set llama_builds (b1-cpu-5f27) and the services as they "
-        "were there, or the next site.yml switches again",
-    ]
-
-
-def test_a_rollback_to_what_runs_restarts_nothing():
-    assert rolled_back(NOTHING)[0].endswith(", nothing had to restart")
-    assert rolled_back(NOTHING, build=None)[0].startswith("chat: as of 2026-11-22, none serves (")
-
-
-def test_a_rollback_to_where_no_service_ran():
-    hostvars = {"node1": {"apply_restored": {"open": {"build": "b1"}}, "apply_changes": NOTHING}}
-    (first, _second) = outcome_lines(hostvars, "rolled_back", ["node1"], {"id": "2026-11-22", "seconds": 1})
-    assert first == "no service: as of 2026-11-22, b1 serves (none runs), nothing had to restart"
-
-
-# Another quant of a model
+# Other endings
 
 SWITCH = {"service": "chat", "quant": "Q8_0", "was": "Q8_0", "park": "", "check_mode": False}
-
-
-def model_switched(ending="model_switched", node1=None, node2=None, **run):
-    hostvars = {"node1": files(**node1 or {}), "node2": node2 or {}}
-    return outcome_lines(hostvars, ending, ["node1"], dict(SWITCH, **run))
-
-
-def test_a_switch_says_where_the_old_model_stays():
-    assert model_switched() == ["chat: m.Q8_0.gguf serves, /opt/models/m.Q4_1.gguf stays on node1"]
-    assert model_switched(park="node2") == ["chat: m.Q8_0.gguf serves, /opt/models/m.Q4_1.gguf stays on node2"]
-    # Gone, or what serves.
-    gone = model_switched(node1={"retire": "after"})
-    assert gone == model_switched(node1={"wanted": [OLD, NEW]}) == ["chat: m.Q8_0.gguf serves"]
-    assert model_switched(check_mode=True) == [
-        "chat: check mode, m.Q4_1.gguf serves on; what would change is shown above"
-    ]
-
-
-def test_a_switch_says_what_the_inventory_lacks():
-    step = "set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back"
-    assert model_switched(was="Q4_1")[1:] == ["the inventory says Q4_1: " + step]
-
-
+SWITCH_FAILED = {**SWITCH, "failures": ["chat is down"], "undone": True}
 TRIAL = {"service": "chat", "quant": "Q8_0", "was": "Q4_1", "until": "2026-11-24T08:00:12Z", "state": "running"}
 TRIAL.update(at="", reason="")
+ROLLBACK = {"id": "2026-11-22", "seconds": 3.5}
+KEEP = {"service": "chat", "was": "Q4_1", "check_mode": False}
+TO_WRITE = (
+    "the inventory says Q4_1: set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back"
+)
+STAYS = "chat: m.Q8_0.gguf serves, /opt/models/m.Q4_1.gguf stays on "
 
 
-def test_trial_ends_with_its_time():
-    hostvars = {"node1": dict(files(), switch_model_trial={"trials": [TRIAL]})}
-    run = dict(SWITCH, trial="12h", was="Q4_1")
-    assert outcome_lines(hostvars, "model_switched", ["node1"], run) == [
-        "chat: m.Q8_0.gguf serves on trial until 2026-11-24 08:00 UTC, /opt/models/m.Q4_1.gguf stays on node1",
-        "then Q4_1 is back by itself, unless switch_model.yml -e service=chat -e keep=true is run before that",
-        "the inventory goes on saying Q4_1, and site.yml and others refuse to run until then",
+def restored(changes, build="b1-cpu-5f27", results=None):
+    answers = [{"item": {"service": "chat"}, "reason": "it answered 2 tokens in 0.1 s"}] if results is None else results
+    facts = {"apply_restored": {"open": {"build": build}}, "apply_changes": changes}
+    return {"node1": dict(facts, apply_answers={"results": answers}), "node2": dict(facts, apply_changes=NOTHING)}
+
+
+def kept(*trials):
+    return {"node1": {"switch_model_kept": {"trials": list(trials)}}, "node2": {"switch_model_kept": {}}}
+
+
+def switched(node2=None, **more):
+    return {"node1": files(**more), "node2": node2 or {}}
+
+
+def units(*services, kind="rpc", active_state="active"):
+    """The facts of a node with units of these services."""
+    found = [
+        {"name": "llama-%s-%s.service" % (kind, name), "kind": kind, "service": name, "active_state": active_state}
+        for name in services
     ]
+    return {"ansible_facts": {"llama_node": {"units": found}}}
 
 
-def kept(*trials, check_mode=False, was="Q4_1"):
-    hostvars = {"node1": {"switch_model_kept": {"trials": list(trials)}}, "node2": {"switch_model_kept": {}}}
-    return outcome_lines(hostvars, "model_kept", NODES, {"service": "chat", "was": was, "check_mode": check_mode})
+def holding(*services, **states):
+    """The run of maintenance.yml with node2."""
+    return {"node": "node2", "services": {name: {"state": states.get(name, "started")} for name in services}}
 
 
-def test_what_is_kept_belongs_in_the_inventory():
-    step = "set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back"
-    assert kept(TRIAL) == ["chat: Q8_0 is kept, its trial is over", "the inventory says Q4_1: " + step]
-    assert kept(TRIAL, was="Q8_0") == ["chat: Q8_0 is kept, its trial is over"]
-    assert kept(TRIAL, check_mode=True) == ["chat: check mode, Q8_0 stays on trial"]
-    assert kept() == ["chat: not on trial, nothing is to be kept"]
+SILENT = [
+    {"item": {"name": "llama-head"}, "state": "ready", "reason": "it answered"},
+    {"item": {"name": "old"}, "state": "busy", "reason": "1 of 1 slots at work"},
+    {"item": {"name": "mute"}, "state": "down", "reason": "connection refused"},
+    {"item": {"name": "skipped"}, "skipped": True},
+]
+REPLICAS = {"node1": units("embed", kind="head"), "node2": units("chat", "embed", kind="head")}
+DEAD = dict(REPLICAS, node1=units("embed", kind="head", active_state="failed"))
+RETURN = "patch and reboot node2, then run maintenance.yml -e node=node2 -e state=return"
+
+
+@pytest.mark.parametrize(
+    ("ending", "hostvars", "run", "lines"),
+    [
+        (
+            "rolled_back",
+            restored(dict(NOTHING, heads_down=["llama-head-chat.service"])),
+            ROLLBACK,
+            [
+                "chat: as of 2026-11-22, b1-cpu-5f27 serves (it answered 2 tokens in 0.1 s), nothing served for 3.5 s",
+                "the inventory may still say what was rolled back: set llama_builds (b1-cpu-5f27) and the services as "
+                "they were there, or the next site.yml switches again",
+            ],
+        ),
+        (
+            "rolled_back",
+            restored(NOTHING, None),
+            ROLLBACK,
+            ["chat: as of 2026-11-22, none serves (it answered 2 tokens in 0.1 s), nothing had to restart", ...],
+        ),
+        (
+            "rolled_back",
+            restored(NOTHING, "b1", []),
+            ROLLBACK,
+            ["no service: as of 2026-11-22, b1 serves (none runs), nothing had to restart", ...],
+        ),
+        ("model_switched", switched(), SWITCH, [STAYS + "node1"]),
+        ("model_switched", switched(), {**SWITCH, "park": "node2"}, [STAYS + "node2"]),
+        ("model_switched", switched(retire="after"), SWITCH, ["chat: m.Q8_0.gguf serves"]),
+        # The old file serves another service.
+        ("model_switched", switched(wanted=[OLD, NEW]), SWITCH, ["chat: m.Q8_0.gguf serves"]),
+        (
+            "model_switched",
+            switched(),
+            {**SWITCH, "check_mode": True},
+            ["chat: check mode, m.Q4_1.gguf serves on; what would change is shown above"],
+        ),
+        ("model_switched", switched(), {**SWITCH, "was": "Q4_1"}, [STAYS + "node1", TO_WRITE]),
+        (
+            "model_switched",
+            {"node1": dict(files(), switch_model_trial={"trials": [TRIAL]})},
+            {**SWITCH, "trial": "12h", "was": "Q4_1"},
+            [
+                "chat: m.Q8_0.gguf serves on trial until 2026-11-24 08:00 UTC, /opt/models/m.Q4_1.gguf stays on node1",
+                "then Q4_1 is back by itself, unless switch_model.yml -e service=chat -e keep=true is run before that",
+                "the inventory goes on saying Q4_1, and site.yml and others refuse to run until then",
+            ],
+        ),
+        ("model_kept", kept(TRIAL), KEEP, ["chat: Q8_0 is kept, its trial is over", TO_WRITE]),
+        ("model_kept", kept(TRIAL), {**KEEP, "was": "Q8_0"}, ["chat: Q8_0 is kept, its trial is over"]),
+        ("model_kept", kept(TRIAL), {**KEEP, "check_mode": True}, ["chat: check mode, Q8_0 stays on trial"]),
+        ("model_kept", kept(), KEEP, ["chat: not on trial, nothing is to be kept"]),
+        *(
+            (
+                "model_switch_failed",
+                switched({"apply_undo_failure": "no space left"}),
+                {**SWITCH_FAILED, **run},
+                [
+                    "llama_services.chat: the new model does not serve (chat is down), %s: see journalctl -t "
+                    "llama-head-chat on node1" % end
+                ],
+            )
+            for run, end in (
+                ({}, "the old one serves again"),
+                ({"park": "node2"}, "m.Q4_1.gguf is back from node2 and serves again"),
+                ({"undone": False}, "the old one does not answer either (no space left)"),
+                ({"undone": False, "check_mode": True}, "nothing was changed, this is check mode"),
+            )
+        ),
+        ("silent", {"node1": {"adoption_answers": {"results": SILENT}}}, {}, ["mute connection refused"]),
+        ("silent", {"node1": {"adoption_answers": {"skipped": True}}}, {}, []),
+        (
+            "held",
+            {"node1": units("chat", kind="head"), "node2": units("chat", "retired")},
+            holding("chat", "embed"),
+            ["maintenance: node2 is held, chat cannot answer until it returns", RETURN],
+        ),
+        (
+            "held",
+            {"node1": units("chat", kind="head"), "node2": units("chat", "retired")},
+            holding(),
+            ["maintenance: node2 is held, no service waits for it", RETURN],
+        ),
+        (
+            "held",
+            {"node1": units(), "node2": units("chat")},
+            holding("chat", "embed", chat="stopped"),
+            ["maintenance: node2 is held, no service waits for it", RETURN],
+        ),
+        # Other replicas answer.
+        (
+            "held",
+            REPLICAS,
+            holding("chat", "embed"),
+            ["maintenance: node2 is held, chat cannot answer until it returns; embed answers on node1", RETURN],
+        ),
+        (
+            "held",
+            DEAD,
+            holding("chat", "embed"),
+            ["maintenance: node2 is held, chat, embed cannot answer until it returns", RETURN],
+        ),
+    ],
+)
+def test_ending_has_its_lines(ending, hostvars, run, lines):
+    hosts = ["node1"] if ending.startswith("model_switch") else list(hostvars)
+    found = outcome_lines(hostvars, ending, hosts, run)
+    assert found[: lines.index(...)] == lines[:-1] if ... in lines else found == lines
 
 
 ASKED = {"nodes": ["node1", "node2"], "services": {}, "groups": {}, "verbose": False}
@@ -383,77 +457,6 @@ def test_status_has_trials(more, text):
     assert outcome_lines(hostvars, "status", NODES, ASKED)[0] == "chat: " + text
 
 
-@pytest.mark.parametrize(
-    "run,end",
-    [
-        ({}, "the old one serves again"),
-        ({"park": "node2"}, "m.Q4_1.gguf is back from node2 and serves again"),
-        ({"undone": False}, "the old one does not answer either (no space left)"),
-        ({"undone": False, "check_mode": True}, "nothing was changed, this is check mode"),
-    ],
-)
-def test_a_switch_that_failed_says_what_serves(run, end):
-    (sentence,) = model_switched(
-        "model_switch_failed",
-        node2={"apply_undo_failure": "no space left"},
-        **dict({"failures": ["chat is down"], "undone": True}, **run),
-    )
-    assert (
-        sentence == "llama_services.chat: the new model does not serve (chat is down), %s: see journalctl -t "
-        "llama-head-chat on node1" % end
-    )
-
-
-# Adoption and maintenance
-
-
-def test_restored_head_without_answer_is_named():
-    results = [
-        {"item": {"name": "llama-head"}, "state": "ready", "reason": "it answered"},
-        {"item": {"name": "old"}, "state": "busy", "reason": "1 of 1 slots at work"},
-        {"item": {"name": "mute"}, "state": "down", "reason": "connection refused"},
-        {"item": {"name": "skipped"}, "skipped": True},
-    ]
-    assert outcome_lines({"node1": {"adoption_answers": {"results": results}}, "node2": {}}, "silent", NODES) == [
-        "mute connection refused"
-    ]
-    assert outcome_lines({"node1": {"adoption_answers": {"skipped": True}}, "node2": {}}, "silent", NODES) == []
-
-
-def units(*services, kind="rpc", active_state="active"):
-    """The facts of a node with units of these services."""
-    found = [
-        {"name": "llama-%s-%s.service" % (kind, name), "kind": kind, "service": name, "active_state": active_state}
-        for name in services
-    ]
-    return {"ansible_facts": {"llama_node": {"units": found}}}
-
-
-def test_held_node_names_waiting_services():
-    hostvars = {"node1": units("chat", kind="head"), "node2": units("chat", "retired")}
-    assert outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {"chat": {}, "embed": {}}}) == [
-        "maintenance: node2 is held, chat cannot answer until it returns",
-        "patch and reboot node2, then run maintenance.yml -e node=node2 -e state=return",
-    ]
-    assert (
-        "is held, no service waits for it"
-        in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
-    )
-
-
-def test_other_replicas_answer_while_a_node_is_held():
-    hostvars = {
-        "node1": units("embed", kind="head"),
-        "node2": units("chat", "embed", kind="head"),
-        "node3": units("embed", kind="head", active_state="inactive"),
-    }
-    run = {"node": "node2", "services": {"chat": {}, "embed": {}}}
-    first, _second = outcome_lines(hostvars, "held", sorted(hostvars), run)
-    assert first == "maintenance: node2 is held, chat cannot answer until it returns; embed answers on node1"
-    hostvars["node1"] = units("embed", kind="head", active_state="failed")
-    assert "held, chat, embed cannot answer until it returns" in outcome_lines(hostvars, "held", NODES, run)[0]
-
-
 def test_speed_of_replicas_names_nodes():
     hostvars = {
         "node1": {"upgrade_measured": {"embed": RATES, "chat": RATES}, "upgrade_baseline": {}},
@@ -465,13 +468,8 @@ def test_speed_of_replicas_names_nodes():
     assert "nothing to compare it with" in speeds[1] and "before: 40.0 and 200.0 with b1" in speeds[2]
 
 
-def test_stopped_service_waits_for_no_node():
-    hostvars = {"node1": units(), "node2": units("chat")}
+def test_stopped_service_is_named_after_an_upgrade():
     services = {"chat": {"state": "stopped"}, "embed": {"state": "started"}}
-    assert (
-        "is held, no service waits for it"
-        in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": services})[0]
-    )
     lines = outcome_lines({}, "upgraded", [], dict(UPGRADE, services=services))
     assert lines[0].startswith("embed: no build serves") and "chat: stopped, as the inventory says" in lines
     (line,) = outcome_lines({}, "upgraded", [], dict(UPGRADE, services={"chat": {"state": "stopped"}}, idle=True))
