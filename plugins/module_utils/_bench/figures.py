@@ -66,7 +66,6 @@ def tokens(one: Answer) -> int:
 
 
 def _rate(one: Answer) -> float | None:
-    """Tokens/s after the first token."""
     taken = one.stamps[-1] - one.stamps[0] if len(one.stamps) > 1 else 0.0
     return (tokens(one) - 1) / taken if taken > 0 and tokens(one) > 1 else None
 

@@ -74,7 +74,6 @@ def measure(own: str, address: str, port: int, seconds: int, reverse: bool) -> d
 
 
 def end() -> None:
-    """Stops the server, if any."""
     said(["systemctl", "stop", UNIT])
 
 

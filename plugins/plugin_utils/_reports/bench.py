@@ -119,7 +119,6 @@ def _passed(samples: Sequence[Map], name: str) -> int | None:
 
 
 def _cards(during: Sequence[Map]) -> list[dict[str, Any]]:
-    """The mean utilization and the peak memory of each card."""
     seen: dict[int, list[Map]] = {}
     for card in (card for one in during for card in one["cards"]):
         seen.setdefault(card["index"], []).append(card)

@@ -77,7 +77,6 @@ def criteria(seen: Seen) -> list[Criterion]:
 
 
 def _judged(wrong: Sequence[str], needed: str, value: str, evidence: str, measured_at: str | None) -> Criterion:
-    """Not met if anything is wrong."""
     if wrong:
         return Criterion(NOT_MET, "; ".join(wrong), evidence, measured_at, needed)
     return Criterion(MET, value, evidence, measured_at)

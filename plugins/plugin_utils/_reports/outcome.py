@@ -24,9 +24,8 @@ from .._intent.builds import named
 from .._intent.services import managed
 from .acceptance import served_lines
 from .failures import NO_REASON
-from .gateway import gateway_lines
 from .speed import speed_lines, unmeasured_lines
-from .status import status_lines
+from .status import gateway_lines, status_lines
 
 HostVars = Mapping[str, Mapping[str, Any]]
 ANSWERS = ("ready", "busy")
@@ -76,7 +75,6 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], 
 
 
 def _is_idle(node: Mapping[str, Any]) -> bool:
-    """Whether its configuration is unchanged and runs."""
     if "apply_compared" not in node or "apply_changes" not in node:
         return False
     # Check mode takes no snapshot.
@@ -98,7 +96,6 @@ def _builds_before(nodes: Sequence[Mapping[str, Any]], service: str) -> str:
 
 
 def _named(units: Sequence[Sequence[Mapping[str, Any]]], service: str = "") -> set[str]:
-    """The releases that units of one service, or of all, name."""
     some = [unit for of_node in units for unit in of_node if unit["service"] and service in ("", unit["service"])]
     return {os.path.basename(path) for path in named(some, paths.BUILDS)}
 
@@ -109,7 +106,6 @@ def _builds_now(hostvars: HostVars, hosts: Sequence[str], service: str) -> str:
 
 
 def _is_wanted(files: Mapping[str, Any]) -> bool:
-    """Whether its node still needs the old model."""
     return files["old"] in files["wanted"]
 
 
@@ -121,7 +117,6 @@ def outcome_lines(
 
 
 def _first(*rows: tuple[Any, str]) -> str:
-    """The text of the first row that applies."""
     return next(text for applies, text in rows if applies)
 
 
@@ -185,7 +180,6 @@ def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
 
 
 def _way_back(hostvars: HostVars, hosts: Sequence[str]) -> str:
-    """Why the undo failed."""
     return "; ".join(dict.fromkeys(_noted(hostvars, hosts, "apply_undo_failure"))) or "see above"
 
 
@@ -295,7 +289,6 @@ def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> l
 
 
 def _answers(node: Mapping[str, Any], name: str) -> bool:
-    """Whether a unit runs on a node."""
     return any(unit.name == name and unit.active_state == "active" for unit in units_of(node["units"]))
 
 

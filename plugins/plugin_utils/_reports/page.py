@@ -5,17 +5,21 @@
 collection."""
 
 import html
+import importlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._text import Refusal
 from .bench import value
-from .charts import line_chart
 from .results import Results, label_of
 
 Map = Mapping[str, Any]
 # The most runs, the newest.
 RUNS = 30
+SIZE = {"width": 760, "height": 340}
+# Along the axis.
+LABELS = 8
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1e21; --soft: #5b6168; --line: #d5d9de; --fill: #f4f6f8;
   --good: #17692f; --bad: #a4131a; --open: #6b5300;
@@ -149,7 +153,6 @@ def _reports(reports: Sequence[Map]) -> list[dict[str, Any]]:
 
 
 def _compared(title: str, key: str, form: str, says: str, rows: Sequence[Map]) -> list[str]:
-    """A chart and its table."""
     known = [row for row in rows if row.get(key) is not None]
     moments = sorted({row["measured_at"] for row in known})[-RUNS:]
     known = [row for row in known if row["measured_at"] in moments]
@@ -185,3 +188,50 @@ def _compared(title: str, key: str, form: str, says: str, rows: Sequence[Map]) -
             numbers=(2,),
         ),
     ]
+
+
+def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> str:
+    """series: {name: a value for each moment, None for none}. Refusal where what draws is not installed."""
+    try:
+        # Importing it takes half a second, and only the report needs it.
+        pygal, style = importlib.import_module("pygal"), importlib.import_module("pygal.style")
+    except ImportError:
+        raise Refusal(
+            "pygal: not there for this Ansible's Python, 3.1.3 is needed to draw charts: run pip install -r "
+            "requirements.txt"
+        ) from None
+    chart = pygal.Line(
+        # By default it loads a script from elsewhere.
+        js=[],
+        css=[],
+        disable_xml_declaration=True,
+        style=style.Style(font_family="inherit", label_font_size=12, major_label_font_size=12, legend_font_size=13),
+        title=None,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=2,
+        include_x_axis=True,
+        max_scale=8,
+        dots_size=4,
+        x_label_rotation=25,
+        # More of them would overlap.
+        x_labels_major_every=max(1, -(-len(moments) // LABELS)),
+        show_minor_x_labels=False,
+        **SIZE,
+    )
+    chart.x_labels = list(moments)
+    for name, values in series.items():
+        chart.add(name, list(values))
+    return _inline(chart.render(is_unicode=True), title)
+
+
+def _inline(svg: str, title: str) -> str:
+    """An SVG without scripts, styles and names, which would affect the whole page. Its text is escaped."""
+    for part in (
+        r"<!--.*?-->",
+        r"<script\b.*?</script>",
+        r"<style\b.*?</style>",
+        r' id="[^"]*"',
+        r"<title\b.*?</title>",
+    ):
+        svg = re.sub(part, "", svg, flags=re.DOTALL)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(title)}" ', 1)

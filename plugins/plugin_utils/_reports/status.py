@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from ...module_utils._node.units import Unit, units_of
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured
 from ...module_utils._plan.stored import kept
 from ...module_utils._settings import is_stopped
+from ...module_utils._text import printable
 from .._access.trials import minute
 from .._intent.builds import named
 from .table import context_cell, nodes_of, table
@@ -98,7 +100,6 @@ def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[s
 
 
 def _build_of(unit: Unit, info: Mapping[str, Any]) -> str:
-    """The release of a unit."""
     found = named([{"arguments": unit.arguments}], paths.BUILDS)
     return os.path.basename(min(found, default=info["current_build"] or "none"))
 
@@ -115,3 +116,39 @@ def trial_of(one: Mapping[str, Any], node: str) -> str:
     if one["state"] == "failed":
         return f"{ended}, and {one['was']} could not be put back at {minute(one['at'])}{reason}"
     return f"{ended}, reverted to {one['was']} at {minute(one['at'])}{reason}"
+
+
+def gateway_lines(
+    host: str, units: Sequence[Mapping[str, Any]], asked: Mapping[str, Any], verbose: bool = False
+) -> list[str]:
+    """units: llama_unit_info of the engine and nginx; asked: result of curl at the engine's status.json. verbose: also
+    services that serve and have no queue."""
+    known = {unit.name: unit for unit in units_of(units)}
+    states = [
+        f"{name} {known[unit].active_state if unit in known else 'absent'}"
+        for name, unit in (("engine", "llama-gateway.service"), ("nginx", "nginx.service"))
+    ]
+    try:
+        status = json.loads(asked.get("stdout") or "")
+        services = sorted(status["services"].items())
+        where = ", ".join(status.get("base_urls", []))
+        lines = [f"gateway on {host}: {where or 'no address'}, {', '.join(states)}"]
+        shown = [one for one in services if verbose or not _serves_all(one[1])]
+        return lines + [f"  {_service_line(name, service)}" for name, service in shown]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        reason = printable(" ".join(str(asked.get("stderr") or "no answer").split())[:200])
+        return [f"gateway on {host}: {', '.join(states)}, which does not say what it knows ({reason})"]
+
+
+def _serves_all(service: Mapping[str, Any]) -> bool:
+    return not service.get("queue") and all(one["state"] == "ready" for one in service["endpoints"])
+
+
+def _service_line(name: str, service: Mapping[str, Any]) -> str:
+    endpoints = service["endpoints"]
+    ready = [one for one in endpoints if one["state"] == "ready"]
+    free = sum(one.get("free") or 0 for one in ready)
+    slots = sum(one.get("slots") or 0 for one in ready)
+    others = [f"{one['node']} {one['state']}" for one in endpoints if one["state"] != "ready"]
+    words = [f"{service['state']}", "%d of %d slots free" % (free, slots), "%d waiting" % (service.get("queue") or 0)]
+    return printable(f"{name}: {', '.join(words + others)}")

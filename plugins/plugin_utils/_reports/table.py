@@ -29,7 +29,6 @@ def nodes_of(head: Mapping[str, Any], node: str = "") -> str:
 
 
 def context_cell(health: Mapping[str, Any]) -> str:
-    """The slots and the context of each."""
     if not health.get("n_ctx"):
         return ""
     return "%d x %d" % (health.get("slots") or 1, health["n_ctx"])

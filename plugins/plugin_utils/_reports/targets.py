@@ -97,7 +97,6 @@ class Measured(NamedTuple):
 
 
 def share(one: Measured) -> float | None:
-    """Percent of the ceiling."""
     return 100 * one.rate / one.ceiling if one.rate and one.ceiling else None
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 import json
 
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.gateway import gateway_lines
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.status import gateway_lines
 
 UNITS = [
     {"name": "llama-gateway.service", "active_state": "active"},

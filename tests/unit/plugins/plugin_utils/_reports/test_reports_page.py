@@ -10,8 +10,7 @@ import sys
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.charts import line_chart
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.page import RUNS
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.page import RUNS, line_chart
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.page import page as page_of
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.results import Results
 
