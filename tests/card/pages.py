@@ -49,7 +49,6 @@ MARKS = {
     "card results": ("<!-- card results: made by tests/card/pages.py -->", "<!-- end of card results -->"),
     "card status": ("<!-- card status: made by tests/card/pages.py -->", "<!-- end of card status -->"),
 }
-MOST_IN_README = 6
 
 CPU_NODES = "CPU nodes are tested end to end, in containers with real systemd and real llama.cpp"
 NOT_YET = (
@@ -130,7 +129,7 @@ def readme_results(results):
     """-> the section "What is proven" of README.md"""
     if not results:
         return "No result of a [card test](docs/benchmarks.md#card-tests) yet."
-    listed = ["%s (%s, parts passed: %s)" % (title(one), one["date"], count(one)) for one in results[:MOST_IN_README]]
+    listed = ["%s (%s, parts passed: %s)" % (title(one), one["date"], count(one)) for one in results]
     return "[Card tests](docs/benchmarks.md#card-tests): %s." % "; ".join(listed)
 
 

@@ -20,7 +20,6 @@ from machine import CHECKOUT, NODES, Failed
 # Q8_0 and Q4_0 of one shape. With a card: the layers of Llama 3.1 8B, whose kernels the build has.
 SHAPE = {False: ("8b", 8), True: ("small", 4)}
 CONTEXT = {False: 8192, True: 2048}
-FIXTURES = CHECKOUT / "tests/unit"
 URL = "http://10.215.0.11:8000"
 ASK = """import json, sys, urllib.request
 asked = {"prompt": "The three primary colors are", "n_predict": int(sys.argv[2]), "temperature": 0, "seed": 1,
@@ -320,26 +319,16 @@ def sandbox(state):
 
 
 def facts(state):
+    if not state.needs_card("nvidia_smi_facts of the card"):
+        return
     words = ("card1", "-i", "tests/card/inventory", "-m", "thefermisea.llama_cluster.nvidia_smi_facts")
-    tool = "/usr/local/bin/nvidia-smi"
-    if state.cpu:
-        # Stands in for the tool that needs a card, for as long as it is asked.
-        stub = '#!/bin/sh\nSTUB_NVIDIA_SMI=/root/h100.xml exec sh /root/stub_nvidia_smi "$@"\n'
-        for path, text in (
-            ("/root/h100.xml", (FIXTURES / "fixtures/nvidia_smi_580_h100.xml").read_text()),
-            ("/root/stub_nvidia_smi", (FIXTURES / "stub_nvidia_smi").read_text()),
-            (tool, stub),
-        ):
-            state.machine.inside("card1", "sh", "-c", "cat >%s && chmod 755 %s" % (path, path), input=text)
     status, output = state.ansible("adhoc", *words)
-    if state.cpu:
-        state.machine.sh("card1", "rm %s /root/h100.xml /root/stub_nvidia_smi" % tool)
     if status:
         raise Failed("nvidia_smi_facts: " + output[-500:])
     found = json.JSONDecoder().raw_decode(output[output.index("{") :])[0]["ansible_facts"]["nvidia_smi"]
     card = found["gpus"][0]
     state.check(
-        "nvidia_smi_facts: %s" % ("of a stub" if state.cpu else "of the card"),
+        "nvidia_smi_facts of the card",
         bool(found["available"]),
         "%s, driver %s, %s MiB, compute capability %s"
         % (card["name"], found["driver"], card["memory_total_mib"], card["compute_cap"]),
@@ -349,8 +338,6 @@ def facts(state):
         for name in ("memory_total_mib", "memory_used_mib", "compute_cap", "uuid", "pci_bus_id")
         if card.get(name) in (None, "")
     ]
-    # The stub's file lacks values that the real tool prints with another option.
-    lacking = [name for name in lacking if not state.cpu or name != "compute_cap"]
     state.check("nothing that the plan needs is missing", not lacking, lacking or "all there")
 
 
