@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A model hub and its CDN, real HTTP servers on 127.0.0.1 and 127.0.0.2, that can misbehave on request.
 
-The hub speaks what the Hugging Face hub speaks as far as downloads need it: revision, paged tree with LFS digests,
-refs, the author's models, resolve with a redirect to a signed URL of the CDN that expires. The CDN refuses a request
-that carries Authorization, as S3-like stores do. Plain files are served by the hub's address under /files/.
+The hub implements what downloads need of the Hugging Face hub: revision, paged tree with LFS digests, resolve with a
+redirect to a signed URL of the CDN that expires. The CDN refuses a request that carries Authorization, as S3-like
+stores do. Plain files are served by the hub's address under /files/.
 """
 
 import contextlib
@@ -64,22 +64,15 @@ class FakeHub:
         self.expire_every = (
             0  # bytes requests after which the signature changes; the one before it stays good until the next change
         )
-        self.ranges = True
         self.validators = True
-        self.length = True
         self.rate = 0  # bytes per second and connection
-        self.total_rate = 0  # bytes per second over all connections
         self.answers = []  # (status, headers, body) for the next requests for bytes, before anything else
         self.cuts = []  # bytes after which the next bodies break off
         self.on_bytes = None  # called with (name, start, end) before a body is sent
-        self.siblings = None  # of every revision, as artifact managers list them
-        self.html = None  # a page with status 200 instead of bytes
-        self.lie_range = False  # Content-Range of other bytes than asked for
         self.redirect_to = None  # the next resolve goes there
         self.sent = 0
         self.expired = 0  # requests refused for their signature
         self._bytes_requests = 0
-        self._bucket = time.monotonic()
 
     def __enter__(self):
         self.servers = {
@@ -99,8 +92,8 @@ class FakeHub:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
-    def add_repo(self, name, files, gated=False, lfs=True, commit=COMMIT):
-        self.repos[name] = {"files": dict(files), "gated": gated, "lfs": lfs, "commit": commit}
+    def add_repo(self, name, files, gated=False):
+        self.repos[name] = {"files": dict(files), "gated": gated}
 
     def add_plain(self, name, data):
         """A file under /files/; a new content gets a new ETag. -> its URL"""
@@ -117,18 +110,6 @@ class FakeHub:
                 if "/files/" in path or server == "cdn"
             ]
 
-    def pace(self, count, connection_start, connection_sent):
-        """Sleep so that neither the connection's nor the total rate is exceeded."""
-        wait = 0.0
-        if self.rate:
-            wait = connection_start + connection_sent / self.rate - time.monotonic()
-        if self.total_rate:
-            with self.lock:
-                self._bucket = max(self._bucket, time.monotonic() - 0.05) + count / self.total_rate
-                wait = max(wait, self._bucket - time.monotonic())
-        if wait > 0:
-            time.sleep(wait)
-
 
 def content(data):
     return data.read_bytes() if hasattr(data, "read_bytes") else data
@@ -140,10 +121,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *arguments):
         pass
-
-    def do_HEAD(self):
-        self.record()
-        self.answer(405, {}, b"")  # a signed URL is for GET
 
     def record(self):
         with self.server.hub.lock:
@@ -173,19 +150,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 hub.signature += 1
         if planned:
             return self.answer(*planned)
-        if hub.html is not None:
-            return self.answer(200, {"Content-Type": "text/html; charset=utf-8"}, hub.html)
         data = content(data)
         headers = {"ETag": etag, "Accept-Ranges": "bytes"} if hub.validators else {}
         asked = re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
         condition = self.headers.get("If-Range")
         start, end = 0, len(data)
-        if asked and hub.ranges and condition in (None, etag):
+        if asked and condition in (None, etag):
             start, end = int(asked.group(1)), min(int(asked.group(2)) + 1, len(data))
             if start >= len(data):
                 return self.answer(416, {"Content-Range": "bytes */%d" % len(data)}, b"")
-            shown = start + 1 if hub.lie_range else start
-            headers["Content-Range"] = "bytes %d-%d/%d" % (shown, end - 1 + (shown - start), len(data))
+            headers["Content-Range"] = "bytes %d-%d/%d" % (start, end - 1, len(data))
         if hub.on_bytes:
             hub.on_bytes(name, start, end)
         with hub.lock:
@@ -193,10 +167,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if "Content-Range" in headers else 200)
         for key, value in headers.items():
             self.send_header(key, value)
-        if hub.length:
-            self.send_header("Content-Length", str(end - start))
-        else:
-            self.close_connection = True
+        self.send_header("Content-Length", str(end - start))
         self.end_headers()
         return self.send_body(memoryview(data)[start:end], cut)
 
@@ -216,7 +187,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             position += len(block)
             with hub.lock:
                 hub.sent += len(block)
-            hub.pace(len(block), begun, position)
+            if hub.rate:
+                time.sleep(max(0.0, begun + position / hub.rate - time.monotonic()))
 
 
 class HubHandler(Handler):
@@ -231,9 +203,7 @@ class HubHandler(Handler):
             if name not in hub.plain:
                 return self.refuse(404, "EntryNotFound")
             return self.send_file(name, hub.plain[name], hub.etags[name])
-        if path == "/api/models":
-            return self.json([{"id": name} for name in hub.repos if name.startswith(query["author"][0] + "/")])
-        api = re.match(r"/api/models/([^/]+/[^/]+)/(revision|tree|refs)(?:/(.+))?$", path)
+        api = re.match(r"/api/models/([^/]+/[^/]+)/(revision|tree)/(.+)$", path)
         resolve = re.match(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)$", path)
         if not api and not resolve:
             return self.refuse(404, "NotFound")
@@ -243,27 +213,22 @@ class HubHandler(Handler):
             return self.refuse(401, "")
         if repo is None:
             return self.refuse(401 if not given else 404, "RepoNotFound")
-        if api and api.group(2) == "refs":
-            return self.json({"branches": [{"name": "main"}], "tags": [{"name": "v1"}]})
-        if (api or resolve).group(3 if api else 2) not in ("main", "v1", repo["commit"]):
+        if (api or resolve).group(3 if api else 2) not in ("main", COMMIT):
             return self.refuse(404, "RevisionNotFound")
-        # The real hub lists a gated repository to everybody and refuses its files.
-        if repo["gated"] and (resolve or repo["gated"] != "files") and (not given or repo["gated"] == "no access"):
-            return self.refuse(403 if given else 401, "GatedRepo")
+        if repo["gated"] and not given:
+            return self.refuse(401, "GatedRepo")
         if resolve:
             return self.resolve(repo, resolve.group(1), resolve.group(3))
         if api.group(2) == "revision":
-            return self.json({"sha": repo["commit"], "siblings": hub.siblings})
+            return self.json({"sha": COMMIT})
         return self.tree(repo, int(query.get("cursor", ["0"])[0]))
 
     def tree(self, repo, start):
         entries = [{"type": "directory", "path": "folder", "size": 0, "oid": "0" * 40}]
         for path, data in sorted(repo["files"].items()):
             body = content(data)
-            entry = {"type": "file", "path": path, "size": len(body), "oid": "0" * 40}
-            if repo["lfs"]:
-                entry["lfs"] = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 134}
-            entries.append(entry)
+            large = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 134}
+            entries.append({"type": "file", "path": path, "size": len(body), "oid": "0" * 40, "lfs": large})
         page = self.server.hub.page
         headers = {}
         if start + page < len(entries):
@@ -286,7 +251,7 @@ class HubHandler(Handler):
         )
         if hub.redirect_to:
             location = hub.redirect_to
-        return self.answer(302, {"Location": location, "X-Repo-Commit": repo["commit"]}, b"Found. Redirecting")
+        return self.answer(302, {"Location": location, "X-Repo-Commit": COMMIT}, b"Found. Redirecting")
 
 
 class CdnHandler(Handler):

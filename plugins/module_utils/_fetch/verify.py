@@ -75,29 +75,27 @@ def verify_recorded(path: str, advance: Callable[[int], None], check: bool = Fal
 
     A file that differs gets the current time, unless ``check``, so that its record does not count.
     """
-    hashed, problem = False, None
+    entries = recorded(path)
     try:
         request = Request(path)
         request.require_own_folder()
-        entries = recorded(path)
         if not entries:
-            problem = f"{path}: no record is beside it: run site.yml --tags model"
+            raise Refusal(f"{path}: no record is beside it: run site.yml --tags model")
         for entry in entries:
             at = os.path.join(request.folder(), entry.name)
             own_file(at)
             problem = _difference(at, entry, advance)
             if problem:
-                hashed = True
                 if not check:
                     os.utime(at)
-                break
-        else:
-            hashed = all(piece.sha256 for entry in entries for piece in entry.pieces) and bool(entries)
+                return {"hashed": True, "problem": problem, "changed": not check}
     except Refusal as error:
-        problem = str(error)
+        return {"hashed": False, "problem": str(error), "changed": False}
     except OSError as error:
         problem = f"{error.filename or path}: {error.strerror}: run site.yml --tags model"
-    return {"hashed": hashed, "problem": problem, "changed": hashed and problem is not None and not check}
+        return {"hashed": False, "problem": problem, "changed": False}
+    hashed = all(piece.sha256 for entry in entries for piece in entry.pieces)
+    return {"hashed": hashed, "problem": None, "changed": False}
 
 
 def _difference(path: str, entry: Entry, advance: Callable[[int], None]) -> str | None:
