@@ -35,7 +35,7 @@ class Sample:
     """One probe. slots, busy: numbers of all and busy slots; working: busy entries of /slots, each with its `model`;
     counters: {(model of a router or None, name in /metrics): value}; requests: running, deferred: waiting for a slot;
     context: of a slot, in tokens; used: tokens of the fullest busy slot; silent: too busy to respond; models: of a
-    router, in use."""
+    router, in use; entries: of its /models."""
 
     state: str
     reason: str = ""
@@ -51,6 +51,7 @@ class Sample:
     props: dict[str, Any] = field(default_factory=dict)
     silent: bool = False
     models: list[str] | None = None
+    entries: list[dict[str, Any]] = field(default_factory=list)
 
 
 def probe(api: LlamaApi, router: bool = False) -> Sample:
@@ -113,7 +114,7 @@ def _server(api: LlamaApi) -> Sample:
 
 def _router(api: LlamaApi) -> Sample:
     status, entries = models(api)
-    found = Sample(answered(status), requests=0.0, deferred=0.0)
+    found = Sample(answered(status), requests=0.0, deferred=0.0, entries=entries)
     end = time.monotonic() + PATIENCE
     found.models = awake(entries)
     for name in found.models:

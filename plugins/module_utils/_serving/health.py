@@ -198,7 +198,9 @@ class Head:
         seen = probe(self.api)
         kind = unit_kind(self.unit)[0] if self.unit else None
         if seen.props.get("role") == "router" and kind != "head":
-            self.models, seen.silent = router.describe(self.api, result, LOOK)
+            seen = probe(self.api, router=True)
+            self.models = router.models(seen)
+            result.update(models={one.name: one.state for one in self.models}, slots=seen.slots, slots_busy=seen.busy)
             return seen
         result["model"] = seen.props.get("model_alias") or seen.props.get("model_path")
         result["slots"], result["n_ctx"] = seen.slots, seen.context

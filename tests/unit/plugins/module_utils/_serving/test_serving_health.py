@@ -144,6 +144,7 @@ def test_router_reports_loaded_models(server):
         "/health",
         "/props",
         "/models",
+        "/metrics?model=coder&autoload=false",
         "/slots?model=coder&autoload=false",
     ]
     server.responses["/slots"] = (200, [fake.WORKING])
