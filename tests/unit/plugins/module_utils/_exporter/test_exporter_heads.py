@@ -199,14 +199,6 @@ def test_silent_metrics_count_as_work(server, monkeypatch):
     assert look(one)["llama_endpoint_state", "down"] == 1
 
 
-def test_slots_replace_missing_metrics(server, monkeypatch):
-    server.responses["/metrics"] = (501, {"error": {"message": "off"}})
-    server.responses["/slots"] = (200, [fake.IDLE, fake.WORKING])
-    seen = look(watched(server, monkeypatch))
-    assert (seen["llama_requests_processing", ""], seen["llama_slots_busy", ""]) == (1, 1)
-    assert ("llama_generated_tokens_total", "") not in seen
-
-
 def test_rate_is_of_last_answers(server, monkeypatch):
     one = watched(server, monkeypatch)
     assert ("llama_generation_tokens_per_second", "") not in look(one)
@@ -240,10 +232,3 @@ def test_router_of_silent_models_is_bounded(server, monkeypatch):
     server.responses["/metrics"] = server.silent
     assert look(watched(server, monkeypatch, kind="router"))["llama_endpoint_state", "ready"] == 1
     assert len(server.requests) < 8
-
-
-def test_malformed_answers_are_tolerated(server, monkeypatch):
-    server.responses.update({"/props": (200, [1]), "/metrics": (200, "x"), "/slots": (200, {"a": 1})})
-    seen = look(watched(server, monkeypatch))
-    assert seen["llama_endpoint_state", "ready"] == 1
-    assert ("llama_slots", "") not in seen
