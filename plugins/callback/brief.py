@@ -92,9 +92,6 @@ class CallbackModule(Default):
 
     # Plays
 
-    def v2_playbook_on_start(self, playbook):
-        pass
-
     def v2_playbook_on_play_start(self, play):
         self.end_play()
         self.manager = play.get_variable_manager()
@@ -213,40 +210,13 @@ class CallbackModule(Default):
         self.show_unchanged()
         self.show(self.diff_of)
 
-    # Events that are not shown.
+    def _not_shown(self, *_arguments, **_named):
+        """An event without output."""
 
-    def v2_runner_on_skipped(self, result):
-        pass
-
-    def v2_runner_item_on_ok(self, result):
-        pass
-
-    def v2_runner_item_on_failed(self, result):
-        pass
-
-    def v2_runner_item_on_skipped(self, result):
-        pass
-
-    def v2_runner_retry(self, result):
-        pass
-
-    def v2_runner_on_async_poll(self, result):
-        pass
-
-    def v2_runner_on_async_ok(self, result):
-        pass
-
-    def v2_runner_on_async_failed(self, result):
-        pass
-
-    def v2_playbook_on_include(self, included_file):
-        pass
-
-    def v2_playbook_on_no_hosts_matched(self):
-        pass
-
-    def v2_playbook_on_no_hosts_remaining(self):
-        pass
+    v2_playbook_on_start = v2_playbook_on_include = v2_runner_retry = _not_shown
+    v2_playbook_on_no_hosts_matched = v2_playbook_on_no_hosts_remaining = _not_shown
+    v2_runner_on_skipped = v2_runner_item_on_ok = v2_runner_item_on_failed = v2_runner_item_on_skipped = _not_shown
+    v2_runner_on_async_poll = v2_runner_on_async_ok = v2_runner_on_async_failed = _not_shown
 
     # The end
 

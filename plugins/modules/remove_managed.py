@@ -66,7 +66,7 @@ recorded:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._removal.removal import Removal
+from ..module_utils._removal.removal import MARKED, Removal
 from ..module_utils._text import Refusal
 
 
@@ -79,9 +79,7 @@ def main():
             "model": {"type": "path"},
             "retired": {"type": "path"},
             "models": {"type": "path"},
-            "firewall": {"type": "bool", "default": False},
-            "gateway": {"type": "bool", "default": False},
-            "node_files": {"type": "bool", "default": False},
+            **{part: {"type": "bool", "default": False} for part in MARKED},
         },
         supports_check_mode=True,
     )
@@ -99,12 +97,8 @@ def main():
             recorded = removal.retire(wanted["retired"])
         if wanted["models"]:
             removal.models(wanted["models"])
-        if wanted["firewall"]:
-            removal.firewall()
-        if wanted["gateway"]:
-            removal.gateway()
-        if wanted["node_files"]:
-            removal.node_files()
+        for part in filter(wanted.get, MARKED):
+            removal.marked(part)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     except OSError as error:

@@ -44,7 +44,6 @@ class Places(NamedTuple):
     units: str = paths.UNITS
     cron: tuple[str, ...] = ("/etc/crontab", "/etc/cron.d/*", "/var/spool/cron/root", "/var/spool/cron/crontabs/root")
     proc: str = "/proc"
-    our_site: str = paths.NGINX_SITE
 
 
 HERE = Places()

@@ -27,17 +27,22 @@ SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
 PARTIAL = ".partial"
 JOURNAL = PARTIAL + ".journal"
 RELEASE_LINK = re.compile(r"^releases/[^/]+\Z")
-# Their directories, the deepest first.
-FIREWALL_FOLDERS = (paths.NFTABLES_DROP_INS,)
-GATEWAY_FOLDERS = (paths.GATEWAY, os.path.dirname(paths.GATEWAY_SOCKET))
-NODE_FOLDERS = (
-    *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
-    *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),
-    *(paths.BACKOFF, paths.DIGESTS, paths.NO_MODELS, paths.REPAIRS, paths.SERVED, paths.RUN),
-    paths.JOURNALD_DROP_INS,
-    *(paths.ADOPTED_FILES, paths.ADOPTED, paths.ROLLBACK, paths.STATE),
-    paths.DOCS,
-)
+# The files of a part with their marks, and its directories, the deepest first.
+MARKED: dict[str, tuple[Sequence[tuple[str, str]], Sequence[str]]] = {
+    "firewall": (FIREWALL_FILES, (paths.NFTABLES_DROP_INS,)),
+    "gateway": (GATEWAY_FILES, (paths.GATEWAY, os.path.dirname(paths.GATEWAY_SOCKET))),
+    "node_files": (
+        NODE_FILES,
+        (
+            *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
+            *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),
+            *(paths.BACKOFF, paths.DIGESTS, paths.NO_MODELS, paths.REPAIRS, paths.SERVED, paths.RUN),
+            paths.JOURNALD_DROP_INS,
+            *(paths.ADOPTED_FILES, paths.ADOPTED, paths.ROLLBACK, paths.STATE),
+            paths.DOCS,
+        ),
+    ),
+}
 
 
 def _recorded_files(record: str) -> list[dict[str, Any]]:
@@ -227,19 +232,9 @@ class Removal:
                     if _is_file(os.path.join(here, one)):
                         self._file(os.path.join(folder, one), here)
 
-    def firewall(self) -> None:
-        """Removes the files of the firewall; its unit is down."""
-        self._marked(FIREWALL_FILES, FIREWALL_FOLDERS)
-
-    def gateway(self) -> None:
-        """Removes the files of a gateway; its units are down."""
-        self._marked(GATEWAY_FILES, GATEWAY_FOLDERS)
-
-    def node_files(self) -> None:
-        """Removes all other files that the roles wrote on a node, and their directories."""
-        self._marked(NODE_FILES, NODE_FOLDERS)
-
-    def _marked(self, files: Sequence[tuple[str, str]], folders: Sequence[str]) -> None:
+    def marked(self, part: str) -> None:
+        """Removes the marked files of a part of MARKED, and its directories that are empty; its units are down."""
+        files, folders = MARKED[part]
         inner: set[str] = set()
         for pattern, _mark in files:
             for path in sorted(glob.glob(self._below(pattern, glob.escape(self.root)))):

@@ -103,7 +103,7 @@ def test_trial_has_managed_units_and_a_record(node):
     assert (node.root / RECORD).stat().st_mode & 0o777 == 0o600
     assert sorted(record["files"]) == [PLAN, TEMPLATE, HEAD]
     removal = Removal(root=str(node.root))
-    removal.node_files()
+    removal.marked("node_files")
     assert str(node.root / RECORD) in removal.removed
 
 

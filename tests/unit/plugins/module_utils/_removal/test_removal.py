@@ -469,8 +469,8 @@ FOLDERS = sorted(
 
 def remove_node_files(root, check=False):
     removal = Removal(check, str(root))
-    removal.firewall()
-    removal.node_files()
+    removal.marked("firewall")
+    removal.marked("node_files")
     return removal.removed
 
 
@@ -557,7 +557,7 @@ def test_only_managed_gateway_files_go(tmp_path, theirs):
         write(tmp_path / path, "somebody else's\n" if path == theirs else text)
     removals = [Removal(check, str(tmp_path)) for check in (True, False)]
     for removal in removals:
-        removal.gateway()
+        removal.marked("gateway")
     assert removals[0].removed == removals[1].removed
     left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
     assert left == ([theirs] if theirs else [])
