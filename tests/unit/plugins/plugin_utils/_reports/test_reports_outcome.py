@@ -267,7 +267,7 @@ def test_failed_upgrade_is_one_sentence(facts, run, sentence):
     assert outcome_lines(hostvars, "upgrade_failed", NODES, dict(FAILED, **run)) == [sentence]
 
 
-# Other endings
+# All endings
 
 SWITCH = {"service": "chat", "quant": "Q8_0", "was": "Q8_0", "park": "", "check_mode": False}
 SWITCH_FAILED = {**SWITCH, "failures": ["chat is down"], "undone": True}
@@ -408,7 +408,7 @@ RETURN = "patch and reboot node2, then run maintenance.yml -e node=node2 -e stat
             holding("chat", "embed", chat="stopped"),
             ["maintenance: node2 is held, no service waits for it", RETURN],
         ),
-        # Other replicas answer.
+        # The other replicas answer.
         (
             "held",
             REPLICAS,
