@@ -61,11 +61,10 @@ def test_tasks_need_no_worker_for_delegation():
 
 
 def test_every_fault_is_made_and_taken_away():
-    """By break.sh on a unit of its own, or in a drill that is run as a whole: docs/measuring.md says which, and that
-    the others are run manually."""
+    """By break.sh on a unit of its own, or in a complete drill: docs/measuring.md says which."""
     page = " ".join((ROOT / "docs/measuring.md").read_text().split())
     (said,) = re.findall(
-        r"`make test` runs (.*?) as a whole, .*? the others are run manually: `make bench WHAT=recovery`", page
+        r"`make test` runs (.*?) completely, .*? `make bench WHAT=recovery` runs the others completely", page
     )
     program = ast.parse((ROOT / "molecule/drill/tests/test_drill.py").read_text())
     (whole,) = [
