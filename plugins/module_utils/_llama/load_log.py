@@ -32,10 +32,10 @@ RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
 ENDPOINT = re.compile(r"^\S+:\d+\Z")
 # A router starts a server for a model; what that one says begins with its port.
 SPAWNED = re.compile(r"spawning server instance with name=(\S+) on port (\d+)")
-# A part of each line that is read, and of few others.
-# All of it is what a server wrote.
+# Lines of a load that are read at most.
 LINES_MOST = 100000
-TOLD = re.compile(r"load_tensors|build|using device|buffer size|MiB \(")
+# A part of each line that is parsed, and of few others.
+PARSED = re.compile(r"load_tensors|build|using device|buffer size|MiB \(")
 
 
 class _Layout:
@@ -230,7 +230,7 @@ def of_model(newest_first: Iterable[str], model: str) -> tuple[list[str], bool]:
             return [one for one in reversed(kept) if one.startswith(f"[{found.group(2)}] ")], True
         if found:  # a later server at a port says nothing of an earlier one
             kept = [one for one in kept if not one.startswith(f"[{found.group(2)}] ")]
-        elif TOLD.search(line) and len(kept) < LINES_MOST:
+        elif PARSED.search(line) and len(kept) < LINES_MOST:
             kept.append(line)
     return [], False
 

@@ -14,7 +14,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
     deployment,
 )
 
-TOLD = "etc/llama-cluster/sampler.json"
+CONFIG = "etc/llama-cluster/sampler.json"
 SWITCH = ("switch_model", "-e", "service=chat quant=Q8_0")
 
 
@@ -25,13 +25,13 @@ def fixture_cluster(tmp_path_factory, tmp_path):
     cluster.inventory = copy.deepcopy(INVENTORY)
     cluster.inventory["llama_monitoring"] = {"hosts": {"node1": None}}
     for name in NODES:
-        (cluster.node(name) / TOLD).write_text("before")
+        (cluster.node(name) / CONFIG).write_text("before")
     return cluster
 
 
 def written(cluster):
     """The same on all nodes."""
-    (one,) = {(cluster.node(name) / TOLD).read_text() for name in NODES}
+    (one,) = {(cluster.node(name) / CONFIG).read_text() for name in NODES}
     return one
 
 
@@ -43,7 +43,7 @@ def done(cluster, playbook, *arguments, fails=False):
 def test_upgrade_and_rollback_configure_all_services(cluster):
     done(cluster, "upgrade", "-e", "tag=b2")
     assert written(cluster) == "[]"
-    assert cluster.events.index("node1 copy /" + TOLD) > cluster.events.index("node1 ask llama-head-chat.service")
+    assert cluster.events.index("node1 copy /" + CONFIG) > cluster.events.index("node1 ask llama-head-chat.service")
     done(cluster, "rollback")
     assert written(cluster) == "before"
 
