@@ -389,20 +389,47 @@ def test_a_server_that_dies_of_tools_is_named(server):
     )
 
 
+def error(status, message):
+    return status, {"error": {"code": status, "message": message, "type": "server_error"}}
+
+
+def called(*arguments):
+    """An answer with a call for each of these arguments."""
+    names = [{"name": "get_temperature", "arguments": one} for one in arguments]
+    return tool_answer(tool_calls=[dict(CALL, function=name) for name in names])
+
+
+NOT_PARSED = "The model produced output that does not match the expected peg-native format"
+SOUND = CALL["function"]["arguments"]
+
+
 @pytest.mark.parametrize(
-    ("status", "message"),
+    ("replies", "words"),
     [
-        (500, "The model produced output that does not match the expected peg-native format"),
-        (500, "Value is not callable: null at row 12, column 3"),
-        (400, "Unable to generate parser for this template. Automatic parser generation failed"),
+        (
+            [error(500, NOT_PARSED)],
+            "a request with tools is answered 500 (%s), 200 is needed: set another" % NOT_PARSED,
+        ),
+        ([error(400, "No parser")], "a request with tools is answered 400 (No parser), 200 is needed: set another"),
+        ([tool_answer(), error(500, "Object expected")], "the result of a tool call is answered 500 (Object expected)"),
+        (
+            [fake.answer(finish="stop", content='<tool_call>{"name"')],
+            "a tool call came as text (<tool_call> in content)",
+        ),
+        ([called({"city": "Paris"})], "a tool call has arguments of type object, a string of JSON is needed: set"),
+        ([called(None)], "a tool call has arguments of type NoneType"),
+        ([called('{"city":')], 'a tool call has arguments that are no JSON object ({"city":)'),
+        ([called('"Paris"')], 'no JSON object ("Paris")'),
+        ([called("[" * 100000)], "no JSON object"),
+        ([called(SOUND, {"city": "Rome"})], "a tool call has arguments of type object"),
+        ([called(SOUND, "7")], "a tool call has arguments that are no JSON object (7)"),
     ],
 )
-def test_failed_tool_request_names_template(server, status, message):
+def test_broken_tool_call_names_template(server, replies, words):
     props(server, tools=True)
-    answers(server, fake.answer(), (status, {"error": {"code": status, "message": message, "type": "server_error"}}))
-    refused(
-        server, "a request with tools is answered %d (%s), 200 is needed: set another chat_template" % (status, message)
-    )
+    answers(server, fake.answer(), *replies)
+    refused(server, words, "chat_template")
+    assert len(server.asked(CHAT)) == 1 + len(replies)
 
 
 BARE = "{% for message in messages %}{{ message.content }}{% endfor %}"
@@ -426,40 +453,6 @@ def test_template_without_tools_is_skipped(server):
     assert len(server.asked(CHAT)) == 2
 
 
-def test_refused_second_turn_names_template(server):
-    props(server, tools=True)
-    error = (500, {"error": {"code": 500, "message": "Object expected", "type": "server_error"}})
-    answers(server, fake.answer(), tool_answer(), error)
-    refused(server, "the result of a tool call is answered 500 (Object expected)")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"city": "Paris"}, "a tool call has arguments of type object, a string of JSON is needed: set another build"),
-        (None, "a tool call has arguments of type NoneType"),
-        ('{"city":', 'a tool call has arguments that are no JSON object ({"city":)'),
-        ('"Paris"', 'no JSON object ("Paris")'),
-        ("[" * 100000, "no JSON object"),
-    ],
-)
-def test_arguments_that_no_client_can_read_are_named(server, arguments, words):
-    props(server, tools=True)
-    broken = dict(CALL, function={"name": "get_temperature", "arguments": arguments})
-    answers(server, fake.answer(), tool_answer(broken))
-    refused(server, words, "chat_template")
-    assert len(server.asked(CHAT)) == 2
-
-
-@pytest.mark.parametrize("arguments", [{"city": "Rome"}, '{"city":', "7"])
-def test_each_of_several_calls_is_judged(server, arguments):
-    props(server, tools=True)
-    second = dict(CALL, id="Ub1GqhAnQ", function={"name": "get_temperature", "arguments": arguments})
-    answers(server, fake.answer(), tool_answer(tool_calls=[CALL, second]))
-    refused(server, "a tool call has arguments ")
-    assert len(server.asked(CHAT)) == 2
-
-
 def test_only_last_call_may_be_cut(server):
     props(server, tools=True)
     cut = dict(CALL, function={"name": "get_temperature", "arguments": '{"ci'})
@@ -468,12 +461,6 @@ def test_only_last_call_may_be_cut(server):
         state, reason, said = talk(server)
         assert (state == "ready") == sound, reason
         assert said.get("tools") == ("called, and was cut off" if sound else None)
-
-
-def test_call_as_text_names_template(server):
-    props(server, tools=True)
-    answers(server, fake.answer(), fake.answer(finish="stop", content='<tool_call>{"name": "get_temperature"}'))
-    refused(server, "a tool call came as text (<tool_call> in content)")
 
 
 def test_cut_call_is_accepted(server):
