@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
 from ...module_utils._model.shape import RECURRENT, WITHOUT_CACHE
-from .._intent.check_header import HEADER_KEYS
+from .._intent.check_models import HEADER_KEYS
 
 Named = tuple[str, tuple[int, ...]]
 # Bytes of a weight in Q8_0. Quants of a mixture save bits on its experts: what every token uses stays about that wide.

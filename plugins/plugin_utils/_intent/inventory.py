@@ -12,8 +12,7 @@ from typing import Any
 
 from . import gateway
 from .builds import builds_of
-from .hosts import expand
-from .records import Groups, HostVars, Models, Service, Services, Settings
+from .records import Groups, HostVars, Models, Services, Settings
 from .services import managed
 
 
@@ -47,15 +46,6 @@ class Inventory:
         """llama_builds, which is the same for all nodes."""
         return builds_of(self.hostvars[self.nodes[0]] if self.nodes else {})
 
-    @cached_property
-    def managed(self) -> list[Service]:
-        """The services that systemd runs."""
-        return managed(self.services, self.groups)
-
-    def members(self, service: Settings) -> list[str]:
-        """Head and workers of a service."""
-        return [*expand(service["head"], self.groups), *expand(service.get("workers", ""), self.groups)]
-
     def names(self) -> Iterator[tuple[str, Settings, str]]:
         """(service, its entry, a name) for each name by which clients ask for what it serves."""
         for name, one in self.services.items():
@@ -64,5 +54,5 @@ class Inventory:
 
     def claims(self, host: str) -> dict[int, str]:
         """{port of a host: the entry of a service that has it there}"""
-        found = gateway.claims(self.managed, host, self.services, self.groups)
+        found = gateway.claims(managed(self.services, self.groups), host, self.services, self.groups)
         return {port: f"llama_services.{entry}" for port, entry in found.items()}

@@ -8,7 +8,7 @@ from math import prod
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import gguf, memory
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.estimate import estimate
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_header import (
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_models import (
     HEADER_KEYS,
     header_errors,
 )

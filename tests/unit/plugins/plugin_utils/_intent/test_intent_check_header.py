@@ -4,7 +4,7 @@
 """Mistakes in the `header` of a model."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_header import header_errors
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_models import header_errors
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS
 
 EXPERTS = {"expert_count": 64, "expert_used_count": 4, "expert_feed_forward_length": 1536}
