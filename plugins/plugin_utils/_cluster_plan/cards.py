@@ -80,31 +80,14 @@ def _mib(size: re.Match[str]) -> int:
 
 
 def inventory_cards(nodes: Sequence[str], hostvars: HostVars, groups: Groups) -> list[Card]:
-    """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without. Without nodes they are
-    _usual_nodes()."""
-    nodes = nodes or _usual_nodes(hostvars, groups)
+    """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without. The default are the nodes
+    with cards, or all if none has one."""
+    if not nodes:
+        described = {node: hostvars[node].get("llama_devices") or [] for node in groups["llama_nodes"]}
+        nodes = [node for node, own in described.items() if any(not card.get("main") for card in own)] or [*described]
     return [
         dict({"name": "GPU"}, node=node, **card) for node in nodes for card in hostvars[node].get("llama_devices") or []
     ]
-
-
-def _usual_nodes(hostvars: HostVars, groups: Groups) -> Sequence[str]:
-    """The nodes with cards, or all where none has one; the primary service's head is the last of them, as that of a
-    plan is."""
-    nodes = groups["llama_nodes"]
-    nodes = [
-        node for node in nodes if any(not card.get("main") for card in hostvars[node].get("llama_devices") or [])
-    ] or nodes
-    services = hostvars[nodes[0]].get("llama_services")
-    services = services.values() if isinstance(services, dict) else []
-    primary = [
-        service for service in services if isinstance(service, dict) and service.get("primary") and "head" in service
-    ]
-    try:
-        heads = expand(primary[0]["head"], groups) if primary else []
-    except Refusal:
-        heads = []  # the inventory's own plan says so
-    return sorted(nodes, key=lambda node: node in heads)
 
 
 def card_errors(devices: str, nodes: str, groups: Groups, hostvars: HostVars, each: bool = False) -> list[str]:

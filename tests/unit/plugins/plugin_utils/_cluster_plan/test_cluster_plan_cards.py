@@ -98,28 +98,11 @@ def test_cards_of_an_inventory():
     ]
 
 
-def test_default_nodes_have_cards_and_primary_head_last():
-    groups = {"all": list("abcd"), "llama_nodes": list("abcd"), "main": ["b"]}
+def test_default_nodes_are_nodes_with_cards():
+    groups = {"all": list("ab"), "llama_nodes": list("ab")}
     card, main = {"llama_devices": [{"memory_mib": 24000}]}, {"llama_devices": [{"main": True, "memory_mib": 256000}]}
-    described = {
-        "a": dict(card, llama_services={"x": {"head": "a"}, "y": {"primary": True, "head": "main"}}),
-        "b": card,
-        "c": card,
-        "d": main,
-    }
-    assert [one["node"] for one in inventory_cards([], described, groups)] == ["a", "c", "b"]
-    for services in (
-        None,
-        ["x"],
-        {"x": None},
-        {"x": {"primary": True, "head": "unused"}},
-        {"x": {"primary": True, "host": "b"}},
-    ):
-        assert [
-            one["node"] for one in inventory_cards([], dict(described, a=dict(card, llama_services=services)), groups)
-        ] == ["a", "b", "c"]
-    assert [one["node"] for one in inventory_cards([], dict.fromkeys("abcd", main), groups)] == list("abcd")
-    assert [one["node"] for one in inventory_cards(["d", "a"], described, groups)] == ["d", "a"]
+    assert [one["node"] for one in inventory_cards([], {"a": main, "b": card}, groups)] == ["b"]
+    assert [one["node"] for one in inventory_cards([], {"a": main, "b": main}, groups)] == ["a", "b"]
 
 
 def test_enough_cards_are_no_mistake():
