@@ -190,22 +190,11 @@ ansible_facts:
               type: int
               returned: always
               sample: 9876
-            memory_reserved_mib:
-              description: Memory that the driver keeps for itself, in MiB; V(null) for drivers that leave it out of the
-                total.
-              type: int
-              returned: always
-              sample: 317
             utilization:
               description: Share of time with a kernel running, in percent.
               type: int
               returned: always
               sample: 31
-            memory_utilization:
-              description: Share of time with memory being read or written, in percent.
-              type: int
-              returned: always
-              sample: 22
             temperature_c:
               description: Temperature in degrees Celsius.
               type: int
@@ -216,16 +205,6 @@ ansible_facts:
               type: float
               returned: always
               sample: 97.42
-            power_limit_w:
-              description: Power limit in force, in watts.
-              type: float
-              returned: always
-              sample: 250.0
-            persistence_mode:
-              description: Whether the driver stays loaded without a client.
-              type: bool
-              returned: always
-              sample: true
             mig:
               description: Whether the card is divided into MIG instances; V(null) where it cannot be.
               type: bool
@@ -242,11 +221,6 @@ ansible_facts:
                   type: int
                   returned: always
                   sample: 0
-                profile:
-                  description: Its size in compute slices and memory.
-                  type: str
-                  returned: always
-                  sample: 3g.20gb
                 uuid:
                   description: What E(CUDA_VISIBLE_DEVICES) calls it.
                   type: str
@@ -278,61 +252,15 @@ ansible_facts:
                   returned: always
                   sample: 40155
             ecc:
-              description: Memory errors, since the driver was loaded (volatile) and over the card's life (aggregate).
+              description: Memory errors since the driver was loaded.
               type: dict
               returned: always
               contains:
-                enabled:
-                  description: Whether ECC is on.
-                  type: bool
-                  returned: always
-                  sample: true
-                volatile_corrected:
-                  description: Errors corrected.
-                  type: int
-                  returned: always
-                  sample: 0
                 volatile_uncorrected:
                   description: Errors not corrected.
                   type: int
                   returned: always
                   sample: 0
-                aggregate_corrected:
-                  description: Errors corrected.
-                  type: int
-                  returned: always
-                  sample: 2
-                aggregate_uncorrected:
-                  description: Errors not corrected.
-                  type: int
-                  returned: always
-                  sample: 0
-                retired_pages:
-                  description: Pages taken out of use, on cards up to Volta and some later ones.
-                  type: int
-                  returned: always
-                  sample: 0
-                remapped_rows:
-                  description: Rows replaced by spare ones, on later cards.
-                  type: int
-                  returned: always
-                  sample: null
-                repair_pending:
-                  description: Whether a page or row waits for a reset of the card to be replaced.
-                  type: bool
-                  returned: always
-                  sample: false
-                repair_failed:
-                  description: Whether a row could not be replaced.
-                  type: bool
-                  returned: always
-                  sample: null
-            recovery_action:
-              description: What the driver asks for to make the card work again, for example V(Reset); V(null) for
-                nothing, and before 535.
-              type: str
-              returned: always
-              sample: null
             throttle_reasons:
               description: What holds the clocks down now, an idle card apart; V(null) when the card does not tell.
               type: list

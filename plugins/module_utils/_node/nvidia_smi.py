@@ -31,6 +31,14 @@ DIES = 1.0
 HANGS = "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid"
 # Calls that hang in the driver and survive SIGKILL: no further call is started meanwhile.
 _hanging: list[subprocess.Popen[bytes]] = []
+# Counters of memory errors: up to Volta one total, after it one for each memory; after driver 535 two for SRAM.
+UNCORRECTED = (
+    "double_bit/total",
+    "sram_uncorrectable",
+    "sram_uncorrectable_parity",
+    "sram_uncorrectable_secded",
+    "dram_uncorrectable",
+)
 # (words of a failure, its remedy)
 REMEDIES = (
     ("Driver/library version mismatch", "the kernel still runs the driver of before an update: reboot the node"),
@@ -59,7 +67,7 @@ def collect(
         facts = {"available": False, "reason": str(error), "warning": None, "driver": None, "cuda": None, "gpus": []}
     gpus = facts["gpus"]
     capabilities: dict[str, str] = {}
-    instances: dict[tuple[str | None, int], tuple[str, str]] = {}
+    instances: dict[tuple[str | None, int], str] = {}
     # Not in the XML of drivers from 418 to 595; drivers before 510 do not know compute_cap.
     with contextlib.suppress(Refusal):
         if any(gpu["compute_cap"] is None for gpu in gpus):
@@ -73,7 +81,7 @@ def collect(
         gpu["compute_cap"] = gpu["compute_cap"] or capabilities.get(gpu["uuid"])
         gpu["numa_node"] = numa_node(gpu["pci_bus_id"], pci_root)
         for device in gpu["mig_devices"]:
-            device["profile"], device["uuid"] = instances.get((gpu["uuid"], device["index"]), (None, None))
+            device["uuid"] = instances.get((gpu["uuid"], device["index"]))
     # A card that fell off the bus and a driver that hangs leave their reason only in the kernel's log.
     facts["xids"], facts["xids_reason"] = read_xids(kernel_log)
     for xid in facts["xids"] or []:
@@ -168,17 +176,17 @@ def parse_capabilities(text: str) -> dict[str, str]:
     return dict(re.findall(r"^\s*(GPU-\S+?)\s*,\s*(\d+\.\d+)\s*$", text, re.MULTILINE))
 
 
-def parse_instances(text: str) -> dict[tuple[str | None, int], tuple[str, str]]:
-    """Lines of `nvidia-smi -L` -> {(uuid of the GPU, index of the MIG device): (profile, uuid of the MIG device)}."""
-    instances: dict[tuple[str | None, int], tuple[str, str]] = {}
+def parse_instances(text: str) -> dict[tuple[str | None, int], str]:
+    """Lines of `nvidia-smi -L` -> {(uuid of the GPU, index of the MIG device): uuid of the MIG device}."""
+    instances: dict[tuple[str | None, int], str] = {}
     gpu: str | None = None
     for line in text.splitlines():
         card = re.match(r"^GPU \d+: .*\(UUID: (GPU-\S+)\)", line)
-        device = re.match(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-\S+)\)", line)
+        device = re.match(r"^\s+MIG \S+\s+Device\s+(\d+): \(UUID: (MIG-\S+)\)", line)
         if card:
             gpu = card.group(1)
         elif device:
-            instances[gpu, int(device.group(2))] = (device.group(1), device.group(3))
+            instances[gpu, int(device.group(1))] = device.group(2)
     return instances
 
 
@@ -246,9 +254,7 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
         "memory_reason": _memory_reason(gpu),
         "memory_used_mib": _number(gpu, "fb_memory_usage/used"),
         "memory_free_mib": _number(gpu, "fb_memory_usage/free"),
-        "memory_reserved_mib": _number(gpu, "fb_memory_usage/reserved"),
         "utilization": _number(gpu, "utilization/gpu_util"),
-        "memory_utilization": _number(gpu, "utilization/memory_util"),
         "temperature_c": _number(gpu, "temperature/gpu_temp"),
         # Renamed: the section by driver 535, the draw after 555.
         "power_w": _number(
@@ -258,17 +264,9 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
             "gpu_power_readings/power_draw",
             "power_readings/power_draw",
         ),
-        "power_limit_w": _number(
-            gpu,
-            "gpu_power_readings/current_power_limit",
-            "gpu_power_readings/power_limit",
-            "power_readings/power_limit",
-        ),
-        "persistence_mode": _switch(gpu, "persistence_mode"),
         "mig": _switch(gpu, "mig_mode/current_mig"),
         "mig_devices": [_mig_device(device) for device in gpu.findall("mig_devices/mig_device")],
-        "ecc": _ecc(gpu),
-        "recovery_action": _recovery_action(gpu),
+        "ecc": {"volatile_uncorrected": _sum(gpu, *(f"ecc_errors/volatile/{one}" for one in UNCORRECTED))},
         "throttle_reasons": _throttle_reasons(gpu),
         "processes": [_process(process) for process in gpu.findall("processes/process_info")],
     }
@@ -289,44 +287,6 @@ def _mig_device(device: ElementTree.Element) -> Facts:
         "memory_used_mib": _number(device, "fb_memory_usage/used"),
         "memory_free_mib": _number(device, "fb_memory_usage/free"),
     }
-
-
-def _ecc(gpu: ElementTree.Element) -> Facts:
-    facts: Facts = {"enabled": _switch(gpu, "ecc_mode/current_ecc")}
-    for period in ("volatile", "aggregate"):
-        for kind, counters in (
-            # Up to Volta one section per kind with a total, after it one counter per memory.
-            ("corrected", ("single_bit/total", "sram_correctable", "dram_correctable")),
-            # Up to 535 one counter for SRAM, after it one for parity and one for SEC-DED.
-            (
-                "uncorrected",
-                (
-                    "double_bit/total",
-                    "sram_uncorrectable",
-                    "sram_uncorrectable_parity",
-                    "sram_uncorrectable_secded",
-                    "dram_uncorrectable",
-                ),
-            ),
-        ):
-            facts[f"{period}_{kind}"] = _sum(gpu, *[f"ecc_errors/{period}/{counter}" for counter in counters])
-    # Cards up to Volta and some of Turing retire pages, later ones remap rows.
-    facts["retired_pages"] = _sum(
-        gpu,
-        "retired_pages/multiple_single_bit_retirement/retired_count",
-        "retired_pages/double_bit_retirement/retired_count",
-    )
-    facts["remapped_rows"] = _sum(gpu, "remapped_rows/remapped_row_corr", "remapped_rows/remapped_row_unc")
-    facts["repair_pending"] = _switch(gpu, "retired_pages/pending_retirement", "remapped_rows/remapped_row_pending")
-    facts["repair_failed"] = _switch(gpu, "remapped_rows/remapped_row_failure")
-    return facts
-
-
-def _recovery_action(gpu: ElementTree.Element) -> str | None:
-    """The action that the driver requests, None for no action: named from driver 570 on, reset from 535 on."""
-    if _switch(gpu, "gpu_reset_status/reset_required"):
-        return _text(gpu, "gpu_recovery_action") or "Reset"
-    return _text(gpu, "gpu_recovery_action")
 
 
 def _throttle_reasons(gpu: ElementTree.Element) -> list[str] | None:
