@@ -23,7 +23,7 @@ TASKS = yaml.safe_load((Path(__file__).resolve().parents[2] / "roles/head_server
     ],
 )
 def test_a_large_model_says_how_long_it_loads(weights, said):
-    (task,) = [task for task in TASKS if task["name"] == "Say how long a large model loads"]
+    (task,) = [task for task in TASKS if task["name"] == "Report how long a large model loads"]
     templates = jinja2.Environment(undefined=jinja2.StrictUndefined)
     variables = {"__head_server_loading": {"service": "reasoning"}}
     variables["plan"] = {"devices": [{"weights_mib": mib} for mib in weights]}
