@@ -71,11 +71,6 @@ def dashboard(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def queries(dashboard: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """[(title of the panel, query)]"""
-    return [(panel["title"], target["expr"]) for panel in dashboard["panels"] for target in panel.get("targets", ())]
-
-
 def _variables(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The data source, and the variables that rows use."""
     asked = str([(row["title"], row.get("repeat"), row["panels"]) for row in rows])
