@@ -1,25 +1,23 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lines below the tables of a plan: speed, full prompts, threads, builds. Private to the collection."""
+"""The lines below the tables of a plan: speed, full prompts, threads. Private to the collection."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._llama.args import PIN
 from ...module_utils._model.memory import Shape
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt
 from ...module_utils._settings import is_stopped, kind_of, value
-from .._intent.builds import DEFAULT, version_of
 from .cluster import Cluster, Placed
 
 Map = Mapping[str, Any]
 
 
 def lines(cluster: Cluster, placed: Mapping[str, Placed], found: Map, only: str) -> list[str]:
-    """The lines below the tables of a plan: speed, full prompts, threads, builds. found: of memory_plan(); only: one
+    """The lines below the tables of a plan: speed, full prompts, threads. found: of memory_plan(); only: one
     service."""
     said, prompts, unknown = [], [], []
     for name, one in sorted(placed.items()):
@@ -31,7 +29,7 @@ def lines(cluster: Cluster, placed: Mapping[str, Placed], found: Map, only: str)
             prompts += [f"{label}: {words}"] if words else []
             unknown += [] if words else [label]
     prompts += [f"{', '.join(unknown)}: {NOT_KNOWN}"] if unknown else []
-    return said + prompts + _threads(cluster, found["threads"], only) + _builds(cluster, only)
+    return said + prompts + _threads(cluster, found["threads"], only)
 
 
 def _speed(cluster: Cluster, placed: Placed) -> list[str]:
@@ -113,20 +111,3 @@ def _threads(cluster: Cluster, found: Mapping[str, Mapping[str, int]], only: str
         for node, words in sorted(by_node.items())
     ]
     return [f"threads of services in main memory: {'; '.join(parts)}"] if parts else []
-
-
-def _builds(cluster: Cluster, only: str) -> list[str]:
-    """A line on who runs which build, where that is not the pinned release for all of them."""
-    builds = cluster.builds
-    if len(builds) == 1 and version_of(builds[DEFAULT] or {}) == PIN:
-        return []
-    users: dict[str, list[str]] = {}
-    for name, service in sorted(cluster.services.items()):
-        if name == (only or name):
-            users.setdefault(value(service, "build"), []).append(name)
-    parts = [
-        f"{build} {version_of(builds[build] or {})}: {', '.join(users.get(build, ['no service']))}"
-        for build in sorted(builds, key=lambda build: (build != DEFAULT, build))
-        if build in users or not only
-    ]
-    return ["builds: " + "; ".join(parts)]

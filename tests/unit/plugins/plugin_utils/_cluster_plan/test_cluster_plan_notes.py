@@ -1,20 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a full prompt takes, and who runs which build, below the tables of a plan."""
+"""The lines on full prompts below the tables of a plan."""
 
 import base64
 import json
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.args import PIN
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.full_prompt import NOT_KNOWN, record
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import (
-    GROUPS,
-    HEADERS,
-    MODELS,
     SERVICE,
-    node,
     planned,
 )
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import kept
@@ -56,21 +50,3 @@ def test_measurement_with_other_settings_is_ignored():
     first = planned(services=SERVICES)
     services = dict(SERVICES, chat=dict(SERVICES["chat"], slot_ctx_size=8192))
     assert "chat, code: " + NOT_KNOWN in planned(services=services, previous=read(first))["lines"]
-
-
-def test_line_on_builds_beside_pinned_release():
-    """Without an entry `default` that is what they run who name none."""
-    fork = {"repository": "https://example.org/fork", "commit": "1a2b3c4d5e" + 30 * "0"}
-    services = {name: dict(SERVICE, model="big") for name in ("coder", "fast", "old")}
-
-    def said(only="", builds=None, **changes):
-        own = {name: dict(one, **changes.get(name, {})) for name, one in services.items()}
-        found = memory_plan(own, MODELS, GROUPS, {"node1": node()}, HEADERS, builds, only=only)
-        return [line for line in found["lines"] if line.startswith("builds: ")]
-
-    assert said() == said(builds={"default": {"version": PIN, "accelerator": "auto"}}) == []
-    assert said(builds={"default": {"version": "b7772"}}) == ["builds: default b7772: coder, fast, old"]
-    two = {"turbo": fork, "a": {"version": "b11435"}}
-    line = "builds: default %s: coder, fast; a b11435: no service; turbo g1a2b3c4d5e: old" % PIN
-    assert said(builds=two, old={"build": "turbo"}) == [line]
-    assert said("old", two, old={"build": "turbo"}) == ["builds: turbo g1a2b3c4d5e: old"]
