@@ -34,6 +34,7 @@ def working():
     server = fake.FakeLlamaServer()
     server.ended = threading.Event()
     server.responses["/slots"] = lambda: (200, [fake.IDLE if server.ended.is_set() else fake.WORKING])
+    server.responses["/metrics"] = lambda: fake.metrics(processing=int(not server.ended.is_set()))
     yield server
     server.stop()
 
