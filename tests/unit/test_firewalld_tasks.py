@@ -49,8 +49,9 @@ def test_rule_lasts_while_a_model_is_copied(node):
     """Also where the copy fails, as here, where it is no model."""
     model = node.folder / "old.gguf"
     model.write_text("weights")
-    record = {"files": [str(model)], "pieces": [{"size": 7, "sha256": hashlib.sha256(b"weights").hexdigest()}]}
-    variables = {"model_old": str(model), "__model_old": record, "giver": "giver", "taker": "localhost"}
+    piece = {"size": 7, "sha256": hashlib.sha256(b"weights").hexdigest()}
+    record = {"recorded": [{"name": "old.gguf", "size": 7, "pieces": [piece]}]}
+    variables = {"model_old": str(model), "__model_old_record": record, "giver": "giver", "taker": "localhost"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         variables["model_share_port"] = free.getsockname()[1]

@@ -138,18 +138,6 @@ REFUSALS = {
         "monitoring_textfile_dir: no directory FOLDER/samples seen on node1, one that node_exporter reads is needed: "
         "name it, or set monitoring_export to http",
     ),
-    "model without verified bytes": (
-        "model",
-        "copy_old",
-        {
-            "model_old": "FOLDER/old.gguf",
-            "__model_old": {"pieces": [{"sha256": None}]},
-            "giver": "node1",
-            "taker": "node2",
-        },
-        "FOLDER/old.gguf: no sha256 recorded on node1, one is needed to park it on node2: run gguf_fetch with reverify "
-        "full there, or choose -e retire=first",
-    ),
     "model without a record that is to make room": (
         "model",
         "make_room",

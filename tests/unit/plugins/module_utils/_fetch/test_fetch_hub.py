@@ -10,7 +10,6 @@ import re
 from collections import namedtuple
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Transient
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client
@@ -215,26 +214,6 @@ def answered(status, headers=(), parsed=None, said=""):
     return fetch_hub._Answer(response, parsed, said)
 
 
-def test_answer_that_ends_early_is_asked_for_again(fake, monkeypatch):
-    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
-    broken = ["5\r\n[{", "zz\r\n"]
-    tree = HubHandler.tree
-
-    def break_off(self, repo, start):
-        if not broken:
-            return tree(self, repo, start)
-        self.send_response(200)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self.wfile.write(broken.pop().encode())
-        self.close_connection = True
-        return None
-
-    monkeypatch.setattr(HubHandler, "tree", break_off)
-    assert len(hub(fake).files(COMMIT)) == len(FILES)
-    assert broken == []
-
-
 @pytest.mark.parametrize(
     ("names", "ordered"),
     [
@@ -283,16 +262,3 @@ def test_why_repository_does_not_open(status, code, token, words):
     assert isinstance(refusal, Transient if status == 429 else Refusal) and re.match(
         "http://127.0.0.1:1/owner/m: " + words, str(refusal)
     )
-
-
-@pytest.mark.parametrize(("size", "read"), [(0, True), (-1, True), (1, False)])
-def test_answer_of_hub_has_limit(monkeypatch, size, read):
-    body = b"[%s]" % (b" " * ((8 << 20) - 2 + size))
-    response = namedtuple("Response", "status headers read isclosed")(200, {}, lambda most: body[:most], lambda: True)
-    monkeypatch.setattr(fetch_hub, "get_following", lambda client, url, headers, token: (response, url))
-    repository = Hub(None, "owner/m", "http://127.0.0.1:1")
-    if read:
-        assert repository._get_json("http://127.0.0.1:1/x") == (response, [], "")
-    else:
-        with pytest.raises(Refusal, match="answers more than 8,388,608 bytes: check endpoint"):
-            repository._get_json("http://127.0.0.1:1/x")
