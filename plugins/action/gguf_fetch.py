@@ -8,7 +8,7 @@ file (plugins/module_utils/_job.py); one shell command per poll reads it and ren
 after the request: a run that finds the job of an interrupted one follows that.
 
 With a bundle the missing files are sent first, in stretches through the connection's standard input: that needs no
-program on either side, works wherever Ansible itself does, and goes on after whatever the node already has.
+program on either side, works wherever Ansible itself does, and continues after the bytes that the node has.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from ..module_utils._text import Refusal, exact
 from ..plugin_utils._progress import Progress, async_result
 
 LONGEST = 7 * 86400  # seconds after which the node ends a job
-LEASE = 60  # seconds, as in _job.py: so long a job goes on without its controller
+LEASE = 60  # seconds, as in _job.py: a job runs so long without its controller
 POLLS = (0.5, 1, 1, 2, 2, 3, 5)  # seconds between polls; the last one from there on
 EVERY = 15  # seconds between lines
 STRETCH = 32 << 20  # bytes sent at once: what memory holds of a model, and what a lost connection costs

@@ -4,7 +4,7 @@
 """Getting one model onto this node: resolve, check the header, reserve, transfer, verify, publish.
 
 No file has the model's name before it is complete: a complete size and header do not prove that (a preallocated file
-passes both), a digest does. After any interruption the next run goes on from its journal.
+passes both), a digest does. After any interruption the next run continues from its journal.
 """
 
 from __future__ import annotations

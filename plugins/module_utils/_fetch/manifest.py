@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A file of a model: as it was published, or as a plan has it, which knows neither time nor inode."""
+    """A file of a model: as it was published, or as a plan has it, without time and inode."""
 
     name: str
     size: int

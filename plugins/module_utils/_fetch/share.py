@@ -144,7 +144,7 @@ def is_running(port: int) -> bool:
 
 
 def stop(port: int) -> bool:
-    """End the server of ``port``. -> whether there was one; raises Refusal if it goes on."""
+    """End the server of ``port``. -> whether there was one; raises Refusal if it does not end."""
     if not is_running(port):
         return False
     with open(f"{paths.SHARE_LOCK}-{port}") as stream, contextlib.suppress(ProcessLookupError, ValueError):
