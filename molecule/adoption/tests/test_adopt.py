@@ -155,7 +155,7 @@ def test_a_driver_that_does_not_match_is_refused(lab):
     assert servers(lab.node2) == []
 
 
-def test_it_returns(lab):
+def test_held_node_returns(lab):
     status, output = playbook(lab, "maintenance", "-e", "node=node2 state=return")
     assert status == 0, output
     assert answers(lab)

@@ -53,7 +53,7 @@ def ask(lab, timeout=30):
 
 
 def serves(lab, path):
-    """Whether the running head, asked itself, has this model loaded."""
+    """Whether the running head reports this model as loaded."""
     return requests.get("http://%s:8000/props" % lab.ethernet("node1"), timeout=10).json()["model_path"] == path
 
 

@@ -1,4 +1,4 @@
-"""The whole way: site.yml on three nodes, then everything an operator does next."""
+"""site.yml on three nodes, then the tasks of an operator."""
 
 import json
 import re
@@ -121,7 +121,7 @@ CACHE = "/var/cache/llama-cluster/rpc-chat"
 
 @pytest.fixture(scope="module")
 def planted():
-    """{node: what was on it when things of others were planted there}; node3 has none."""
+    """{node: its inventory with planted unmanaged files}; node3 has none."""
     return {}
 
 

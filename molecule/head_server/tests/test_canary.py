@@ -66,7 +66,7 @@ def canary(node, unit):
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_what_a_unit_lets_its_program_do(lab, unit):
+def test_program_of_a_unit_is_confined(lab, unit):
     node = getattr(lab, UNITS[unit])
     node.check_output(PLANT)
     try:

@@ -40,13 +40,13 @@ def main_pid(lab):
     return int(lab.node1.check_output("systemctl show --property=MainPID --value %s", UNIT))
 
 
-def test_it_answers(lab):
+def test_head_answers(lab):
     lab.eventually(lambda: answers(lab), 90, "the head answers")
     assert "Red" in ask(lab)
 
 
-def test_what_its_unit_may_do(lab):
-    """While it answers, see above: what it may not do it does not need."""
+def test_unit_is_confined(lab):
+    """The head answers with this sandbox, see above."""
     assert lab.exposure(lab.node1, UNIT) == 1.1
     status = dict(
         line.split(":", 1) for line in lab.node1.check_output("cat /proc/%s/status", str(main_pid(lab))).splitlines()
@@ -68,36 +68,36 @@ def test_only_its_user_leaves_for_its_workers(lab):
     assert answers(lab)
 
 
-def test_it_answers_to_the_models_names(lab):
+def test_head_accepts_every_model_name(lab):
     model = requests.get("http://%s:8000/v1/models" % lab.ethernet("node1"), timeout=10).json()["data"][0]
     assert {model["id"], *model["aliases"]} >= {"smollm2-135m-instruct", "smollm2"}
 
 
-def test_it_listens_only_on_ethernet(lab):
+def test_head_listens_only_on_ethernet(lab):
     listeners = [line.split()[3] for line in lab.node1.check_output("ss -Hltn sport = :8000").splitlines()]
     assert listeners == ["%s:8000" % lab.ethernet("node1")]
 
 
-def test_it_is_connected_to_each_worker(lab):
+def test_head_is_connected_to_each_worker(lab):
     peers = {
         line.split()[3] for line in lab.node1.check_output("ss -Htn state established dport = :50052").splitlines()
     }
     assert peers == {"%s:50052" % lab.fabric(name) for name in ("node2", "node3")}
 
 
-def test_it_is_back_after_kill_9(lab):
+def test_head_is_back_after_kill_9(lab):
     before = main_pid(lab)
     lab.node1.check_output("kill -9 %s", str(before))
     lab.eventually(lambda: main_pid(lab) not in (0, before), 20, "a new head process")
     lab.eventually(lambda: answers(lab), 90, "the head answers again")
 
 
-def test_it_is_back_after_a_worker_was_killed(lab):
+def test_head_is_back_after_worker_kill(lab):
     lab.node2.check_output("systemctl kill --signal=KILL llama-rpc-chat.service")
     lab.eventually(lambda: answers(lab), 120, "the head answers again")
 
 
-def test_it_waits_for_its_workers(lab):
+def test_head_waits_for_its_workers(lab):
     lab.node1.check_output("systemctl stop %s", UNIT)
     lab.node3.check_output("systemctl stop llama-rpc-chat.service")
     lab.node1.check_output("systemctl start --no-block %s", UNIT)
@@ -117,7 +117,7 @@ def test_process_and_unit_show_no_secret(lab):
     assert "primary colors" not in lab.node1.check_output("journalctl -u %s -o cat", UNIT)
 
 
-def test_it_starts_at_boot(lab):
+def test_head_starts_at_boot(lab):
     assert lab.node1.check_output("systemctl is-enabled %s", UNIT) == "enabled"
 
 
@@ -212,7 +212,7 @@ def test_a_flag_that_the_build_lacks_stops_nothing(lab, another):
     assert (main_pid(lab), lab.node1.check_output("systemctl cat %s", UNIT)) == (before, unit)
 
 
-def test_it_accepts_only_its_keys(lab, another):
+def test_head_accepts_only_its_keys(lab, another):
     assert post(lab).status_code == 401
     assert post(lab, "lab-k3y-unknown").status_code == 401
     assert all(answers(lab, key) for key in KEYS)
@@ -239,14 +239,14 @@ def test_its_keys_stay_secret(lab, another):
 
 
 def test_the_sandbox_of_cuda_answers_on_the_cpu(lab, another):
-    """Computed, and not proven on a GPU: what it must let through to one, no machine without one can tell."""
+    """Runs on the CPU; the access to a GPU is not tested here."""
     assert "DeviceAllow=char-nvidia* rw" in lab.node1.check_output("systemctl cat %s", UNIT)
     assert lab.exposure(lab.node1, UNIT) == 1.8
     assert answers(lab, KEYS[0])
     assert "not proven on a GPU" in another
 
 
-def test_it_is_bound_to_its_numa_node(lab, another):
+def test_head_is_bound_to_its_numa_node(lab, another):
     pid = str(main_pid(lab))
     assert lab.node1.check_output("cat /proc/%s/cmdline", pid).replace("\0", " ").split()[-2:] == ["--numa", "numactl"]
     assert {line.split()[1] for line in lab.node1.check_output("cat /proc/%s/numa_maps", pid).splitlines()} == {
@@ -274,8 +274,8 @@ def test_an_automatic_split_is_planned_and_stays(lab):
 
 
 def test_experts_in_main_memory_answer(lab):
-    """Without a GPU they lie where all weights do; what is shown is the flag, the answer and the second run. Its memory
-    is interleaved, and the model that it was made of drafts for it."""
+    """Without a GPU all weights are in main memory: tests the flag, the answer and the second run. Memory is
+    interleaved, and a draft model is used."""
     quant = "Q4_1"
     path = "/var/tmp/smollm2-mixture.gguf"
     program = (pathlib.Path(__file__).resolve().parents[3] / "tests/lab/mixture.py").read_text()

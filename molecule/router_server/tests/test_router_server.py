@@ -26,7 +26,7 @@ def get(lab, path):
 
 
 def ask(lab, model, tokens=4, timeout=120):
-    """One answer over HTTP from outside the containers -> (the model that says it is its own, its text)."""
+    """One answer over HTTP from outside the containers -> (name of the model, text)."""
     request = {"model": model, "max_tokens": tokens, "temperature": 0}
     request["messages"] = [{"role": "user", "content": "Name a color."}]
     reply = requests.post(
@@ -121,7 +121,7 @@ def test_a_second_run_changes_and_loads_nothing(lab, deployed, site):
     assert loaded(lab) == before
 
 
-def test_what_its_unit_may_do(lab, deployed):
+def test_unit_is_confined(lab, deployed):
     assert lab.exposure(lab.node1, UNIT) == 1.1
     preset = lab.node1.file(PRESET)
     assert (preset.user, preset.mode) == ("root", 0o644)
@@ -154,7 +154,7 @@ def test_64_concurrent_requests_reach_their_models(lab, deployed):
     assert [model for model, _text in found] == asked
 
 
-def test_it_comes_back_from_kills(lab, deployed):
+def test_router_is_back_after_kills(lab, deployed):
     assert ask(lab, DENSE)[0] == DENSE
     pid = lab.node1.check_output("systemctl show --property=MainPID --value %s", UNIT)
     lab.node1.check_output("kill -9 $(pgrep --parent %s)" % pid)

@@ -55,7 +55,7 @@ def test_other_user_on_its_node_is_refused(lab):
         assert not lab.connects(lab.node2, lab.fabric("node2"), 50052, user), user
 
 
-def test_it_runs_as_its_own_user(lab):
+def test_worker_runs_as_its_own_user(lab):
     assert lab.node2.check_output("ps -o user:32= -p %s", str(main_pid(lab.node2))) == "llama-rpc"
 
 
@@ -76,7 +76,7 @@ def test_its_user_reaches_no_other_host(lab):
         lab.node1.check_output("kill $(cat /run/listener.pid); rm /run/listener.pid")
 
 
-def test_what_its_unit_may_do(lab):
+def test_unit_is_confined(lab):
     assert lab.exposure(lab.node2, UNIT) == 1.0
     status = dict(
         line.split(":", 1)
@@ -86,18 +86,18 @@ def test_what_its_unit_may_do(lab):
     assert int(status["SigIgn"], 16) & 1 << signal.SIGPIPE - 1
 
 
-def test_it_is_back_after_kill_9(lab):
+def test_worker_is_back_after_kill_9(lab):
     before = main_pid(lab.node2)
     lab.node2.check_output("kill -9 %s", str(before))
     lab.eventually(lambda: main_pid(lab.node2) not in (0, before), 10, "a new worker process")
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama"), 10, "the worker listens again")
 
 
-def test_it_starts_at_boot(lab):
+def test_worker_starts_at_boot(lab):
     assert lab.node2.check_output("systemctl is-enabled %s", UNIT) == "enabled"
 
 
-def test_it_comes_back_with_its_node(lab):
+def test_worker_returns_with_its_node(lab):
     lab.node3.check_output("systemctl stop %s llama-firewall && systemctl start multi-user.target", UNIT)
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052, "llama"), 10, "the worker listens")
     assert not lab.connects(lab.node2, lab.fabric("node3"), 50052, "llama")
@@ -157,7 +157,7 @@ def test_a_changed_argument_restarts_only_that_worker(lab):
     assert main_pid(lab.node3) == before["node3"]
 
 
-def test_it_works_beside_firewalld(lab):
+def test_worker_works_beside_firewalld(lab):
     """With the fabric in the default zone on one node, and in a zone of its own on another."""
     for node in (lab.node2, lab.node3):
         node.check_output("systemctl start firewalld")

@@ -53,7 +53,7 @@ def test_second_run_changes_and_asks_nothing(cluster):
     assert len(happened(cluster, "talk")) == 2
 
 
-def test_it_is_held_and_returned_with_its_node(cluster):
+def test_router_is_held_and_returned(cluster):
     cluster.done("maintenance", *intent(), "-e", "node=node1")
     assert happened(cluster, "stopped") == ["node1 stopped " + UNIT]
     cluster.done("maintenance", *intent(), "-e", "node=node1 state=return")

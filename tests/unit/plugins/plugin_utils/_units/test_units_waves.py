@@ -54,7 +54,7 @@ def test_replicas_restart_one_after_the_other():
     ]
 
 
-def test_what_does_not_run_starts_first():
+def test_stopped_units_start_first():
     units = {node: [unit("head", "embed", stale=True)] for node in NODES[:2]}
     assert waves({**units, "node3": [unit("head", "embed", active="inactive")]}, EMBED) == [
         (["node3"], [], {"node3": head("embed")}),
@@ -118,7 +118,7 @@ def test_every_change_is_in_one_wave():
         assert acted == [changes[node]]
 
 
-def test_what_a_held_node_takes_along_drains():
+def test_endpoints_lost_by_a_hold_drain():
     units = {
         "node1": [unit("head", "chat"), unit("head", "embed")],
         "node2": [unit("rpc", "chat"), unit("head", "embed")],
