@@ -25,6 +25,12 @@ deploy() (
     trap 'ansible-playbook molecule/shared/destroy.yml -i inventories/lab' EXIT
     ansible-playbook molecule/shared/create.yml -i inventories/lab
     ansible-playbook playbooks/site.yml -i inventories/lab
+    # The run's lock goes after the run, and its shell must not meet the shutdown: a stopped nsenter keeps a container.
+    for node in "${nodes[@]}"; do
+        timeout 30 docker exec "llama-lab$slot-$node" \
+            sh -c 'while [ -e /run/llama-cluster/run.lock ]; do sleep 0.2; done'
+    done
+    sleep 1
     # Shut down as a machine is, so that a container of the image boots as one does.
     docker stop "${nodes[@]/#/llama-lab$slot-}"
     for node in "${nodes[@]}"; do docker commit "llama-lab$slot-$node" "$name-$node"; done
