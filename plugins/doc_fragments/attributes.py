@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every module says of check mode and diff mode."""
+"""Attributes of modules: check mode and diff mode."""
 
 
 class ModuleDocFragment:
@@ -14,7 +14,7 @@ attributes:
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 """
 
-    # Of a module that changes nothing.
+    # For modules that change nothing.
     READS = r"""
 options: {}
 attributes:

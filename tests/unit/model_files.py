@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Model files that are all header: the shapes of real models, grown sparsely to the size that their tensors need.
 
-The dimensions are those of the published config.json of each model, the tensor names those that convert_hf_to_gguf.py
+The dimensions come from the published config.json of each model, the tensor names from what convert_hf_to_gguf.py
 gives. There is no vocabulary: the memory does not depend on it, and a header stays below 0.2 MB.
 """
 
@@ -369,7 +369,7 @@ def qwen36_35b():
     return model
 
 
-# Those that both tested builds know.
+# Known to both tested builds.
 MODELS = {
     "Qwen2 72B": qwen2_72b,
     "Qwen3 32B": qwen3_32b,

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For tests/unit/test_golden.py: no task runs anything. What would be written is recorded in $RECORDED/HOST,
-one [path, mode and the like, text] a line; facts are those of a node on which everything is installed."""
+"""For tests/unit/playbooks/test_golden.py: no task runs anything. What would be written is recorded in $RECORDED/HOST,
+one [path, mode and the like, text] a line; facts describe a node on which everything is installed."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ author: The Fermi Sea (@thefermisea)
 description:
   - For tests only.
 """
-# Those that are not even read: what is refused, and what is started, are for other tests.
+# Modules that are skipped: other tests check refusals and starts.
 SKIPPED = {"ansible.builtin." + name for name in ("assert", "fail", "systemd_service")}
-# Modules whose arguments are what becomes of the inventory.
+# The accounts of every host.
 ACCOUNTS = ("llama", "llama-rpc", "llama-gateway")
-# What an earlier run made by chance.
+# Random files of an earlier run.
 SECRETS = {"/etc/llama-cluster/gateway/keys.json": b'"generated": "KeyOfClients"', "/etc/llama-cluster/salt": b"salt"}
 PARTS = ("state", "mode", "owner", "group", "target")
 CALLS = ("firewalld_rules",)
 
 
 def facts(arguments, known):
-    """Those of a host on which everything is installed and nothing is configured; known: what was answered before."""
+    """Facts of a host on which everything is installed and nothing is configured; known: earlier answers."""
     build = {"current_build": "", "build_sha256": "0"}
     asked = {
         "files": dict.fromkeys([*arguments.get("files", ()), "/var/lib/llama-cluster/gateway-read"]),

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said while a header does not come."""
+"""Progress while a header does not arrive."""
 
 import threading
 from unittest import mock
@@ -46,7 +46,7 @@ def test_the_server_is_named_after_a_while(monkeypatch, args, origin):
         {"url": "http://models.example:port/m.gguf"},
     ],
 )
-def test_nothing_is_said_of_a_file_or_of_what_is_no_address(monkeypatch, args):
+def test_files_and_other_words_show_no_progress(monkeypatch, args):
     assert ask(monkeypatch, args, 0.01, 0.1)[1] == []
 
 
@@ -58,8 +58,8 @@ def test_nothing_is_said_of_a_server_that_answers(monkeypatch):
     assert threading.active_count() <= before
 
 
-def test_a_server_that_does_not_answer_is_waited_for_once(monkeypatch):
-    """Of a loop over models; what lies in a file is read all the same."""
+def test_silent_server_is_waited_for_once(monkeypatch):
+    """In a loop over models; a local file is read nevertheless."""
     monkeypatch.setattr(llama_plan.ActionModule, "silent", {})
     asked = []
 

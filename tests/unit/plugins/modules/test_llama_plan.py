@@ -54,7 +54,7 @@ def test_a_local_model(capsys, qwen):
     assert result["lines"][3].split()[2:4] == ["0-26", "(27)"]
 
 
-def test_header_of_a_damaged_file_is_read_at_its_source(capsys, qwen, tmp_path):
+def test_header_of_damaged_file_comes_from_source(capsys, qwen, tmp_path):
     wanted = run(capsys, path=str(qwen))[1]["shape"]
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(b"nothing of a model")
@@ -173,7 +173,7 @@ def test_a_repo_needs_its_files(capsys):
     assert code == 1 and "files" in result["msg"]
 
 
-def test_two_cards_of_one_node_and_main_memory_beside_them(capsys, qwen):
+def test_two_cards_and_main_memory_of_one_node(capsys, qwen):
     devices = [
         {"node": "mem1", "name": "main", "main": True, "memory_mib": 257000},
         {"node": "rtx1", "name": "RTX 3090", "memory_mib": 49152},

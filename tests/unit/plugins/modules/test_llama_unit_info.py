@@ -16,7 +16,7 @@ def run(capsys, **options):
     return stop.value.code, json.loads(capsys.readouterr().out)
 
 
-def test_defaults_ask_for_all_our_units_and_change_nothing(capsys, monkeypatch, tmp_path):
+def test_defaults_read_all_managed_units(capsys, monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(llama_unit_info, "unit_info", lambda patterns: asked.extend(patterns) or [])
     code, result = run(capsys, prefix=str(tmp_path))
@@ -36,7 +36,7 @@ def test_defaults_ask_for_all_our_units_and_change_nothing(capsys, monkeypatch, 
     )
 
 
-def test_an_error_is_one_sentence_that_names_the_module(capsys, monkeypatch, tmp_path):
+def test_error_is_one_sentence(capsys, monkeypatch, tmp_path):
     def unit_info(patterns):
         raise Refusal("systemctl show answered 'no': is systemd running on this node?")
 

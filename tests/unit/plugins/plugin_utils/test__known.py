@@ -21,7 +21,7 @@ def test_another_argument_is_another_question():
     assert missing(build, {"build": {"prefix": "/x", "releases": ["b1"]}}, "r1") == {}
     other = {"build": {"prefix": "/y", "releases": ["b1"]}}
     assert missing(build, other, "r1") == other
-    # Of builds only those that are new.
+    # Only new builds are asked for.
     assert missing(build, {"build": {"prefix": "/x", "releases": ["b2", "b1"]}}, "r1") == {
         "build": {"prefix": "/x", "releases": ["b2"]}
     }
