@@ -46,6 +46,7 @@ BUDGETS = {
     "rpc_worker": 110,
     "enterprise_linux": 110,
     "bundle": 90,
+    "default": 90,
     "recovery": 240,
 }
 # Runs beside the build.
@@ -53,9 +54,7 @@ WITHOUT_BUILD = ("node_setup",)
 # These assert seconds: they run after the others, one at a time.
 ALONE = ("recovery",)
 # Two keep two cores busy.
-SIDE_BY_SIDE = int(os.environ.get("SIDE_BY_SIDE", "2"))
-# A run takes this many lab slots, so that runs of different width do not meet.
-SLOTS = 4
+SIDE_BY_SIDE = 2
 
 running = []
 
@@ -78,10 +77,10 @@ def stop_running():
 
 
 def take_slots():
-    """Locks free lab slots for as long as this process lives -> (first slot, the open lock). Slots 0 to 3 are for labs
+    """Locks free lab slots for as long as this process lives -> (first slot, the open lock). Slots 0 and 1 are for labs
     that are made manually."""
     (CACHE / "locks").mkdir(parents=True, exist_ok=True)
-    for first in range(SLOTS, 220, SLOTS):
+    for first in range(SIDE_BY_SIDE, 240, SIDE_BY_SIDE):
         lock = open(CACHE / "locks" / ("slots-%d" % first), "w")  # noqa: SIM115 - held until the run ends
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
