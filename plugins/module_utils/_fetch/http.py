@@ -60,11 +60,11 @@ def tls() -> ssl.SSLContext:
 
 
 class _Response(http.client.HTTPResponse):
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, b: Any) -> int:
         """Receive bytes that have arrived, without waiting until the buffer is full: a slow connection is seen."""
         if self.fp is None or self.chunked or self.length is None:
-            return super().readinto(buffer)
-        count = self.fp.readinto1(buffer[: self.length])
+            return super().readinto(b)
+        count = self.fp.readinto1(b[: self.length])
         self.length -= count
         if not count or not self.length:
             self.close()

@@ -59,7 +59,7 @@ def test_token_is_in_no_output(capsys, fake, tmp_path):
     code, _result, out = run(capsys, **options)
     assert (code, "hf_secret" in out) == (0, False)
     (tmp_path / "token").write_text("hf_wrong\n")
-    code, result, out = run(capsys, **dict(options, dest=str(tmp_path / "n.gguf")))
+    code, result, out = run(capsys, **{**options, "dest": str(tmp_path / "n.gguf")})
     assert (code, "the token was refused" in result["msg"], "hf_wrong" in out) == (1, True, False)
 
 
