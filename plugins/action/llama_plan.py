@@ -20,7 +20,7 @@ SOURCES = ("url", "urls", "repo", "files")
 
 
 def server(args):
-    """The origin that a header comes from; a URL's path and query may hold secrets. Empty where it is a file's."""
+    """The origin that a header comes from; a URL's path and query may hold secrets. Empty for file URLs."""
     urls = args.get("urls") or args.get("url") or (args.get("endpoint", HUB) if args.get("repo") else "")
     try:
         parts = urlsplit(str(urls[0] if isinstance(urls, list) else urls))
@@ -33,8 +33,8 @@ def server(args):
 
 class ActionModule(ActionBase):
     _supports_async = True
-    # {origin: what was said of it}. A loop over models runs in one process: the first one waits for a server that does
-    # not answer, the others do not.
+    # {origin: error message}. A loop over models runs in one process: later items fail at once where the first one
+    # waited in vain.
     silent = {}
 
     def run(self, tmp=None, task_vars=None):

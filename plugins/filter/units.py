@@ -14,7 +14,7 @@ description:
   - Several filters for the playbooks and roles of this collection. They carry no promise.
 options:
   _input:
-    description: See the function of plugin_utils with the name of the filter.
+    description: See the function of plugin_utils that the filter calls.
     type: raw
     required: true
 """
@@ -24,7 +24,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: See the function of plugin_utils with the name of the filter.
+  description: See the function of plugin_utils that the filter calls.
   type: raw
 """
 

@@ -10,7 +10,6 @@ from ._key import Words
 
 SIZE = (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G", "write digits and one of K, M, G, T")
 SLURM_NAME = (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's", "correct it")
-# No flag and its value in one word, and nothing that a journal could not show.
 # A name becomes an argument of a command line, a part of a list or a path: letters, digits and what separates nothing
 # there.
 MODEL_NAME = (
@@ -18,6 +17,7 @@ MODEL_NAME = (
     "a name of letters, digits and . _ : / @ + -",
     "rename it",
 )
+# No flag and its value in one word, and nothing that a journal could not show.
 WORD = (
     re.compile(r"^(?!-[^=]*\s)[^\x00-\x1f\x7f]+\Z"),
     "a word of a command line",

@@ -50,7 +50,7 @@ def merged(known: Facts, asked: Facts, answers: Facts, run: str) -> dict[str, An
 
 
 def _same_prefix(known: Facts, argument: Facts) -> bool:
-    """Whether builds of that directory are known: of them each release is asked for once."""
+    """Whether builds below this prefix were already queried; then only new releases are queried."""
     return "build" in known and known["asked"]["build"]["prefix"] == argument["prefix"]
 
 
@@ -68,6 +68,6 @@ def slurped(content: Any, of: type = dict) -> Any:
 
 
 def is_planned(plan: Facts, service: str, host: str = "") -> bool:
-    """Whether memory_plan() has all of a service, or what is of it on a host: some nodes may not be part of the run."""
+    """Whether the plan covers all nodes of the service, or its part on `host`: --limit leaves nodes out."""
     parts = (plan.get("services") or {}).get(service) or []
     return bool(parts) and (service not in plan.get("unplanned", ()) or host in [part["node"] for part in parts])

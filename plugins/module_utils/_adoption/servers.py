@@ -160,7 +160,7 @@ def unit_files(unit_dir: str = paths.UNITS) -> dict[str, str]:
 
 
 def shown_unit(shown: dict[str, str], kind: str, serves: Settings | None = None) -> Unit:
-    """A unit as records have it, of its `systemctl show`."""
+    """The record of a unit, from the output of `systemctl show`."""
     return {
         "name": shown["Id"],
         "kind": kind,

@@ -39,7 +39,7 @@ def clock_synchronized() -> int | None:
 def fenced(text: str, port: int) -> int:
     """1 if the rules end with a reject for the worker's port. text: of `nft list table`, empty without one."""
     chain = INPUT.search(text)
-    # The lines before it are role node_setup's.
+    # The accept rules before the reject are written by role node_setup and are not checked.
     return int(bool(chain and re.search(r"^\s*tcp dport %d reject\b" % port, chain.group(1), re.MULTILINE)))
 
 

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model some of whose layers lie in the head's main memory, beside devices with the others."""
+"""A model as two parts: first layers in the head's main memory, the rest on devices."""
 
 from .shape import Shape
 

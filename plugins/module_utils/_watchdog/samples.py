@@ -150,7 +150,7 @@ class Links:
 
 
 def _sum(before: int | None, counts: list[int | None]) -> int | None:
-    """A sum and more, None where anything of it is not known."""
+    """`before` plus all counts; None if any of them is unknown."""
     known = [count for count in [before] + counts if count is not None]
     return sum(known) if counts and len(known) > len(counts) else None
 

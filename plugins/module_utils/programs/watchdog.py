@@ -183,7 +183,7 @@ class HeadWatch(Watch):
 
 
 class RouterWatch(HeadWatch):
-    """A router, and whichever of its models is loaded: it goes with them, since it would go on as if they answered."""
+    """A router and its loaded models. If a model hangs, the whole router is restarted: it keeps reporting healthy."""
 
     role = "router"
 

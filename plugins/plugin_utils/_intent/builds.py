@@ -99,7 +99,7 @@ def build_on(
     groups: Groups,
     targets: Sequence[str] | None = None,
 ) -> Build:
-    """An entry of llama_builds as a host runs it. targets: the programs, without them what the host's variables say."""
+    """An entry of llama_builds as a host runs it. targets: of CMake; None: what the host's variables need."""
     entry, facts = builds.get(name) or {}, hostvars[host]
     accelerator = accelerator_of(entry, facts)
     by_cards = accelerator == "cuda" and str(entry.get("cuda_architectures", "auto")) == "auto"

@@ -20,7 +20,7 @@ class Dropped(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A name of its own among the same files of all roles: gateway.yml, gateway-card_lost.yml of doctor rules."""
+        """A unique file name: ROLE.yml, or ROLE-RULE.yml for a doctor rule."""
         if self.path.parent.name == "doctor":
             return f"{self.role}-{self.path.name}"
         return f"{self.role}{self.path.suffix}"

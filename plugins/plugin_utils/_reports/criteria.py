@@ -110,7 +110,7 @@ def _models(seen: Seen) -> Criterion:
     value = f"{len(items)} of {len(items)}"
     if found:
         value += ", hashed just now" if len(found) == len(items) else f", {len(found)} of them hashed just now"
-    where = "the record that was written when its bytes were hashed, and that the file is the one of then"
+    where = "the record of its hash, and the unchanged file (inode, size, time)"
     needed = "a file that was verified by its sha256 is needed: run site.yml with --tags model"
     return _judged(bad, needed, value, where, seen.now)
 
