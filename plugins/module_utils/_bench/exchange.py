@@ -25,6 +25,8 @@ from .._node.sockets import is_of, listener
 from .._text import Refusal
 
 PIECE = 1 << 16
+# Bytes of an answer: a server is not believed.
+LARGEST = 32 << 20
 # The most requests at a time.
 MOST = 64
 
@@ -106,8 +108,12 @@ def exchange(to: Target, body: bytes, timeout: float) -> Exchange:
     try:
         response = _answer(to, sock, body)
         status = response.status
+        size = 0
         while data := response.read1(PIECE):
             pieces.append((time.monotonic(), data))
+            size += len(data)
+            if size > LARGEST:
+                raise Refusal(f"an answer of more than {LARGEST >> 20} MiB")
     except Refusal as refusal:
         failed = str(refusal)
     except http.client.IncompleteRead:

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Collection
 from typing import Any, Callable
 
-# Seconds for each part of a request.
-PATIENCE = 5.0
+# Seconds for each part of a request, and requests at a time: users of a monitoring host share its address.
+PATIENCE, MOST = 5.0, 8
 
 
 class Page(http.server.ThreadingHTTPServer):
@@ -23,6 +23,7 @@ class Page(http.server.ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> None:
         self._allowed, self.content = frozenset(allowed), content
+        self._free = threading.BoundedSemaphore(MOST)
         super().__init__(address, Handler)
 
     def server_bind(self) -> None:
@@ -31,7 +32,13 @@ class Page(http.server.ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return client_address[0] in self._allowed
+        return client_address[0] in self._allowed and self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that disconnects is not logged."""

@@ -25,7 +25,8 @@ DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
 # Comments and instructions, which nvidia-smi does not write: they hide elements.
 HIDES = re.compile(r"<(?!\?xml |!DOCTYPE )[!?]")
-PROCESSES = re.compile(r"<processes>.*?</processes>", re.DOTALL)
+# Whole lines: the name of a process may hold the tag.
+PROCESSES = re.compile(r"^\s*<processes>\s*$.*?^\s*</processes>\s*$", re.DOTALL | re.MULTILINE)
 # Seconds in which a process dies of SIGKILL unless it hangs in the kernel.
 DIES = 1.0
 HANGS = "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid"

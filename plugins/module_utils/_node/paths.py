@@ -145,7 +145,6 @@ OPEN_SNAPSHOT = ROLLBACK + "/open.json"
 TAILSCALE_RECORD = STATE + "/tailscale-serve.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
-# StateDirectory of the engine.
 # Where nginx of Debian and of Red Hat reads sites.
 NGINX_SITE = "/etc/nginx/conf.d/llama-cluster.conf"
 # systemd records the last run of wall-clock timers here.

@@ -158,6 +158,15 @@ def test_trickling_answer_times_out(streams):
     assert done.failed == "no whole answer in 0.3 s" and done.ended - done.began < 5
 
 
+def test_endless_answer_is_cut_off(streams, monkeypatch):
+    def act(client):
+        client.sendall(HEAD + PIECE * 100_000)
+
+    monkeypatch.setattr(exchange, "LARGEST", 1 << 20)
+    found = exchange.exchange(exchange.target(streams(act).url), b"{}", 20)
+    assert found.failed == "an answer of more than 1 MiB"
+
+
 def test_key_is_kept_from_another_process():
     with contextlib.closing(Streams().listener) as listener:
         url = "http://127.0.0.1:%d" % listener.getsockname()[1]

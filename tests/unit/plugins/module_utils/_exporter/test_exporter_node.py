@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import contextlib
 import json
 import os
 import pathlib
@@ -357,6 +358,15 @@ def test_page_is_served(served):
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url + "/")
+
+
+def test_requests_at_a_time_are_limited(served):
+    url, found = served
+    with contextlib.ExitStack() as stack:
+        for _one in range(page.MOST):
+            stack.enter_context(socket.create_connection(found.server_address))
+        with pytest.raises(OSError):
+            urllib.request.urlopen(url + "/metrics")
 
 
 def test_other_clients_are_closed(served):

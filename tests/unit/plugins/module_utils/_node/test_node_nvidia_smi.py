@@ -385,6 +385,7 @@ OPENS = "<processes>\n<process_info>\n<process_name>"
     [
         ("a & b", True),
         ("a<b>c", True),
+        ("/tmp/</processes>", True),
         ("\x01\x1b[2J", True),
         ("x\n<gpu id='1'>", True),
         (ENDS + "</gpu>\n" + FORGED + OPENS, None),
