@@ -5,7 +5,7 @@
 
 The rules for large files on the web: never HEAD (signed URLs are for GET), never a complete body (CDNs refuse more than
 50 GB), no Authorization beyond the origin that the operator named (a signed URL with a bearer token is refused, and the
-token would leak) and none over plain http.
+token would leak) and none over plain http, a connection that is too slow is closed like one that is silent.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import base64
 import contextlib
 import functools
 import http.client
+import io
 import re
 import socket
 import ssl
@@ -23,7 +24,7 @@ from typing import Any, Callable, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-from .._text import Refusal, duration, printable
+from .._text import Refusal, duration, exact, printable
 from .errors import Transient
 from .urls import Origin, authorization, clean_url, following_url, is_loopback, origin_of, public_url
 
@@ -32,6 +33,9 @@ REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 8
 FIRST_WAIT = 0.5  # seconds before the second attempt, doubled with each
 _MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
+_LOWEST = 4096  # bytes per second: a connection that is slower for _LOWEST_OVER seconds is closed
+_LOWEST_OVER = 30.0
+_MAX_HEAD = 1 << 20  # bytes of status line and header fields
 # An http.client.HTTPConnection, with ``absolute``: header fields for a proxy that takes absolute URLs, or None.
 _Connection = Any
 Result = TypeVar("Result")
@@ -59,16 +63,46 @@ def tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class _Response(http.client.HTTPResponse):
-    def readinto(self, b: Any) -> int:
-        """Receive bytes that have arrived, without waiting until the buffer is full: a slow connection is seen."""
-        if self.fp is None or self.chunked or self.length is None:
-            return super().readinto(b)
-        count = self.fp.readinto1(b[: self.length])
-        self.length -= count
-        if not count or not self.length:
-            self.close()
+class _Pace(io.RawIOBase):
+    """The bytes of one response: raises socket.timeout if they arrive slower than _LOWEST. Only time spent waiting
+    counts, not that of the caller in between."""
+
+    def __init__(self, raw: Any) -> None:
+        super().__init__()
+        self._raw = raw
+        self._received, self._waited = 0, 0.0
+        self.head: int | None = _MAX_HEAD  # bytes of header fields that may come; None after their end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, view: Any) -> int:
+        begun = time.monotonic()
+        count = self._raw.readinto(view)
+        self._waited += time.monotonic() - begun
+        self._received += count
+        if self.head is not None and self._received > self.head:
+            raise http.client.HTTPException(f"more than {exact(self.head)} of header fields")
+        if self._waited >= _LOWEST_OVER:
+            if self._received < _LOWEST * self._waited:
+                raise socket.timeout(f"slower than {exact(_LOWEST)} per second for {self._waited:.0f} seconds")
+            self._received, self._waited = 0, 0.0
         return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._pace = _Pace(self.fp.detach())
+        self.fp = io.BufferedReader(self._pace)
+
+    def begin(self) -> None:
+        super().begin()
+        self._pace.head = None
 
 
 class Client:
@@ -78,6 +112,7 @@ class Client:
     def __init__(self, timeout: float = 30.0) -> None:
         self.timeout = timeout
         self._open: dict[Origin, _Connection] = {}
+        self._aborted = False
 
     def get(self, url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
         """One GET of a clean URL, redirects not followed. -> http.client.HTTPResponse; raises Transient, Refusal."""
@@ -94,11 +129,13 @@ class Client:
                     target = url
                     sent.update(connection.absolute)
                 connection.request("GET", target, headers=sent)
+                if self._aborted:  # before the connection had a socket
+                    raise ConnectionAbortedError("stopped")
                 return connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 self.drop(url)
                 # A server may close an idle connection just before it is used again: that is no failure.
-                if not kept_alive or isinstance(error, socket.timeout):
+                if not kept_alive or self._aborted or isinstance(error, socket.timeout):
                     raise network_failure(url, error) from None
 
     def _connect(self, origin: Origin) -> _Connection:
@@ -122,6 +159,13 @@ class Client:
         connection = self._open.pop(origin_of(url), None)
         if connection is not None:
             connection.close()
+
+    def abort(self) -> None:
+        """From another thread: end this client's requests, which raise Transient then."""
+        self._aborted = True
+        for connection in list(self._open.values()):
+            with contextlib.suppress(AttributeError, OSError):  # no socket yet
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         for connection in self._open.values():

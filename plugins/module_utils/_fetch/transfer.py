@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
-from .._text import Refusal, exact
+from .._text import Refusal
 from .errors import Stopped, Transient
 from .http import Client
 from .request import Progress, Stopping
@@ -32,8 +32,6 @@ _LARGEST_CHUNK = 32 << 20  # bytes asked for at once: a lost connection or an ex
 _SMALLEST_CHUNK = 4 << 20
 _READ = 64 << 10  # bytes received at once, so that a slow connection shows progress too
 _FLUSH_EVERY = 5.0  # seconds
-_LOWEST = 4096  # bytes per second: a connection that is slower for _LOWEST_OVER seconds is closed
-_LOWEST_OVER = 30.0
 _MAX_FAILURES = 10  # in a row without a byte gained: about four minutes
 _FIRST_BACKOFF = 0.5  # seconds, doubled with each failure
 _MAX_BACKOFF = 60.0
@@ -83,6 +81,7 @@ class Transfer:
         # An adopted piece has been hashed already.
         self._hash_queue: list[SpanJob] | None = [job for job in self.jobs if job.target.digests[job.number] is None]
         self._not_before = 0.0  # a server has asked all clients to wait
+        self._clients: list[Client] = []
         self._failure: BaseException | None = None
         self._state = threading.Condition(threading.RLock())
         self._samples: list[tuple[float, int]] = []
@@ -145,6 +144,8 @@ class Transfer:
             if self._failure is None:
                 self._failure = error
             self._state.notify_all()
+            for client in self._clients:
+                client.abort()
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -165,6 +166,8 @@ class Transfer:
     def _work(self) -> None:
         buffer = memoryview(bytearray(BLOCK))
         with contextlib.closing(Client()) as client:
+            with self._state:
+                self._clients.append(client)
             while chunk := self._take():
                 self._fetch(client, buffer, *chunk)
 
@@ -191,7 +194,6 @@ class Transfer:
             self._sleep_until(self._not_before)
             self._check()
             before, failure = position, None
-            measured, since = position, time.monotonic()
             try:
                 body = piece.source.open(client, position - piece.offset, end - position)
             except Transient as error:
@@ -205,12 +207,6 @@ class Transfer:
                             target.write(buffer[:count], position)
                             self._mark(target, position, position + count)
                         position += count
-                        seconds = time.monotonic() - since
-                        if failure is None and seconds >= _LOWEST_OVER:
-                            if position - measured < _LOWEST * seconds:
-                                text = f"slower than {exact(_LOWEST)} per second for {seconds:.0f} seconds"
-                                failure = Transient(f"{piece.source.public}: {text}")
-                            measured, since = position, time.monotonic()
             if failure is not None and position < end:
                 failures = 1 if position > before else failures + 1
                 if failures >= _MAX_FAILURES:

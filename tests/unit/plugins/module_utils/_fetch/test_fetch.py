@@ -384,7 +384,7 @@ class Dripping:
 
 
 def test_dripping_connection_is_continued(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr(transfer, "_LOWEST_OVER", 0.2)
+    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.2)
     slow = Dripping(monkeypatch, fake, connections=2)
     done = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
     assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.slowed)) == (True, len(MODEL), 2)

@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 import types
 
 import pytest
@@ -18,6 +19,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import urls
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Transient
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client, attempts
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import Hub
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.sources import make_source, read_range
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
@@ -145,20 +147,110 @@ def test_tls_is_verified_and_not_left_again(certificate, client, monkeypatch):
 
 
 @contextlib.contextmanager
-def speaking(answer):
-    """A server that sends this answer to each connection."""
+def speaking(*answers):
+    """A server that sends each answer to one connection, the last one to all others. answer: bytes, or parts of them
+    until the client closes the connection."""
+
+    def speak(connection, answer):
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            for part in [answer] if isinstance(answer, bytes) else answer():
+                connection.sendall(part)
 
     def serve(listener):
+        left = list(answers)
         with contextlib.suppress(OSError):
             while True:
-                with listener.accept()[0] as connection, contextlib.suppress(ConnectionError):
-                    connection.recv(65536)
-                    connection.sendall(answer)
+                connection = listener.accept()[0]
+                answer = left.pop(0) if len(left) > 1 else left[0]
+                threading.Thread(target=speak, args=(connection, answer), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         yield "http://127.0.0.1:%d/m.gguf" % listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
+
+
+def drip(head=b"", tail=b"x"):
+    """``head`` at once, then ``tail`` again and again for 20 seconds, unless the client ends it."""
+
+    def parts():
+        yield head
+        for _number in range(2000):
+            time.sleep(0.01)
+            yield tail
+
+    return parts
+
+
+HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nContent-Length: %d\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+SLOW = "slower than 4,096 bytes per second for [0-9]+ seconds"
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Slow is less than 4096 bytes per second over a tenth of one."""
+    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.1)
+    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0.001)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: "), drip(tail=b"HTTP/1.1 100 Continue\r\n\r\n")],
+    ids=["field", "continue"],
+)
+def test_slow_header_is_transient(client, impatient, answer):
+    with speaking(answer) as url, pytest.raises(Transient, match=SLOW):
+        resolved(url, client)
+
+
+def test_header_has_at_most_one_mebibyte(client):
+    with (
+        speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url,
+        pytest.raises(Transient, match="more than 1,048,576 bytes of header fields"),
+    ):
+        resolved(url, client)
+
+
+def test_slow_range_is_refused(client, impatient):
+    with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
+        source = resolved(url, client)
+        with pytest.raises(Refusal, match=SLOW + ", 4 times: check the network and run again"):
+            read_range(source, client, 0, 1000)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [drip(CHUNKED, b"1\r\n \r\n"), drip(HEAD % (0, 99998, 99999), b" ")],
+    ids=["chunked", "length"],
+)
+def test_slow_listing_is_refused(client, impatient, answer):
+    with speaking(answer) as url, pytest.raises(Refusal, match=SLOW + ", 4 times"):
+        Hub(client, "o/r", url.rpartition("/")[0]).files("0" * 40)
+
+
+def test_abort_ends_waiting_request():
+    client, failures = Client(60), []
+
+    def ask(url):
+        try:
+            client.get(url, {})
+        except Transient as failure:
+            failures.append(failure)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for _attempt in ("while it waits", "before it begins"):
+            thread = threading.Thread(target=ask, args=("http://127.0.0.1:%d/m" % silent.getsockname()[1],))
+            thread.start()
+            connection, _address = silent.accept()
+            with connection:
+                connection.recv(65536)
+                client.abort()
+                thread.join(5)
+            assert not thread.is_alive()
+    assert len(failures) == 2
+    client.close()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a transfer divides the work and when it gives up, without a server and without waiting."""
 
+import argparse
 import time
 
 import pytest
@@ -99,17 +100,15 @@ def test_buffer_is_filled(monkeypatch, body, filled, asked):
 class Source:
     """Answers from a list: a Transient, or what its body gives."""
 
-    public = "http://h/m"
-
-    def __init__(self, *answers, seconds=0.0):
-        self.answers, self.asked, self.bodies, self.seconds = list(answers), [], [], seconds
+    def __init__(self, *answers):
+        self.answers, self.asked, self.bodies = list(answers), [], []
 
     def open(self, _client, offset, length):
         self.asked.append((offset, length))
         answer = self.answers.pop(0)
         if isinstance(answer, Transient):
             raise answer
-        self.bodies.append(Body(length, answer, self.seconds))
+        self.bodies.append(Body(length, answer))
         return self.bodies[-1]
 
 
@@ -167,14 +166,6 @@ def test_requested_wait_is_passed_on():
     assert Moves().get(Source(Transient("busy", 7), LOST, [100])).backoffs == [(1, 7), (2, None)]
 
 
-def test_slow_connection_is_given_up(monkeypatch):
-    source = Source([4096 * 29, 1], [4096 * 30, 4095], seconds=15.0)
-    monkeypatch.setattr(transfer.time, "monotonic", lambda: sum(body.now for body in source.bodies))
-    moves = Moves().get(source, end=4096 * 60)
-    # 29 blocks in 30 seconds are too few.
-    assert source.asked == [(0, 4096 * 60), (4096 * 29 + 1, 4096 * 31 - 1)] and moves.backoffs == [(1, None)]
-
-
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 0.5), (2, 1.0), (7, 32.0), (8, 60.0), (9, 60.0)])
 def test_back_off_doubles_to_one_minute(monkeypatch, failures, seconds):
     monkeypatch.setattr(transfer.time, "monotonic", lambda: 1000.0)
@@ -199,6 +190,13 @@ def test_failure_ends_wait():
     begun = time.monotonic()
     moves._sleep_until(begun + 60)
     assert time.monotonic() - begun < 5
+
+
+def test_failure_aborts_connections():
+    moves, aborted = transfer_of(), []
+    moves._clients = [argparse.Namespace(abort=lambda number=number: aborted.append(number)) for number in (1, 2)]
+    moves._fail(Stopped("enough"))
+    assert aborted == [1, 2]
 
 
 def test_rate_is_of_last_ten_seconds(monkeypatch):
