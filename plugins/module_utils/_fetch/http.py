@@ -63,6 +63,12 @@ def tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+def worthwhile(count: int, seconds: float) -> bool:
+    """Whether an attempt that gained ``count`` bytes counts as a success, with the wait before it: a server that sends
+    a byte per connection must be given up."""
+    return count >= max(1, _LOWEST * (seconds + FIRST_WAIT))
+
+
 class _Pace(io.RawIOBase):
     """The bytes of one response: raises socket.timeout if they arrive slower than _LOWEST. Only time spent waiting
     counts, not that of the caller in between."""

@@ -14,13 +14,14 @@ import http.client
 import os
 import re
 import threading
+import time
 from email.message import Message
 from typing import Union
 from urllib.parse import unquote, urlsplit
 
 from .._text import Refusal, exact, printable
 from .errors import Transient
-from .http import REDIRECTS, Client, attempts, discard, get_following, network_failure, status_failure
+from .http import REDIRECTS, Client, attempts, discard, get_following, network_failure, status_failure, worthwhile
 from .urls import authorization, clean_url, public_url, url_name
 
 _MAX_RENEWALS = 2  # of a signed URL for one request; if fresh ones are refused, the transfer waits
@@ -230,14 +231,14 @@ def make_source(url: str, token: str | None = None) -> Source:
 def read_range(source: Source, client: Client, offset: int, length: int) -> bytes:
     """Bytes of a resolved source, fewer only at its end.
 
-    A connection that breaks is continued; Refusal after several attempts in a row that gained nothing.
+    A connection that breaks is continued; Refusal after several attempts in a row that gained next to nothing.
     """
     end = min(offset + length, size_of(source))
     data = bytearray()
 
     def some() -> bool:
-        """Read until the connection breaks; True if it has gained bytes before."""
-        before = len(data)
+        """Read until the connection breaks; True if it has gained enough before."""
+        before, begun = len(data), time.monotonic()
         try:
             while offset + len(data) < end:
                 with contextlib.closing(source.open(client, offset + len(data), end - offset - len(data))) as body:
@@ -246,7 +247,7 @@ def read_range(source: Source, client: Client, offset: int, length: int) -> byte
                         count = body.readinto(memoryview(piece))
                         data.extend(memoryview(piece)[:count])
         except Transient:
-            if len(data) == before:
+            if not worthwhile(len(data) - before, time.monotonic() - begun):
                 raise
             return True
         return False

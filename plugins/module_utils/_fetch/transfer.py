@@ -23,7 +23,7 @@ from typing import Callable, NamedTuple
 
 from .._text import Refusal
 from .errors import Stopped, Transient
-from .http import Client
+from .http import Client, worthwhile
 from .request import Progress, Stopping
 from .sources import Body
 from .target import BLOCK, Piece, Span, Target, disk_failure
@@ -32,7 +32,7 @@ _LARGEST_CHUNK = 32 << 20  # bytes asked for at once: a lost connection or an ex
 _SMALLEST_CHUNK = 4 << 20
 _READ = 64 << 10  # bytes received at once, so that a slow connection shows progress too
 _FLUSH_EVERY = 5.0  # seconds
-_MAX_FAILURES = 10  # in a row without a byte gained: about four minutes
+_MAX_FAILURES = 10  # in a row that gained next to nothing: about four minutes
 _FIRST_BACKOFF = 0.5  # seconds, doubled with each failure
 _MAX_BACKOFF = 60.0
 _RATE_OVER = 10.0  # seconds
@@ -193,7 +193,7 @@ class Transfer:
         while position < end:
             self._sleep_until(self._not_before)
             self._check()
-            before, failure = position, None
+            before, failure, begun = position, None, time.monotonic()
             try:
                 body = piece.source.open(client, position - piece.offset, end - position)
             except Transient as error:
@@ -208,7 +208,8 @@ class Transfer:
                             self._mark(target, position, position + count)
                         position += count
             if failure is not None and position < end:
-                failures = 1 if position > before else failures + 1
+                gained = worthwhile(position - before, time.monotonic() - begun)
+                failures = 1 if gained else failures + 1
                 if failures >= _MAX_FAILURES:
                     step = "check the source and run again, what was fetched is kept"
                     raise Refusal(f"{failure}, {failures} times in a row: {step}")

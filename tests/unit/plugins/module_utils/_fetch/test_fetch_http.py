@@ -68,6 +68,15 @@ def test_ranges_survive_short_and_broken_bodies(fake, client, monkeypatch):
     assert read_range(source, client, 0, 5000) == DATA[:5000]
 
 
+def test_byte_per_connection_is_given_up(fake, client, monkeypatch):
+    monkeypatch.setattr(fetch_http.time, "sleep", lambda seconds: None)
+    source = resolved(fake.add_plain("a", DATA), client)
+    fake.cuts = [1] * 20
+    with pytest.raises(Refusal, match="the connection ended .* early, 4 times: check the network and run again"):
+        read_range(source, client, 0, 200)
+    assert len(fake.cuts) == 16
+
+
 def test_connection_server_closed_meanwhile_is_opened_again(fake, client):
     source = resolved(fake.add_plain("a", DATA), client)
     for connection in fake.servers["hub"].sockets:

@@ -148,8 +148,9 @@ def moves_of(marked):
 @pytest.mark.parametrize(
     ("answers", "end", "backoffs"),
     [
-        # An attempt that gained bytes begins the count again.
-        ([LOST, LOST, LOST, [1, LOST], LOST, [1, LOST], [98]], 100, [1, 2, 3, 1, 2, 1]),
+        # An attempt that gained much begins the count again, one of a byte does not.
+        ([LOST, LOST, LOST, [MIB, LOST], LOST, [MIB, LOST], [MIB]], 3 * MIB, [1, 2, 3, 1, 2, 1]),
+        ([LOST, [1, LOST], [1, LOST], [98]], 100, [1, 2, 3]),
         ([LOST] * 9 + [[100]], 100, list(range(1, 10))),
         ([LOST] * 10, 100, None),
     ],
