@@ -25,7 +25,7 @@ from typing import Any
 from .._files import sha256_file, write_atomically
 from .._text import Refusal, human, printable
 from .manifest import MOST, are_files, is_digest, is_file_name, is_size
-from .urls import public_url
+from .urls import content_url
 
 # {name, size, sha256}, of a model with its pieces; size and digest are None of one that is not there yet.
 File = dict[str, Any]
@@ -78,7 +78,7 @@ def _wanted(item: dict[str, Any]) -> dict[str, Any]:
     return {
         "repo": item.get("repo") or "",
         "revision": item.get("revision") or "main",
-        "urls": [public_url(url) for url in item.get("urls") or []],
+        "urls": [content_url(url) for url in item.get("urls") or []],
         "files": list(item.get("files") or []),
         "sha256": [digest.lower() for digest in item.get("sha256") or []],
     }

@@ -20,7 +20,7 @@ from .errors import Stopped
 from .hub import DEFAULT_ENDPOINT
 from .manifest import is_digest
 from .target import Target
-from .urls import public_url
+from .urls import content_url
 
 # progress(state), state: {phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}; a watch adds the
 # name of the file.
@@ -83,7 +83,7 @@ class Request:
         if self.repo:
             asked = {"repo": self.repo, "revision": self.revision, "files": list(self.files)}
         else:
-            asked = {"urls": [public_url(url) for url in self.urls]}
+            asked = {"urls": [content_url(url) for url in self.urls]}
         return dict(asked, sha256=self.sha256)
 
     def folder(self) -> str:

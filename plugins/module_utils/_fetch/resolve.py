@@ -178,7 +178,7 @@ def _target(
     # may go on.
     identity: list[Any] = [[span.end - span.start, span.sha256] for span in spans]
     if not all(span.sha256 for span in spans):
-        identity = [[one.size, one.public, one.validator or f"unknown at {time.time():f}"] for one in sources]
+        identity = [[one.size, one.identity, one.validator or f"unknown at {time.time():f}"] for one in sources]
     return Target(path, pieces, spans, identity)
 
 

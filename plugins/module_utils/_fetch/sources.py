@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from .._text import Refusal, exact, printable
 from .errors import Transient
 from .http import REDIRECTS, Client, attempts, discard, get_following, network_failure, status_failure, worthwhile
-from .urls import authorization, clean_url, public_url, url_name
+from .urls import authorization, clean_url, content_url, public_url, url_name
 
 _MAX_RENEWALS = 2  # of a signed URL for one request; if fresh ones are refused, the transfer waits
 _CONTENT_RANGE = re.compile(r"^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
@@ -79,7 +79,7 @@ class HttpSource:
     def __init__(self, url: str, token: str | None = None, size: int | None = None, pinned: bool = False) -> None:
         self.url, self.token, self.size, self.pinned = clean_url(url), token, size, pinned
         self.name = url_name(self.url)
-        self.public = public_url(self.url)
+        self.public, self.identity = public_url(self.url), content_url(self.url)
         self.validator: str | None = None
         self._final: str | None = None
         self._generation = 0
@@ -186,7 +186,7 @@ class FileSource:
         self.path, self.size = path, size
         self.validator: str | None = None
         self.name = os.path.basename(path)
-        self.public = path
+        self.public = self.identity = path
 
     def resolve(self, client: Client | None) -> None:
         if not os.path.isfile(self.path):

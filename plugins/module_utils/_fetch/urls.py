@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urljoin, urlsplit, urlunsplit
 
 from .._text import Refusal, printable
 
@@ -15,6 +16,13 @@ Origin = tuple[str, str, int]  # scheme, host, port
 _LOOPBACK = re.compile(r"^(localhost|::1|127(\.[0-9]{1,3}){3})\Z")
 _HOST = re.compile(r"^([A-Za-z0-9._-]*|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?)\Z")
 _UNQUOTED = "/%:@!$&'()*+,;=~"  # characters of a path that are sent as they are; "?" too in a query
+# Parameters that grant access and do not choose the content. Azure's have common names: they count beside "sig" only.
+_GRANTS = re.compile(
+    r"^(x-(amz|goog|oss|cos)-.*|.*(signature|token|key|secret|password|credential|auth|policy).*|expires|googleaccessid"
+    r"|hdnts|sig)\Z",
+    re.IGNORECASE,
+)
+_AZURE = re.compile(r"^(sv|ss|srt|sp|se|st|spr|sip|sr|si|skoid|sktid|skt|ske|sks|skv|sdd)\Z", re.IGNORECASE)
 
 
 def public_url(url: str) -> str:
@@ -26,6 +34,18 @@ def public_url(url: str) -> str:
     except ValueError:
         scheme, _slashes, rest = re.split("[?#]", url)[0].rpartition("://")
         return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def content_url(url: str) -> str:
+    """The identity of a URL's content: public_url() with a hash of the parameters of the query that choose it."""
+    try:
+        pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    except ValueError:
+        pairs = []
+    azure = any(name.lower() == "sig" for name, _value in pairs)
+    chosen = [pair for pair in pairs if not _GRANTS.match(pair[0]) and not (azure and _AZURE.match(pair[0]))]
+    digest = hashlib.sha256(repr(chosen).encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{public_url(url)}?sha256={digest}" if chosen else public_url(url)
 
 
 def clean_url(url: str) -> str:

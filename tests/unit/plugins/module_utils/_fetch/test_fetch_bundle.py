@@ -123,6 +123,12 @@ def test_url_is_compared_without_its_secrets(folder):
     )
 
 
+def test_url_with_other_query_is_not_found(folder):
+    seal(folder, model(folder, *JOINED, repo="", files=[], urls=["https://mirror.example/get?file=m"]))
+    with pytest.raises(Refusal, match="the inventory wants"):
+        bundle.find(bundle.read(str(folder)), {"name": "m.gguf", "urls": ["https://mirror.example/get?file=n"]}, "x")
+
+
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [

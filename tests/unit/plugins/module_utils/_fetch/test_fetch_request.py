@@ -22,6 +22,12 @@ def test_two_requests_for_same_bytes_have_one_identity(tmp_path):
     assert Request(dest, repo="o/r", files=["m.gguf"], token="secret", connections=3).identity() == asked
 
 
+def test_other_query_is_other_content(tmp_path):
+    urls = [f"https://h/get?file={name}.gguf&token=a" for name in "mn"]
+    first, second = (Request(str(tmp_path / "m.gguf"), urls=[url]).identity()["urls"] for url in urls)
+    assert first != second and "file" not in first[0]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -45,6 +45,17 @@ def test_url_is_shown_without_its_secrets(url):
     assert urls.public_url(url) == "https://h/x.gguf"
 
 
+def test_signatures_do_not_choose_content():
+    plain, chosen = (urls.content_url("https://h/x" + query) for query in ("", "?file=a"))
+    assert plain == "https://h/x"
+    digest = chosen.partition("https://h/x?sha256=")[2]
+    assert len(digest) == 16 and int(digest, 16)
+    assert urls.content_url("https://h/x?file=a&X-Amz-Date=2&sv=3&sig=4") == chosen
+    assert urls.content_url("https://h/x?sig=4&sv=3&Key-Pair-Id=5") == plain
+    others = {urls.content_url("https://h/x" + query) for query in ("?file=b", "?file=a&sv=3", "?file=")}
+    assert len(others | {plain, chosen}) == 5
+
+
 @pytest.mark.parametrize(
     ("url", "name"), [("https://h/a/b%20c.gguf?x=/y", "b c.gguf"), ("https://h/a/", "a"), ("https://h", "")]
 )
