@@ -15,6 +15,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Iterator
 from email.message import Message
 from typing import Union
 from urllib.parse import unquote, urlsplit
@@ -160,14 +161,24 @@ class HttpSource:
         return _Body(client, final, response, min(length, found[1] - offset + 1))
 
 
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refusal(f"{path}: cannot be read: {error.strerror}") from None
+
+
 class _FileBody:
     def __init__(self, source: FileSource, offset: int, length: int) -> None:
         self.source, self.length = source, length
-        self.stream = open(source.path, "rb", buffering=0)  # noqa: SIM115 - close() closes it
+        with _reading(source.path):
+            self.stream = open(source.path, "rb", buffering=0)  # noqa: SIM115 - close() closes it
         self.stream.seek(offset)
 
     def readinto(self, view: memoryview) -> int:
-        count = self.stream.readinto(view[: self.length])
+        with _reading(self.source.path):
+            count = self.stream.readinto(view[: self.length])
         self.length -= count
         if not count or self.source.state(os.fstat(self.stream.fileno())) != self.source.validator:
             raise Refusal(f"{self.source.path}: changed while it was read: run again to fetch the new file")
@@ -191,7 +202,8 @@ class FileSource:
     def resolve(self, client: Client | None) -> None:
         if not os.path.isfile(self.path):
             raise Refusal(f"{self.path} on {os.uname().nodename}: no such regular file: check the path there")
-        status = os.stat(self.path)
+        with _reading(self.path):
+            status = os.stat(self.path)
         if self.size not in (None, status.st_size):
             raise Refusal(
                 f"{self.path}: has {exact(status.st_size)}, {exact(self.size or 0)} needed: another file is there"

@@ -117,6 +117,21 @@ def test_local_file_cut_while_read_is_refused(tmp_path):
             one.readinto(memoryview(buffer))
 
 
+def test_local_file_that_fails_is_refused(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"0123456789")
+    source = sources.make_source(str(path))
+    source.resolve(None)
+    with contextlib.closing(source.open(None, 0, 10)) as body:
+        body.stream.close()
+        body.stream = open("/proc/self/mem", "rb", buffering=0)  # noqa: SIM115 - its first byte cannot be read
+        with pytest.raises(Refusal, match="^%s: cannot be read: Input/output error$" % path):
+            body.readinto(memoryview(bytearray(5)))
+    path.unlink()
+    with pytest.raises(Refusal, match="^%s: cannot be read: No such file or directory$" % path):
+        source.open(None, 0, 10)
+
+
 class Client:
     """Answers from a list; its connections are dropped by the URL."""
 
