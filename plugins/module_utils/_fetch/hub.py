@@ -29,6 +29,7 @@ _COMMIT = re.compile(r"^[0-9a-f]{40}\Z")
 _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
 _MAX_ANSWER = 8 << 20  # bytes; a page of a thousand files has half a megabyte
 _MAX_PAGES = 200
+_MAX_FILES = 100000
 
 
 class HubFile(NamedTuple):
@@ -135,11 +136,14 @@ class Hub:
                 found += [_hub_file(entry) for entry in answer.parsed if entry.get("type") == "file"]
             except (AttributeError, KeyError, TypeError, ValueError):
                 raise self._no_hub(url) from None
+            if len(found) > _MAX_FILES:
+                break
             following = _NEXT.search(answer.response.headers.get("Link", ""))
             if not following:
                 return found
             url = following_url(url, following.group(1))
-        raise Refusal(f"{self.endpoint}/{self.repo}: lists more than {_MAX_PAGES} pages: check endpoint")
+        most = f"{_MAX_PAGES} pages or {_MAX_FILES} files"
+        raise Refusal(f"{self.endpoint}/{self.repo}: lists more than {most}: check endpoint")
 
     def source(self, commit: str, hub_file: HubFile) -> HttpSource:
         """HttpSource of a file at a commit."""

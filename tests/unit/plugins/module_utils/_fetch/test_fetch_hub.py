@@ -60,13 +60,19 @@ def test_listing_gives_size_and_sha256_pinned_to_commit(fake):
     )
 
 
-def test_all_pages_are_read(fake, monkeypatch):
+def test_all_pages_are_read(fake):
     fake.page = 2
     assert sorted(entry.path for entry in hub(fake).files(COMMIT)) == sorted(FILES)
     assert len(fake.log) == 3
-    monkeypatch.setattr(fetch_hub, "_MAX_PAGES", 2)
-    with pytest.raises(Refusal, match="lists more than 2 pages"):
+
+
+@pytest.mark.parametrize("most", ["_MAX_PAGES", "_MAX_FILES"])
+def test_endless_listing_is_refused(fake, monkeypatch, most):
+    fake.page = 2
+    monkeypatch.setattr(fetch_hub, most, 2)
+    with pytest.raises(Refusal, match="lists more than [0-9]+ pages or [0-9]+ files: check endpoint"):
         hub(fake).files(COMMIT)
+    assert len(fake.log) == 2
 
 
 @pytest.mark.parametrize(
