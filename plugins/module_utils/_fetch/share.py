@@ -16,6 +16,7 @@ import os
 import re
 import signal
 import socketserver
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -28,6 +29,7 @@ from .._text import Refusal
 IDLE = 600.0  # seconds; a node that hashes its file, or receives 32 MiB, does not ask for so long
 _STALLED = 60.0  # seconds after which a connection that does not move is closed
 _STOPPING = 10.0  # seconds that a server is given to end
+_MOST = 32  # connections for each peer; gguf_fetch has at most 17
 _TICK = 0.5  # seconds between looks at the clock
 _RANGE = re.compile(r"^bytes=(\d{1,18})-(\d{1,18})\Z")
 
@@ -111,8 +113,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             ) from None
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Close connections of other hosts before they get a thread."""
-        return client_address[0] in self.peers
+        """Close connections of other hosts, and beyond _MOST for each peer, before they get a thread."""
+        return client_address[0] in self.peers and threading.active_count() <= _MOST * len(self.peers)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that closed its connection needs no message."""

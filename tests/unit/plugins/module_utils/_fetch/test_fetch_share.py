@@ -123,6 +123,12 @@ def test_only_peers_are_answered(model):
             assert other.recv(1) == b""  # closed, although nothing was sent
 
 
+def test_connections_of_peers_are_limited(ask, monkeypatch):
+    monkeypatch.setattr(share, "_MOST", 0)
+    with socket.create_connection(("127.0.0.1", ask.server.server_address[1]), 10) as other:
+        assert other.recv(1) == b""
+
+
 def test_idle_server_ends(model, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(share.time, "monotonic", lambda: now[0])
