@@ -4,12 +4,13 @@
 """Using pieces that are on the node already, with at most one piece's worth of extra disk.
 
 All pieces are verified first. One that begins its target becomes the partial file by a rename; every other one is
-copied to its place, and removed once its bytes are on disk and in the journal. So an adopted piece is safe at any time,
-either as itself or as a recorded range of the partial file.
+copied to its place, hashed again as it is copied, and removed once its bytes are on disk and in the journal. So an
+adopted piece is safe at any time, either as itself or as a recorded range of the partial file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -124,10 +125,15 @@ def _rename(loose: Loose) -> None:
 def _copy(loose: Loose, advance: Advance) -> None:
     target, start, end = loose.target, loose.piece.offset, loose.piece.offset + loose.piece.size
     with open(loose.path, "rb") as stream:
-        for position in range(start, end, BLOCK):
-            data = stream.read(BLOCK)
-            target.write(memoryview(data), position)
-            advance(len(data))
+        for _number, span in spans_of(target, loose.piece):
+            digest = hashlib.sha256()
+            for position in range(span.start, span.end, BLOCK):
+                data = stream.read(min(BLOCK, span.end - position))
+                digest.update(data)
+                target.write(memoryview(data), position)
+                advance(len(data))
+            if digest.hexdigest() != span.sha256:
+                raise Refusal(f"adopt: {loose.path} changed while it was read: run again")
     target.ranges.add(start, end)
     try:
         target.journal.add(start, end)

@@ -21,6 +21,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
     resolve,
     transfer,
 )
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import adopt as fetch_adopt
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import fetch as fetch_fetch
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
@@ -843,6 +844,20 @@ def test_damaged_loose_piece_consumes_nothing(fake, tmp_path):
     text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
     assert text.startswith("adopt: %s has sha256 " % paths[1])
     assert left(tmp_path) == FILES and (tmp_path / "m.Q8_0.gguf.part2of2").read_bytes() == bytes(data)
+
+
+@pytest.mark.parametrize("change", [flip, cut, lambda path: os.truncate(path, 0)], ids=["flip", "cut", "empty"])
+def test_piece_that_changes_meanwhile_is_kept(fake, tmp_path, monkeypatch, change):
+    paths = loose(tmp_path)
+    verify = fetch_adopt._verify
+    monkeypatch.setattr(fetch_adopt, "_verify", lambda piece, advance: (verify(piece, advance), change(paths[1])))
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths[1:])
+    assert text == "adopt: %s changed while it was read: run again" % paths[1]
+    assert os.path.exists(paths[1])
+    (tmp_path / FILES[1]).write_bytes(PIECES[FILES[1]])
+    monkeypatch.setattr(fetch_adopt, "_verify", verify)
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
+    assert whole(tmp_path / "m.gguf")
 
 
 @pytest.mark.parametrize(
