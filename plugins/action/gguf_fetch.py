@@ -105,8 +105,9 @@ class ActionModule(ActionBase):
 
     def _append(self, path, start, data):
         """Write a stretch at its place. -> the size of the file on the node, from where it continues."""
+        # nonblock: a FIFO without a reader is an error.
         command = (
-            "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow conv=notrunc status=none && stat -c %s {0}"
+            "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow,nonblock conv=notrunc status=none && stat -c %s {0}"
         ).format(shlex.quote(path), start)
         answer = self._command(command, data)
         reached = answer["stdout"].strip()

@@ -4,6 +4,7 @@
 """Runs a real playbook that installs a model from a bundle on a local node."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -134,6 +135,12 @@ def test_place_that_cannot_be_written_is_one_sentence(site):
         "models/m.gguf.sent on the node cannot be written (No such file or directory): run again, it continues"
         in outcome["msg"]
     ), output
+
+
+def test_fifo_in_place_is_one_sentence(site):
+    os.mkfifo(site.folder / "models/m.gguf.sent")
+    output, outcome = site.run()
+    assert "m.gguf.sent on the node cannot be written (No such device or address): run again" in outcome["msg"], output
 
 
 def test_bundle_that_leaves_its_directory_is_refused(site):
