@@ -103,8 +103,8 @@ options:
         B(consumed), removed as soon as their bytes are safe in the new place, so that at most one piece of extra disk
         is needed. Paths that do not exist are passed over.
       - Each has the name and the size of its piece at the source, and its sha256 must be known, from O(repo) or
-        O(sha256). A link is refused, and a file or directory that is not root's (or of the task's user) or that its
-        group or others may write.
+        O(sha256). Other files are refused, and a link, and a file or directory that is not root's (or of the task's
+        user) or that its group or others may write.
     type: list
     elements: path
     default: []

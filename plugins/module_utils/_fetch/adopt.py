@@ -40,16 +40,19 @@ def spans_of(target: Target, piece: Piece) -> list[tuple[int, Span]]:
 
 
 def find_pieces(paths: Sequence[str], targets: Sequence[Target]) -> list[Loose]:
-    """[Loose] of every path that exists and has the name of a piece.
+    """[Loose] of every path that exists.
 
-    Raises Refusal for a file that others may write or exchange, one of another size, and one without a known digest.
+    Raises Refusal for a file that others may write or exchange, one whose name or size is no piece's, and one without a
+    known digest. Without targets no path is needed.
     """
-    by_name = {os.path.basename(path): path for path in paths}
+    by_name = {os.path.basename(path): path for path in paths if os.path.lexists(path)}
+    pieces = {piece.source.name: (target, piece) for target in targets for piece in target.pieces}
     found: list[Loose] = []
-    for target, piece in [(one, piece) for one in targets for piece in one.pieces]:
-        path, name = by_name.get(piece.source.name), piece.source.name
-        if path is None or not os.path.lexists(path):
-            continue
+    for name, path in by_name.items() if targets else ():
+        if name not in pieces:
+            known = ", ".join(pieces)
+            raise Refusal(f"adopt: {path}: no missing piece has this name, they are {known}: rename, move or remove it")
+        target, piece = pieces[name]
         descriptor = open_file(path)
         seen = os.fstat(descriptor)
         os.close(descriptor)

@@ -106,7 +106,7 @@ def _perform(request: Request, plan: Plan, watch: Watch, check: bool = False) ->
     if check and request.bundle:
         awaited(request)
         return _planned(request, plan, entries, missing, changed)
-    pieces = find_pieces(request.adopt or [path + SENT for _name, path, _size in request.bundled_files()], missing)
+    pieces = find_pieces(request.adopt or [one.path + SENT for one in missing if request.bundle], missing)
     if request.bundle and len(pieces) < len(missing):
         _remove_damaged(request)
         raise Refusal(f"{plan.path}: was damaged and is removed: run again, and the bundle's is sent")

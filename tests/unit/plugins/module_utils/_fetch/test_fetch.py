@@ -15,13 +15,13 @@ import sys
 import time
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import adopt as fetch_adopt
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import (
     existing,
     journal,
     resolve,
     transfer,
 )
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import adopt as fetch_adopt
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import fetch as fetch_fetch
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
@@ -844,6 +844,22 @@ def test_damaged_loose_piece_consumes_nothing(fake, tmp_path):
     text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
     assert text.startswith("adopt: %s has sha256 " % paths[1])
     assert left(tmp_path) == FILES and (tmp_path / "m.Q8_0.gguf.part2of2").read_bytes() == bytes(data)
+
+
+def test_file_with_name_of_no_piece_is_refused(fake, tmp_path):
+    paths = loose(tmp_path)
+    os.rename(paths[1], tmp_path / "other.gguf")
+    given = [paths[0], str(tmp_path / "other.gguf")]
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=given)
+    assert text == "adopt: %s: no missing piece has this name, they are %s: rename, move or remove it" % (
+        given[1],
+        ", ".join(FILES),
+    )
+    assert left(tmp_path) == [FILES[0], "other.gguf"]
+    os.rename(given[1], paths[1])
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=paths)
+    (tmp_path / "other.gguf").write_bytes(b"x")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, files=FILES, adopt=given, full=True)["adopted"] == 0
 
 
 @pytest.mark.parametrize("change", [flip, cut, lambda path: os.truncate(path, 0)], ids=["flip", "cut", "empty"])
