@@ -290,13 +290,6 @@ disk:
   type: dict
   returned: when the disk is too small
   sample: {folder: /opt/models, free: 45097156608, missing: 64424509440}
-alike:
-  description: Files beside O(dest) that end in C(.gguf) and have the size of a file that would be fetched. One of them
-    may be the model, under another name.
-  type: list
-  elements: str
-  returned: in check mode
-  sample: [or1-behemoth-q8_0.gguf]
 seconds:
   description: How long it took.
   type: float
