@@ -127,6 +127,7 @@ def test_the_primary_service_has_the_short_names(lab):
     tags = ("--tags", "rpc,head")
     status, output = lab.playbook("site", *tags, "-e", intent)
     assert status == 0, output
+    lab.eventually(lambda: answers(lab), 120, "the head answers")
     for node, short in ((lab.node1, "llama-head"), (lab.node2, "llama-rpc")):
         units = node.check_output("ls /etc/systemd/system").split()
         assert short + ".service" in units and short + "-chat.service" not in units
