@@ -103,7 +103,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     timeout = _TICK
 
     def __init__(self, address: str, port: int, files: dict[str, str], peers: Iterable[str], idle: float) -> None:
-        self.files, self.peers, self.idle = files, frozenset(peers), idle
+        self.files, self.idle = files, idle
+        self.free = {peer: threading.Semaphore(_MOST) for peer in peers}
         self.asked = time.monotonic()
         try:
             super().__init__((address, port), _Handler)
@@ -114,7 +115,14 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Close connections of other hosts, and beyond _MOST for each peer, before they get a thread."""
-        return client_address[0] in self.peers and threading.active_count() <= _MOST * len(self.peers)
+        return client_address[0] in self.free and self.free[client_address[0]].acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one connection until it ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.free[client_address[0]].release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that closed its connection needs no message."""

@@ -9,6 +9,7 @@ import http.client
 import os
 import socket
 import threading
+import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import share
@@ -41,7 +42,7 @@ def serving(path, peers=("127.0.0.1",)):
         response = connection.getresponse()
         return response.status, response.headers, response.read()
 
-    ask.server, ask.thread = server, thread
+    ask.server, ask.thread, ask.connection = server, thread, connection
     try:
         yield ask
     finally:
@@ -123,10 +124,18 @@ def test_only_peers_are_answered(model):
             assert other.recv(1) == b""  # closed, although nothing was sent
 
 
-def test_connections_of_peers_are_limited(ask, monkeypatch):
-    monkeypatch.setattr(share, "_MOST", 0)
-    with socket.create_connection(("127.0.0.1", ask.server.server_address[1]), 10) as other:
-        assert other.recv(1) == b""
+def test_connections_of_peers_are_limited(model, monkeypatch):
+    monkeypatch.setattr(share, "_MOST", 1)
+    with serving(model) as ask:
+        assert ask()[0] == 200
+        with socket.create_connection(("127.0.0.1", ask.server.server_address[1]), 10) as other:
+            assert other.recv(1) == b""
+        assert ask()[0] == 200
+        ask.connection.close()
+        deadline = time.monotonic() + 10
+        while ask.server.free["127.0.0.1"]._value < 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert ask()[0] == 200
 
 
 def test_idle_server_ends(model, monkeypatch):
