@@ -19,8 +19,9 @@ from typing import Any, Callable, NamedTuple
 from .._text import Refusal, printable
 
 VERSION = 1
-LOADING, READY, DRAINING = "loading", "ready", "draining"
-STATES = (LOADING, READY, DRAINING)
+# WAITING: of a service whose job waits for SLURM. No server is there; the keeper of the jobs writes the file.
+LOADING, READY, DRAINING, WAITING = "loading", "ready", "draining", "waiting"
+STATES = (LOADING, READY, DRAINING, WAITING)
 NAME = re.compile(r"^(0|[1-9][0-9]{0,9})-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})\.json\Z")
 WORD = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 # A record has a few hundred bytes.
@@ -33,7 +34,9 @@ NEXT_STEP = "restart what writes the file, or remove it"
 
 
 class Endpoint(NamedTuple):
-    """A llama-server in a file. node: its name in the list of hosts; address: from that list."""
+    """A llama-server in a file, or the place where it will be. node: its name in the list of hosts; address: from that
+    list; why, retry_after: only of a waiting one, a sentence for clients and the seconds after which they may ask
+    again."""
 
     service: str
     node: str
@@ -48,6 +51,8 @@ class Endpoint(NamedTuple):
     quant: str | None
     job_id: int
     heartbeat: int
+    why: str | None
+    retry_after: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """The endpoint in registry.json."""
@@ -87,7 +92,7 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("service", _word, "the name of a service"),
     ("host", _text, "the name of a node"),
     ("port", _whole(1, 65535), "a port from 1 to 65535"),
-    ("state", lambda value: value in STATES, "loading, ready or draining"),
+    ("state", lambda value: value in STATES, ", ".join(STATES[:-1]) + " or " + STATES[-1]),
     ("models", _texts, "a list of names"),
     ("tier", _or_null(_word), "a name or null"),
     ("slots", _or_null(_whole(1, 4096)), "a number from 1 to 4096 or null"),
@@ -95,6 +100,11 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("build", _or_null(_text), "a name or null"),
     ("quant", _or_null(_text), "a name or null"),
     ("heartbeat", _whole(1, LONGEST_HEARTBEAT), "a number of seconds from 1 to 60"),
+)
+# Fields that a waiting endpoint may have.
+OF_WAITING: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("why", _or_null(_text), "a sentence of at most 200 characters or null"),
+    ("retry_after", _or_null(_whole(1, 600)), "a number of seconds from 1 to 600 or null"),
 )
 
 
@@ -120,7 +130,9 @@ def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
         record = None
     if not isinstance(record, dict):
         raise Refusal(f"{name}: no JSON object seen, one is needed: {NEXT_STEP}")
-    for field, check, needed in FIELDS:
+    waits = record.get("state") == WAITING
+    record.update({field: record.get(field) if waits else None for field, _check, _needed in OF_WAITING})
+    for field, check, needed in (*FIELDS, *OF_WAITING):
         if field not in record:
             raise Refusal(f"{name}: no {field} seen, {needed} is needed: {NEXT_STEP}")
         if not check(record[field]):
@@ -131,6 +143,8 @@ def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
         raise Refusal(
             "%s.job_id: %d seen, the number of the file's name is needed: %s" % (name, record["job_id"], NEXT_STEP)
         )
+    if not record["job_id"] and not waits:
+        raise Refusal(f"{name}.job_id: 0 seen, the number of a job is needed, unless it is {WAITING}: {NEXT_STEP}")
     node = _node(record["host"], hosts)
     if node is None:
         raise Refusal(

@@ -150,11 +150,13 @@ class Registry:
         return self._answered - one.since <= files.BEATS * one.endpoint.heartbeat
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """Endpoints with a young file. Of two files for one address the newer one counts."""
-        by_place: dict[tuple[str, int], files.Endpoint] = {}
+        """Endpoints with a young file. Of two files for one address the newer one counts; a server and the word of what
+        it waits for, or of what will take its place, are two."""
+        by_place: dict[tuple[str, int, bool], files.Endpoint] = {}
         for one in sorted(self._known.values(), key=lambda known: known.mtime):
             if self._young(one):
-                by_place[one.endpoint.address, one.endpoint.port] = one.endpoint
+                there = one.endpoint
+                by_place[there.address, there.port, there.state == files.WAITING] = there
         return [endpoint.as_dict() for _place, endpoint in sorted(by_place.items())]
 
 

@@ -19,7 +19,7 @@ def test_address_comes_from_the_list():
     assert (endpoint.node, endpoint.address, endpoint.port) == ("vasp-01", "10.0.0.20", 8081)
     assert set(endpoint.as_dict()) == {
         "service", "node", "address", "port", "state", "slots", "slot_ctx_size", "models", "tier", "build", "quant",
-        "job_id",
+        "job_id", "why", "retry_after",
     }  # fmt: skip
 
 
@@ -64,6 +64,31 @@ def test_missing_field_is_refused(field):
     short = {name: value for name, value in RECORD.items() if name != field}
     with pytest.raises(Refusal, match=f"^4711-72b.json: no {field} seen, "):
         files.parse(NAME, json.dumps(short).encode("ascii"), HOSTS)
+
+
+WAITS = {"state": "waiting", "why": "job 4711 waits (Priority), expected 14:05", "retry_after": 60}
+
+
+def test_waiting_endpoint_has_its_sentence():
+    endpoint = parse(**WAITS)
+    assert (endpoint.state, endpoint.why, endpoint.retry_after) == tuple(WAITS.values())
+    assert parse(state="waiting")[-2:] == (None, None)
+
+
+def test_sentence_of_a_server_is_ignored():
+    assert parse(**dict(WAITS, state="ready"))[-2:] == (None, None)
+
+
+@pytest.mark.parametrize("field, seen", [("why", "a\nb"), ("why", "x" * 201), ("retry_after", 0), ("retry_after", 601)])
+def test_wrong_word_of_a_waiting_endpoint_is_refused(field, seen):
+    with pytest.raises(Refusal, match=rf"^4711-72b.json\.{field}: "):
+        parse(**dict(WAITS, **{field: seen}))
+
+
+def test_only_a_waiting_endpoint_has_no_job():
+    assert parse("0-72b.json", job_id=0, **WAITS).job_id == 0
+    with pytest.raises(Refusal, match=r"^0-72b.json\.job_id: 0 seen, the number of a job is needed"):
+        parse("0-72b.json", job_id=0)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, len(files.encode(RECORD)) - 2])

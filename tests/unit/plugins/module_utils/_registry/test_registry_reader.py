@@ -209,3 +209,13 @@ def test_newer_file_of_one_address_counts(share):
     share.server += 1
     share.look()
     assert [endpoint["job_id"] for endpoint in share.registry.endpoints()] == [2]
+
+
+def test_word_of_the_keeper_hides_no_server(share):
+    share.write()
+    share.server += 1
+    share.write("0-72b.json", job_id=0, state="waiting", why="gpu_vasp wants vasp-02 at 14:00", retry_after=60)
+    share.server += 1
+    share.look()
+    seen = [(one["state"], one["why"], one["retry_after"]) for one in share.registry.endpoints()]
+    assert seen == [("ready", None, None), ("waiting", "gpu_vasp wants vasp-02 at 14:00", 60)]
