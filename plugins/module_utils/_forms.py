@@ -10,6 +10,17 @@ from ._key import Words
 
 SIZE = (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G", "write digits and one of K, M, G, T")
 SLURM_NAME = (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's", "correct it")
+# YAML reads a bare 24:00:00 as a number of seconds.
+SLURM_TIME = (
+    re.compile(r"^(?:[1-9][0-9]{0,5}|[0-9]{1,4}(?::[0-5]?[0-9]){1,2}|[0-9]{1,3}-[0-9]{1,2}(?::[0-5]?[0-9]){0,2})\Z"),
+    "SLURM's form of a time, such as 24:00:00 or 7-00:00:00,",
+    'write it in quotes, as in "24:00:00"',
+)
+GRES = (
+    re.compile(r"^[A-Za-z][A-Za-z0-9_]{0,31}(?::[A-Za-z][A-Za-z0-9_.-]{0,63})?:[1-9][0-9]{0,2}\Z"),
+    "NAME:COUNT or NAME:TYPE:COUNT such as gpu:v100s:1",
+    "correct it",
+)
 # A name becomes an argument of a command line, a part of a list or a path: letters, digits and what separates nothing
 # there.
 MODEL_NAME = (

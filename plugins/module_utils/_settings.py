@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._family import FAMILY, inherited
-from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, SIZE, SLURM_NAME, SPELLED_OUT, SPLIT, WORD
+from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, SIZE, SPELLED_OUT, SPLIT, WORD
 from ._key import Key
+from ._slurm_keys import KINDS, SLURM_ROWS
 
-KINDS = ("server", "router")
 LARGEST = 2**31 - 1
 PORT = (1, 65535)
 # KV cache types: unquantized first. CACHE_TYPES: those that work over RPC.
@@ -285,14 +285,12 @@ KEYS = (
     Key(
         "launcher",
         str,
-        "What starts it; `slurm` is not deployed yet.",
+        "What starts it: systemd on its nodes, or [SLURM as a job](slurm.md), to which the keys below belong.",
         default="systemd",
         choices=("systemd", "slurm"),
         kinds=KINDS,
     ),
-    Key("nodes", int, "Nodes to ask SLURM for, with `launcher: slurm`.", kinds=KINDS),
-    Key("partition", str, "SLURM's partition, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
-    Key("qos", str, "SLURM's QoS, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
+    *SLURM_ROWS,
 )
 # The keys that each model of a router may have, beside the keys of its family, and the keys of the router.
 MODEL_KEYS: tuple[str, ...] = ("ctx_size", "slot_ctx_size", "parallel", "threads", "threads_batch", "batch_size")
@@ -307,7 +305,7 @@ BY_KIND = {
     "router": {key.name: key for key in KEYS if "router" in key.kinds or key.name in ROUTER_KEYS},
 }
 # Keys of SLURM jobs, without a meaning under systemd.
-SLURM_KEYS = ("nodes", "partition", "qos")
+SLURM_KEYS = tuple(key.name for key in SLURM_ROWS)
 # Keys that a service without workers does not use.
 WORKER_KEYS = ("rpc_port", "rpc_cache", "rpc_memory_max")
 

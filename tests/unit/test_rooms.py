@@ -19,10 +19,11 @@ FLOORS = {
     NODES: (
         ("_text", "_key"),
         ("_family", "_forms"),
+        ("_slurm_keys",),
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),
-        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry", "_bench"),
+        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry", "_slurm", "_bench"),
         ("_exporter",),
         ("_gateway", "_monitor"),
         ("_doctor",),

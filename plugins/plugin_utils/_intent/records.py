@@ -64,7 +64,7 @@ class Build(Record):
 
 @dataclass(frozen=True)
 class Service(Record):
-    """A service that systemd runs.
+    """A service that systemd or SLURM runs.
 
     heads: each a replica where there are several, one where it has workers. port: of its endpoints. settings: its entry
     in llama_services.
@@ -241,6 +241,37 @@ class Worker(Record):
     rdma: bool
     # Arguments of ggml-rpc-server.
     args: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Job(Record):
+    """A service as a job of SLURM. name: the job's; script: the name of its file; user: whose job it is; grace: seconds
+    between SIGTERM and its end; suffix: of its file in a registry."""
+
+    service: str
+    name: str
+    script: str
+    user: str
+    grace: int
+    suffix: str
+    head: Head
+    workers: list[Worker]
+    # Its entry in llama_services.
+    settings: Settings
+
+    @property
+    def nodes(self) -> list[str]:
+        """The head's first: SLURM runs the script on the first node."""
+        return [self.head.node, *self.head.workers]
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(
+            vars(self),
+            nodes=self.nodes,
+            head=self.head.as_dict(),
+            workers=[one.as_dict() for one in self.workers],
+            settings=dict(self.settings),
+        )
 
 
 @dataclass(frozen=True)

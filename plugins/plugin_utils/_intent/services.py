@@ -46,8 +46,8 @@ def ports(services: Services) -> dict[str, int]:
     return found
 
 
-def managed(services: Services, groups: Groups) -> list[Service]:
-    """The services that systemd runs, by name."""
+def managed(services: Services, groups: Groups, launcher: str = "systemd") -> list[Service]:
+    """The services that systemd, or slurm, runs, by name."""
     port_of = ports(services)
     return [
         Service(
@@ -58,7 +58,7 @@ def managed(services: Services, groups: Groups) -> list[Service]:
             one,
         )
         for name, one in sorted(services.items())
-        if value(one, "launcher") == "systemd"
+        if value(one, "launcher") == launcher
     ]
 
 
@@ -141,10 +141,15 @@ def stopped_units(services: Services, groups: Groups) -> list[str]:
 
 
 def rpc_instances(
-    services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
+    services: Services,
+    host: str,
+    groups: Groups,
+    hostvars: HostVars,
+    plan: Mapping[str, Any] | None = None,
+    launcher: str = "systemd",
 ) -> list[Worker]:
     """The RPC workers of a node. plan: as for head_instances()."""
-    own = [service for service in managed(services, groups) if host in service.workers]
+    own = [service for service in managed(services, groups, launcher) if host in service.workers]
     return [_worker(service, host, groups, hostvars, plan) for service in own]
 
 
@@ -197,11 +202,12 @@ def head_instances(
     hostvars: HostVars,
     models_dir: str,
     plan: Mapping[str, Any] | None = None,
+    launcher: str = "systemd",
 ) -> list[Head]:
     """The heads of a node. plan: the memory plan of the inventory, as memory_plan() returns it; without one nothing is
     known of layers but what a service says itself."""
     here = _Node(host, models, groups, hostvars, models_dir, plan or {})
-    own = [service for service in managed(services, groups) if host in service.heads]
+    own = [service for service in managed(services, groups, launcher) if host in service.heads]
     return [(_router if service.kind == "router" else _head)(service, here) for service in own]
 
 

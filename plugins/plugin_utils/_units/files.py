@@ -57,6 +57,7 @@ def unit_files(
     written = [item for item in instances if not only or item["service"] in only]
     for item in written:
         accelerator, build = item.get("accelerator", "cpu"), node["build"]["of"][item.get("build", "")]
+        release = f"{paths.BUILDS}/releases/{build['current_build'] or item.get('build') or 'none'}"
         sandbox = unit_sandbox(accelerator, bool(_numactl(item, process)), bool(item.get("rdma")))
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
         entries.append(
@@ -64,9 +65,9 @@ def unit_files(
                 "path": _unit_path(_unit(kind, item)),
                 "template": f"llama-{'rpc' if kind == 'rpc' else 'head'}.service.j2",
                 "vars": dict(
-                    _words(item, process),
+                    _words(kind, item, process, release),
                     item=item,
-                    release=f"{paths.BUILDS}/releases/{build['current_build'] or item.get('build') or 'none'}",
+                    release=release,
                     accelerator=accelerator,
                     sandbox=sandbox,
                     digest=digest([process, build["build_sha256"], sandbox, _running_parts(item), own]),
@@ -128,28 +129,53 @@ def _unit_path(name: str) -> str:
     return f"{paths.UNITS}/{name}"
 
 
-def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
-    """Variables of a unit's template, escaped for systemd."""
-    # CUDA would order cards by speed: split and indices are in the order of nvidia-smi.
-    order = {"CUDA_DEVICE_ORDER": BY_SLOT} if item.get("accelerator") == "cuda" else {}
-    environment = dict(order, **process["environment"])
+def process_words(kind: str, item: Instance, process: Mapping[str, Any], release: str) -> dict[str, Any]:
+    """The process of a worker, head or router, as its unit and its job start it.
+
+    kind, process: as for unit_files(); release: the directory of its build.
+    -> {argv: its words, environment: {name: text}}
+    """
+    program = f"{release}/bin/{'ggml-rpc-server' if kind == 'rpc' else 'llama-server'}"
+    numactl = _numactl(item, process)
+    words = [*numactl, program, *item["args"]]
+    if kind == "rpc":
+        # Its log would stay in its buffer until the first client.
+        words = [*numactl, "/usr/bin/stdbuf", "-oL", program, *item["args"]]
+    elif numactl:
+        words += ["--numa", "numactl"]
+    # An abort must not fork a debugger.
+    environment = {"GGML_NO_BACKTRACE": "1"}
+    if item.get("accelerator") == "cuda":
+        # CUDA would order cards by speed: split and indices are in the order of nvidia-smi.
+        environment["CUDA_DEVICE_ORDER"] = BY_SLOT
+    if item.get("models"):
+        # A router offers every file in its download directory beside the models of its preset.
+        environment["LLAMA_CACHE"] = paths.NO_MODELS
+    environment.update({str(name): str(text) for name, text in process["environment"].items()})
     if item.get("cards") is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(item["cards"])
+    if kind == "rpc" and item.get("cache"):
+        environment["LLAMA_CACHE"] = f"{paths.TENSORS}/rpc-{item['service']}"
+    return {"argv": [str(word) for word in words], "environment": environment}
+
+
+def _words(kind: str, item: Instance, process: Mapping[str, Any], release: str) -> dict[str, Any]:
+    """Variables of a unit's template, escaped for systemd."""
+    words = process_words(kind, item, process, release)
     return {
-        "args": " ".join(systemd_escape(word, command=True) for word in item["args"]),
+        "command": " ".join(systemd_escape(word, command=True) for word in words["argv"]),
         # `environment` is Ansible's own in a task.
-        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(environment.items())],
-        "numactl": _numactl(item, process),
+        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(words["environment"].items())],
     }
 
 
-def _numactl(item: Instance, process: Mapping[str, Any]) -> str:
-    """The numactl prefix of the program; empty without NUMA binding."""
+def _numactl(item: Instance, process: Mapping[str, Any]) -> list[str]:
+    """The words before the program; none without NUMA binding."""
     policy = item.get("numa") or "bind"
     if policy == "interleave":
-        return "/usr/bin/numactl --interleave=all -- "
+        return ["/usr/bin/numactl", "--interleave=all", "--"]
     node = {"bind": process["numa_node"], "none": ""}.get(policy, policy)
-    return f"/usr/bin/numactl --cpunodebind={node} --membind={node} -- " if node != "" else ""
+    return ["/usr/bin/numactl", f"--cpunodebind={node}", f"--membind={node}", "--"] if node != "" else []
 
 
 def _running_parts(item: Instance) -> dict[str, Any]:

@@ -201,10 +201,15 @@ def test_a_stopped_service_does_not_start_at_boot():
     assert [entry["path"] for entry in heads(stopped, plans=plans)] == running[:2]
 
 
+def own_variables(entry):
+    """The environment of a unit, without what every unit has."""
+    return [one for one in entry["vars"]["exported"] if one != "GGML_NO_BACKTRACE=1"]
+
+
 def test_unit_sees_only_cards_of_its_service():
     def exported(**item):
         process = dict(PROCESS, environment={"A": "1"})
-        return heads(dict(HEAD, **item), process=process)[0]["vars"]["exported"]
+        return own_variables(heads(dict(HEAD, **item), process=process)[0])
 
     assert exported(cards=["GPU-a", "GPU-b"]) == ["A=1", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b"]
     assert exported(cards=[]) == ["A=1", "CUDA_VISIBLE_DEVICES="]
@@ -219,7 +224,8 @@ def test_units_of_cuda_count_cards_by_slot(kind):
     def exported(accelerator, environment):
         item = dict(WORKER if kind == "rpc" else HEAD, accelerator=accelerator)
         process = dict(PROCESS, environment=environment)
-        return files.unit_files([item], kind, NODE, process, True)[0]["vars"]["exported"]
+        entries = files.unit_files([item], kind, NODE, process, True)
+        return own_variables(entries[0])
 
     assert exported("cuda", {"A": "1"}) == ["A=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
     assert exported("cuda", {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}) == ["CUDA_DEVICE_ORDER=FASTEST_FIRST"]
@@ -309,12 +315,12 @@ def test_arguments_and_environment_are_escaped_for_systemd():
     process = dict(PROCESS, environment={"B": "1", "A": "two $words"}, numa_node="0")
     given = dict(WORKER, service="x", rdma=True, args=["--cache", "100 %"])
     variables = files.unit_files([given], "rpc", NODE, process, True)[0]["vars"]
-    assert variables["args"] == '--cache "100 %%"'
-    assert variables["exported"] == ['"A=two $words"', "B=1"]
-    assert variables["numactl"] == "/usr/bin/numactl --cpunodebind=0 --membind=0 -- "
+    assert variables["command"].startswith("/usr/bin/numactl --cpunodebind=0 --membind=0 -- /usr/bin/stdbuf -oL /opt/")
+    assert variables["command"].endswith('/bin/ggml-rpc-server --cache "100 %%"')
+    assert variables["exported"] == ['"A=two $words"', "B=1", "GGML_NO_BACKTRACE=1"]
     assert variables["sandbox"] == unit_sandbox("cpu", numa=True, rdma=True)
     plain = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)[0]["vars"]
-    assert plain["numactl"] == "" and plain["sandbox"] == unit_sandbox("cpu")
+    assert plain["command"].startswith("/usr/bin/stdbuf ") and plain["sandbox"] == unit_sandbox("cpu")
 
 
 @pytest.mark.parametrize(
@@ -332,8 +338,19 @@ def test_arguments_and_environment_are_escaped_for_systemd():
 def test_each_service_has_its_numa_policy(policy, node, words):
     item, process = dict(HEAD, **({} if policy is None else {"numa": policy})), dict(PROCESS, numa_node=node)
     variables = of(heads(item, process=process), "/etc/systemd/system/llama-head-chat.service")["vars"]
-    assert variables["numactl"] == words
+    assert variables["command"].partition("/opt/llama.cpp/")[0] == words
+    assert variables["command"].endswith(" --numa numactl") is bool(words)
     assert variables["sandbox"] == unit_sandbox("cpu", numa=bool(words))
+
+
+def test_process_of_each_kind_has_its_words():
+    rpc = files.process_words("rpc", dict(WORKER, service="x", cache=True), PROCESS, "/r")
+    assert rpc["argv"][:3] == ["/usr/bin/stdbuf", "-oL", "/r/bin/ggml-rpc-server"]
+    assert rpc["environment"]["LLAMA_CACHE"] == "/var/cache/llama-cluster/rpc-x"
+    router = files.process_words("router", dict(HEAD, models=[{}]), PROCESS, "/r")
+    assert router["environment"]["LLAMA_CACHE"] == "/run/llama-cluster/no-models"
+    head = files.process_words("head", HEAD, dict(PROCESS, environment={"GGML_NO_BACKTRACE": "0"}), "/r")
+    assert head == {"argv": ["/r/bin/llama-server", "--port", "8000"], "environment": {"GGML_NO_BACKTRACE": "0"}}
 
 
 def test_each_way_with_numa_nodes_is_another_digest():

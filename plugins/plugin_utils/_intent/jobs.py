@@ -1,0 +1,77 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The services that SLURM runs as jobs, and the settings of the host that submits them. Private to the collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...module_utils._settings import value
+from .records import Groups, HostVars, Job, Models, Services
+from .services import head_instances, managed, rpc_instances
+
+GROUP = "llama_slurm"
+# The defaults of role slurm_launcher, which no other host sees.
+DEFAULTS: dict[str, Any] = {
+    "slurm_user": "",
+    "slurm_scripts": {},
+    "slurm_script_dir": "/cluster/shared/scripts/llama-cpp",
+    "slurm_log_dir": "/cluster/shared/ai/logs",
+    "slurm_local_log_dir": "/scratch/ai/logs",
+    "slurm_qos": {},
+    "slurm_associations": [],
+    "slurm_yield_to": [],
+    "slurm_reserve": False,
+}
+
+
+def hosts(groups: Groups) -> list[str]:
+    return list(groups.get(GROUP) or [])
+
+
+def setting(name: str, facts: Mapping[str, Any]) -> Any:
+    """A variable of role slurm_launcher, as the host that submits has it."""
+    found = facts.get(name)
+    return DEFAULTS[name] if found is None else found
+
+
+def script_name(service: str, facts: Mapping[str, Any]) -> str:
+    return str(setting("slurm_scripts", facts).get(service, f"run-{service}.slurm"))
+
+
+def jobs(
+    services: Services,
+    models: Models,
+    groups: Groups,
+    hostvars: HostVars,
+    models_dir: str,
+    plan: Mapping[str, Any] | None = None,
+) -> list[Job]:
+    """The jobs of an inventory, by service. plan: as for head_instances()."""
+    found = []
+    for service in managed(services, groups, "slurm"):
+        one = {service.name: service.settings}
+        # Ports without a number depend on all services.
+        one = {service.name: {**service.settings, "port": service.port}}
+        facts = hostvars[hosts(groups)[0]]
+        (head,) = head_instances(one, models, service.heads[0], groups, hostvars, models_dir, plan, "slurm")
+        workers = [
+            worker for node in service.workers for worker in rpc_instances(one, node, groups, hostvars, plan, "slurm")
+        ]
+        suffixes = facts.get("gateway_registry_suffix") or {}
+        found.append(
+            Job(
+                service=service.name,
+                name=value(service.settings, "job_name") or f"llama-{service.name}",
+                script=script_name(service.name, facts),
+                user=str(setting("slurm_user", facts)),
+                grace=value(service.settings, "grace"),
+                suffix=str(suffixes.get(service.name, service.name)),
+                head=head,
+                workers=workers,
+                settings=service.settings,
+            )
+        )
+    return found
