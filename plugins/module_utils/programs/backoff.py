@@ -18,20 +18,14 @@ from typing import Any, Callable
 
 from .._files import write_atomically
 from .._node import paths
+from .._node.backoff import delay
 from .._node.notify import notify, say
 from .._node.units import number, parse_show, systemctl_show
 from .._text import Refusal, duration
 
 State = dict[str, Any]
-# Seconds before the next run, by runs in a row that never served; then the last.
-DELAYS = (0, 10, 30, 60, 120, 300, 600)
 # A run that lasted this long counts as one that served: the watchdog may be off.
 LONG = 3600
-
-
-def delay(failures: int) -> int:
-    """Seconds to wait after that many runs that never served."""
-    return DELAYS[min(failures, len(DELAYS)) - 1] if failures else 0
 
 
 def read(unit: str, folder: str = paths.BACKOFF) -> State:

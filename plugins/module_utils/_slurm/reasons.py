@@ -1,0 +1,117 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a job ended, as a code and a sentence. Private to the collection."""
+
+from __future__ import annotations
+
+import pwd
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Callable, NamedTuple
+
+from .._text import duration, printable
+from .ask import Ended, nodes, size
+
+PREEMPTED, CANCELLED, WALLTIME, NODE_FAILURE = "preempted", "cancelled", "walltime", "node_failure"
+OUT_OF_MEMORY, LOST_WORKER, CRASHED = "out_of_memory", "lost_worker", "crashed"
+REPLACED, DRAINED, UNKNOWN = "replaced", "drained", "unknown"
+CODES = (
+    *(PREEMPTED, CANCELLED, WALLTIME, NODE_FAILURE, OUT_OF_MEMORY, LOST_WORKER, CRASHED),
+    *(REPLACED, DRAINED, UNKNOWN),
+)
+# sysexits.h, EX_TEMPFAIL: a task of the job lost a worker or a node, another start may succeed.
+AGAIN = 75
+# Seconds before the end of its time at which a job drains, and for that a later end still counts.
+EARLY, LATE = 120, 30
+# Seconds between the end of a preempted job and the start of the job that took its cards.
+TAKEN = 60
+# The part of the requested memory from which a SIGKILL is taken for one of the memory limit.
+FULL = 0.9
+LAST_LINES = 5
+
+
+class Why(NamedTuple):
+    code: str
+    words: str
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "user id %d" % uid
+
+
+def preempting(ended: Ended, others: Iterable[Ended]) -> Ended | None:
+    """The job that took the nodes of a preempted or requeued one, by sacct: it was submitted before that one ended, and
+    started there right after. None if it is not seen."""
+    if ended.end is None or ended.state not in ("PREEMPTED", "REQUEUED"):
+        return None
+    taken = set(nodes(ended.nodes))
+    found = [
+        one
+        for one in others
+        if one.job_id != ended.job_id
+        and one.start is not None
+        and ended.end - 2 <= one.start <= ended.end + TAKEN
+        and (one.submitted or one.start) <= ended.end
+        and taken.intersection(nodes(one.nodes))
+    ]
+    return min(found, key=lambda one: (one.start or 0, one.job_id), default=None)
+
+
+def why(
+    ended: Ended,
+    taker: Ended | None = None,
+    asked: str = "",
+    lines: Sequence[str] = (),
+    name: Callable[[int], str] = user_name,
+) -> Why:
+    """Why a run of a job ended. taker: the job that took its nodes; asked: the reason for which the keeper ended it;
+    lines: the last ones of its log."""
+    if ended.state == "PREEMPTED" or (ended.state == "REQUEUED" and ended.step_code != AGAIN and taker):
+        return Why(PREEMPTED, "preempted" + (f" by job {taker.job_id} of {_owner(taker)}" if taker else ""))
+    if AGAIN in (ended.step_code, ended.exit_code):
+        return Why(LOST_WORKER, "a worker was lost or did not come up")
+    if ended.state == "REQUEUED":
+        return Why(PREEMPTED, "requeued, probably by a preemption")
+    if ended.state in ("NODE_FAIL", "BOOT_FAIL"):
+        return Why(NODE_FAILURE, f"a node failed ({ended.nodes or 'none named'})")
+    if ended.state == "OUT_OF_MEMORY" or _killed(ended) and _full(ended):
+        seen = f"{ended.max_rss or 'an unknown amount'} used, {ended.req_mem or 'an unknown amount'} requested"
+        return Why(OUT_OF_MEMORY, f"out of memory: {seen}")
+    if asked:
+        return Why(REPLACED if asked == REPLACED else DRAINED, asked)
+    if ended.state == "CANCELLED":
+        return Why(CANCELLED, "cancelled" + (f" by {name(ended.by_uid)}" if ended.by_uid is not None else ""))
+    if ended.state in ("TIMEOUT", "DEADLINE") or (ended.state == "COMPLETED" and _at_limit(ended)):
+        return Why(WALLTIME, "its time was over" + (f" ({duration(ended.limit)})" if ended.limit else ""))
+    if ended.state == "COMPLETED":
+        return Why(DRAINED, "ended after a drain")
+    return Why(CRASHED, _crash(ended, lines))
+
+
+def _owner(one: Ended) -> str:
+    return one.qos or one.partition or one.user or "another user"
+
+
+def _killed(ended: Ended) -> bool:
+    return signal.SIGKILL in (ended.signal, ended.exit_code - 128)
+
+
+def _full(ended: Ended) -> bool:
+    return bool(size(ended.req_mem)) and size(ended.max_rss) >= FULL * size(ended.req_mem)
+
+
+def _at_limit(ended: Ended) -> bool:
+    if not ended.limit or ended.start is None or ended.end is None:
+        return False
+    return ended.end >= ended.start + ended.limit - EARLY - LATE
+
+
+def _crash(ended: Ended, lines: Sequence[str]) -> str:
+    number = ended.signal or max(0, ended.exit_code - 128)
+    how = f"signal {number}" if number else "exit code %d" % (ended.exit_code or ended.step_code)
+    shown = " / ".join(printable(line, 160) for line in list(lines)[-LAST_LINES:])
+    return f"crashed ({how})" + (f": {shown}" if shown else "")

@@ -1,0 +1,86 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import reasons
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.ask import Ended
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.reasons import Why
+
+
+def ended(state, **fields):
+    return Ended(**{"job_id": 7, "state": state, "start": 1000, "end": 2000, "nodes": "c[1-2]", **fields})
+
+
+VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp_priority")
+
+
+@pytest.mark.parametrize(
+    "one, given, code, words",
+    [
+        (ended("PREEMPTED"), {}, "preempted", "preempted"),
+        (ended("REQUEUED"), {"taker": VASP}, "preempted", "preempted by job 9 of vasp_priority"),
+        (ended("REQUEUED"), {}, "preempted", "requeued, probably by a preemption"),
+        (ended("REQUEUED", step_code=75), {"taker": VASP}, "lost_worker", "a worker was lost or did not come up"),
+        (ended("CANCELLED", by_uid=2000), {}, "cancelled", "cancelled by uid2000"),
+        (ended("CANCELLED", by_uid=2000), {"asked": "replaced"}, "replaced", "replaced"),
+        (ended("COMPLETED"), {"asked": "held by bob"}, "drained", "held by bob"),
+        (ended("COMPLETED"), {}, "drained", "ended after a drain"),
+        (ended("COMPLETED", limit=1120), {}, "walltime", "its time was over (18 min 40 s)"),
+        (ended("TIMEOUT"), {"asked": "replaced"}, "replaced", "replaced"),
+        (ended("NODE_FAIL"), {}, "node_failure", "a node failed (c[1-2])"),
+        (
+            ended("OUT_OF_MEMORY", req_mem="1G", max_rss="1000M"),
+            {},
+            "out_of_memory",
+            "out of memory: 1000M used, 1G requested",
+        ),
+        (
+            ended("FAILED", signal=9, req_mem="1G", max_rss="1000M"),
+            {},
+            "out_of_memory",
+            "out of memory: 1000M used, 1G requested",
+        ),
+        (ended("FAILED", signal=9, req_mem="1G", max_rss="10M"), {}, "crashed", "crashed (signal 9)"),
+        (ended("FAILED", exit_code=139), {}, "crashed", "crashed (signal 11)"),
+        (
+            ended("FAILED", exit_code=1),
+            {"lines": ["one", "two\x1b[0m"]},
+            "crashed",
+            "crashed (exit code 1): one / two?[0m",
+        ),
+    ],
+)
+def test_why_a_job_ended(one, given, code, words):
+    assert reasons.why(one, name=lambda uid: "uid%d" % uid, **given) == Why(code, words)
+    assert code in reasons.CODES
+
+
+def test_only_the_last_lines_are_shown():
+    found = reasons.why(ended("FAILED", exit_code=1), lines=[str(number) for number in range(9)])
+    assert found.words == "crashed (exit code 1): 4 / 5 / 6 / 7 / 8"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"start": 1900},  # before
+        {"start": 2100},  # long after
+        {"nodes": "c3"},
+        {"submitted": 2001},
+        {"job_id": 7},
+        {"start": None},
+    ],
+)
+def test_other_jobs_have_not_preempted(fields):
+    assert reasons.preempting(ended("REQUEUED"), [VASP._replace(**fields)]) is None
+
+
+def test_first_job_on_the_nodes_has_preempted():
+    later = VASP._replace(job_id=8, start=2002)
+    assert reasons.preempting(ended("REQUEUED"), [later, VASP]) == VASP
+    assert reasons.preempting(ended("CANCELLED"), [VASP]) is None
+
+
+def test_unknown_user_is_a_number():
+    assert (reasons.user_name(0), reasons.user_name(3999999999)) == ("root", "user id 3999999999")
