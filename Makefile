@@ -1,5 +1,5 @@
 # `make lab` and `make test` work from a fresh clone. CONTRIBUTING.md says which target to use when.
-.PHONY: help lab lab-down check unit golden coverage scenarios gates test bench e2e card
+.PHONY: help lab lab-down check unit golden coverage scenarios gates test bench e2e soak-slurm card
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -43,6 +43,9 @@ bench:  ## measure: WHAT=acquisition, card, gateway, memory, plans, recovery, ru
 
 e2e:  ## a long scenario on the lab: WHAT=changes, clients, gateway_host, services or upgrade
 	@tests/e2e/$(or $(WHAT),services).sh
+
+soak-slurm:  ## preempt and break jobs of a real SLURM under constant requests, with ARGS="cycles=20 events=100"
+	@tests/e2e/slurm.sh $(ARGS)
 
 card:  ## a deployment on this machine's card, with ARGS; WHAT=prepare makes what it needs, on any machine
 	@$(if $(filter prepare,$(WHAT)),tests/card/prepare.sh,python3 tests/card/run.py) $(ARGS)

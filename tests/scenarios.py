@@ -48,11 +48,12 @@ BUDGETS = {
     "bundle": 90,
     "default": 90,
     "recovery": 240,
+    "slurm": 300,
 }
 # Runs beside the build.
 WITHOUT_BUILD = ("node_setup",)
 # These assert seconds: they run after the others, one at a time.
-ALONE = ("recovery",)
+ALONE = ("recovery", "slurm")
 # Two keep two cores busy.
 SIDE_BY_SIDE = 2
 

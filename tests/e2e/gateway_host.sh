@@ -48,17 +48,11 @@ start_job() {
 END
 }
 
-remove() {
-    tests/lab/down.sh "llama-cluster.run=$LLAMA_LAB_RUN"
-    docker volume rm "$LLAMA_LAB_SHARE" >/dev/null
-}
-
 tests/lab/venv.sh
 tests/lab/engine.sh
 tests/lab/artifacts.sh
 tests/lab/image.sh >/dev/null
-trap remove EXIT
-docker volume create "$LLAMA_LAB_SHARE" >/dev/null
+trap 'tests/lab/down.sh "llama-cluster.run=$LLAMA_LAB_RUN"' EXIT
 run "creating the lab's containers" lab molecule/shared/create
 node node1 install -d -o 661 -g 661 -m 755 $share
 

@@ -48,6 +48,10 @@ booted() {
     die "$lab-$1: systemd is '$state', running or degraded is needed: docker exec $lab-$1 systemctl list-jobs"
 }
 
+case ${LLAMA_LAB_SHARE:-} in
+    "" | /*) ;;
+    *) docker volume create "${labels[@]}" "$LLAMA_LAB_SHARE" ;;
+esac
 network "$lab-ethernet" "$ethernet"
 network "$lab-fabric" "$fabric"
 for one in "$@"; do node "$one"; done
