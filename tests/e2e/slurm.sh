@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # make soak-slurm ARGS="cycles=20 events=100 seed=7": a lab with a real SLURM, deployed by site.yml, under constant
-# requests: jobs that preempt each service in turn, then random events (scancel, kill -9 of a step, of the keeper, slurmd
-# and slurmctld, a node without power, a share that hangs). Ends with a table of each, and with 1 if a bound was missed.
+# requests: jobs that preempt each service in turn, then random events (scancel, kill -9 of a step, of the keeper, of
+# slurmd and slurmctld, a node without power, a share that hangs). Ends with a table of each, and with 1 if a bound was
+# missed.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"

@@ -260,7 +260,7 @@ def events(lab, gateway, clients, number, chance):
         event = list(EVENTS)[turn] if turn < len(EVENTS) else chance.choice(list(EVENTS))
         print("event %d of %d: %s" % (turn + 1, number, event.__name__), flush=True)
         event(lab, chance)
-        # What was killed may not be missed yet.
+        # A killed process may not be missed yet.
         time.sleep(1)
         try:
             rows[event.__name__].append(eventually(lambda: serving(lab, gateway), EVENTS[event], "both serve")[1])

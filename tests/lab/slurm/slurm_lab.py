@@ -27,7 +27,7 @@ LOOK = 0.1
 
 
 class Service(NamedTuple):
-    """Of molecule/slurm/inventory. nodes: the head's first; program: the name of its server's process."""
+    """A service of molecule/slurm/inventory. nodes: the head's first; program: the name of its server's process."""
 
     name: str
     job: str

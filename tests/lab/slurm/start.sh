@@ -26,7 +26,7 @@ configure() {
         systemctl restart munge'
 }
 
-# What the operators of SLURM do: the collection does none of it.
+# As the operators of SLURM do it: the collection does none of it.
 control() {
     inside ctl '
         install -d -m 0755 /cluster/shared/scripts /cluster/shared/ai
