@@ -105,7 +105,8 @@ def nearest(name: str, known: list[str]) -> list[str]:
 
 
 def models(config: Config, answering: dict[str, tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """/v1/models. answering: by service, since when, and the slots and builds that its servers reported."""
+    """/v1/models. answering: by service, since when, and the slots and builds that its servers reported, and
+    why it waits."""
     found = []
     for service in config.services.values():
         if service.name not in answering:
@@ -118,6 +119,7 @@ def models(config: Config, answering: dict[str, tuple[int, dict[str, Any]]]) -> 
                 "quant": model.entry.get("quant"),
                 "build": seen.get("build") or model.entry.get("build"),
                 "embeddings": bool(model.entry.get("embeddings")),
+                **({"why": seen["why"]} if seen.get("why") else {}),
             }
             for name in (model.name, *model.aliases):
                 if config.names.get(name) == (service.name, model.name):

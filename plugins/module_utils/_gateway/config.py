@@ -38,7 +38,18 @@ class Address(NamedTuple):
     most: int
 
 
+class Waiting(NamedTuple):
+    """A job that waits. node: where its server will be; why: a sentence; retry_after: seconds until clients may ask
+    again."""
+
+    node: str
+    why: str
+    retry_after: int
+
+
 class Service(NamedTuple):
+    """by_slurm: its servers are jobs, which register themselves; waiting: the word of a registry on the job to come."""
+
     name: str
     kind: str
     tier: str | None
@@ -49,6 +60,8 @@ class Service(NamedTuple):
     timeout: float
     queue: int
     patience: float
+    by_slurm: bool
+    waiting: Waiting | None = None
 
     def model(self, name: str | None) -> Model | None:
         return next((one for one in self.models if name == one.name or name in one.aliases), None)
@@ -136,6 +149,7 @@ def _service(name: str, value: Any) -> Service:
         timeout=float(value.get("timeout", SILENCE)),
         queue=int(value.get("queue", QUEUE)),
         patience=float(value.get("patience", PATIENCE)),
+        by_slurm=value.get("launcher") == "slurm",
     )
 
 

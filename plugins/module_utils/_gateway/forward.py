@@ -168,6 +168,9 @@ class Forward:
                 about = "how long is not known"
             words = f"{name}: loading its model, {about}: ask again then"
             return answers.error(503, "loading", words, retry_after=left or SOON)
+        if why == replicas.WAITING:
+            waiting = pool.waiting or replicas.NO_WORD
+            return answers.error(503, "waiting_for_gpus", f"{name}: {waiting.why}", retry_after=waiting.retry_after)
         stopped = why == replicas.STOPPED
         words = "the operator has stopped it: ask there" if stopped else "none of its servers answers: ask again later"
         return answers.error(503, "no_endpoint", f"{name}: {words}", retry_after=60 if stopped else GONE)

@@ -145,9 +145,12 @@ def _own(state: State, head: Head, task: str | None, path: str) -> Answer:
 def _models(state: State, name: str) -> Answer:
     """The list, or one model."""
     answering = {
-        pool.service.name: (int(min((one.since for one in pool.endpoints), default=0)), pool.reported())
+        pool.service.name: (
+            int(min((one.since for one in pool.endpoints), default=0)),
+            {**pool.reported(), "why": pool.waiting.why if pool.waiting else None},
+        )
         for pool in state.fleet.pools.values()
-        if pool.state in (replicas.READY, replicas.LOADING, replicas.DRAINING)
+        if pool.state in (replicas.READY, replicas.LOADING, replicas.DRAINING, replicas.WAITING)
     }
     found = answers.models(state.config, answering)
     if not name:

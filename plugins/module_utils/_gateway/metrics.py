@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._exporter.exposition import Family, render
-from .replicas import Fleet
+from .replicas import NO_WORD, WAITING, Fleet
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Bounds in seconds, from a short answer of a small model to the longest prompt.
@@ -112,4 +112,6 @@ class Counts:
                 flight.add(count, service=service, node=node)
             for node, seen in sorted({(one.where.node, one.state) for one in pool.endpoints}):
                 state.add(1, service=service, node=node, state=seen)
+            if pool.state == WAITING:
+                state.add(1, service=service, node=(pool.waiting or NO_WORD).node, state=WAITING)
         return render(found)

@@ -14,15 +14,19 @@ from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
 from .affinity import Conversation, Memory
-from .config import Address, Config, Service
+from .config import Address, Config, Service, Waiting
 
 DOWN, LOADING, READY, DRAINING, STOPPED = "down", "loading", "ready", "draining", "stopped"
+# Only of a service: it has no server before SLURM starts its job.
+WAITING = "waiting"
 # Instead of an endpoint: the request waits, or its queue is full.
 WAIT, FULL = "wait", "full"
 # Why an endpoint drains: it restarts now, so requests wait; or it is held for hours.
 CHANGE, MAINTENANCE = "change", "maintenance"
 # A service has the first of these states that one of its endpoints has.
 ORDER = (READY, DRAINING, LOADING, DOWN)
+# Without a word from the keeper of the jobs: there is no job, or it gives up its GPUs.
+NO_WORD, ENDING = Waiting("", "no job of SLURM serves it", 60), Waiting("", "its job gives up its GPUs", 60)
 # (service, address, port)
 Place = tuple[str, str, int]
 
@@ -133,10 +137,23 @@ class Pool:
         if not self.service.started:
             return STOPPED
         states = {endpoint.state for endpoint in self.endpoints}
-        return next((state for state in ORDER if state in states), DOWN)
+        found = next((state for state in ORDER if state in states), DOWN)
+        return WAITING if found == DOWN and self._for_a_job() else found
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """Why it waits; while it serves, the word on jobs to come."""
+        if self.service.waiting is not None or self.judge() != WAITING:
+            return self.service.waiting
+        return ENDING if self.endpoints else NO_WORD
+
+    def _for_a_job(self) -> bool:
+        """Whether another job must start before it serves again, seen that no server is ready or loads."""
+        ends = all(endpoint.drain for endpoint in self.endpoints)
+        return self.service.waiting is not None or (self.service.by_slurm and ends)
 
     def judge(self) -> str:
-        """READY or WAIT if a request may be taken or queued; otherwise LOADING, DOWN or STOPPED."""
+        """READY or WAIT if a request may be taken or queued; otherwise LOADING, DOWN, WAITING or STOPPED."""
         if not self.service.started:
             return STOPPED
         if any(endpoint.ready for endpoint in self.endpoints):
@@ -145,7 +162,7 @@ class Pool:
             return WAIT
         if any(endpoint.seen == LOADING and not endpoint.drain for endpoint in self.endpoints):
             return LOADING
-        return DOWN
+        return WAITING if self._for_a_job() else DOWN
 
     def expected(self, now: float) -> bool:
         return any(endpoint.expected(now, self.service.patience) for endpoint in self.endpoints)
@@ -165,8 +182,8 @@ class Pool:
         return best
 
     def take(self, model: str, talk: Conversation, patient: float | None = None) -> Endpoint | str:
-        """A slot, or WAIT, FULL, LOADING, DOWN, STOPPED. patient: now, if the request waits for a service that is
-        expected back."""
+        """A slot, or WAIT, FULL, LOADING, DOWN, WAITING, STOPPED. patient: now, if the request waits for a service that
+        is expected back."""
         judged = self.judge()
         if judged in (LOADING, DOWN) and patient is not None and self.expected(patient):
             judged = WAIT
@@ -210,9 +227,9 @@ class Pool:
         if not self.queue:
             return
         judged = self.judge()
-        if judged in (LOADING, DOWN, STOPPED):
+        if judged in (LOADING, DOWN, WAITING, STOPPED):
             waiting, self.queue = self.queue, collections.deque()
-            over = judged == STOPPED or (now is not None and not self.expected(now))
+            over = judged in (WAITING, STOPPED) or (now is not None and not self.expected(now))
             for waiter in waiting:
                 # A request keeps waiting while its server loads again.
                 if over if waiter.patient else judged != LOADING:
@@ -310,9 +327,10 @@ class Fleet:
 
 
 def _status(pool: Pool, now: float) -> dict[str, Any]:
-    seen = pool.reported()
+    seen, waiting = pool.reported(), pool.waiting
     return {
         "state": pool.state,
+        "why": waiting.why if waiting else None,
         "kind": pool.service.kind,
         "tier": pool.service.tier,
         "fallback": pool.service.fallback,

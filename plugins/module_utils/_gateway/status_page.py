@@ -37,7 +37,8 @@ code, pre { font: 13px/1.5 ui-monospace, monospace; }
 pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem;
   overflow-x: auto; }
 .state { font-weight: 600; white-space: nowrap; }
-.ready { color: var(--ready); } .loading, .draining { color: var(--wait); } .down { color: var(--bad); }
+.why { font-weight: 400; white-space: normal; }
+.ready { color: var(--ready); } .loading, .draining, .waiting { color: var(--wait); } .down { color: var(--bad); }
 .stopped { color: var(--dim); }
 </style>
 </head>
@@ -81,10 +82,16 @@ function ago(since) {
   if (seconds < 86400) { return Math.floor(seconds / 3600) + " h"; }
   return Math.floor(seconds / 86400) + " d";
 }
-function state(row, endpoint) {
+function state(row, endpoint, why) {
   var left = endpoint.seconds_left;
   var text = endpoint.state + (endpoint.state === "loading" && left ? ", about " + Math.round(left) + " s" : "");
-  cell(row, text, "state " + (/^[a-z]+$/.test(endpoint.state) ? endpoint.state : ""));
+  var made = cell(row, text, "state " + (/^[a-z]+$/.test(endpoint.state) ? endpoint.state : "")), words;
+  if (why) {
+    words = document.createElement("div");
+    words.className = "why";
+    words.textContent = why;
+    made.appendChild(words);
+  }
 }
 function show(status) {
   var services = document.createDocumentFragment(), models = document.createDocumentFragment();
@@ -95,7 +102,7 @@ function show(status) {
       var row = document.createElement("tr");
       cell(row, number ? "" : name);
       cell(row, number ? "" : service.tier);
-      state(row, endpoint);
+      state(row, endpoint, number ? "" : service.why);
       cell(row, endpoint.node ? endpoint.node + " (" + endpoint.address + ":" + endpoint.port + ")" : "");
       cell(row, endpoint.slots, "number");
       cell(row, endpoint.free, "number");

@@ -13,8 +13,8 @@ from typing import Any
 from .._files import text_of
 from .._node.notify import say
 from .._text import printable
-from .config import Address, Config, Service, parse
-from .replicas import CHANGE, MAINTENANCE, Drained
+from .config import Address, Config, Service, Waiting, parse
+from .replicas import CHANGE, MAINTENANCE, NO_WORD, Drained
 
 # The most slots that a file may report.
 MOST_SLOTS = 64
@@ -77,13 +77,19 @@ def merged(config: Config, registry: dict[str, Any]) -> tuple[Config, list[Drain
             continue
         known = {(one.address, one.port) for one in service.endpoints}
         own = config.services.get(service.name)
-        if (where.address, where.port) not in known:
-            # A file adds no server to a service of the inventory that has servers.
+        waits = entry.get("state") == "waiting"
+        if waits or (where.address, where.port) not in known:
+            # A file adds nothing to a service of the inventory that has servers.
             if own is not None and own.endpoints:
                 continue
-            service = service._replace(endpoints=(*service.endpoints, where))
+            service = service._replace(
+                waiting=_waiting(entry) if waits else service.waiting,
+                endpoints=service.endpoints if waits else (*service.endpoints, where),
+            )
         if entry.get("state") == "draining":
-            drains.append(Drained(service.name, "%s:%d" % (where.address, where.port), CHANGE))
+            # A job that gives up its GPUs is not soon back: its requests go elsewhere.
+            reason = MAINTENANCE if service.by_slurm else CHANGE
+            drains.append(Drained(service.name, "%s:%d" % (where.address, where.port), reason))
         services[service.name] = service
         for model in service.models:
             for name in (model.name, *model.aliases):
@@ -91,6 +97,12 @@ def merged(config: Config, registry: dict[str, Any]) -> tuple[Config, list[Drain
         if service.tier:
             tiers.setdefault(service.tier, service.name)
     return config._replace(services=services, names=names, tiers=tiers), drains
+
+
+def _waiting(entry: dict[str, Any]) -> Waiting:
+    return Waiting(
+        str(entry["node"]), str(entry.get("why") or NO_WORD.why), int(entry.get("retry_after") or NO_WORD.retry_after)
+    )
 
 
 def _service(entry: dict[str, Any]) -> Service:

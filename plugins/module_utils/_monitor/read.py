@@ -20,12 +20,12 @@ from .._llama.api import plain, rows, table
 from .._node import paths
 from .._text import printable
 
-# Limits of a page: seconds, bytes, and samples of the collection.
-PATIENCE, LARGEST, MOST = 1.5, 4 << 20, 20000
+# Limits of a page: seconds, bytes, samples of the collection, and services with words.
+PATIENCE, LARGEST, MOST, MOST_WORDS = 1.5, 4 << 20, 20000, 64
 
 
 class Source(NamedTuple):
-    """kind: node, gateway or alerts; place: a URL, or a file of this node."""
+    """kind: node, gateway, status (of a gateway) or alerts; place: a URL, or a file of this node."""
 
     kind: str
     name: str
@@ -33,13 +33,14 @@ class Source(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """at: monotonic clock; clock: of the page's host, in seconds since 1970; alerts: firing ones of Prometheus; error:
-    why the read failed."""
+    """at: monotonic clock; clock: of the page's host, in seconds since 1970; alerts: firing ones of Prometheus; words:
+    {service: what a gateway says of its job by SLURM}; error: why the read failed."""
 
     at: float
     clock: float | None = None
     samples: tuple[Sample, ...] = ()
     alerts: tuple[dict[str, Any], ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
     error: str = ""
 
 
@@ -69,7 +70,9 @@ def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> list[Sour
     except (OSError, ValueError):
         return [Source("node", "this node", own)]
     found = [Source("node", printable(name), str(url)) for name, url in table(config.get("nodes")).items()]
-    found += [Source("gateway", printable(name), str(url)) for name, url in table(config.get("gateway")).items()]
+    for name, url in table(config.get("gateway")).items():
+        status = str(url).removesuffix("/metrics") + "/status.json"
+        found += [Source("gateway", printable(name), str(url)), Source("status", printable(name), status)]
     if isinstance(config.get("alerts"), str):
         found.append(Source("alerts", "prometheus", config["alerts"] + "/api/v1/alerts"))
     return found
@@ -108,6 +111,10 @@ def read(source: Source) -> Reading:
         if source.kind == "alerts":
             alerts = rows(table(table(json.loads(text)).get("data")).get("alerts")) or []
             return Reading(at, clock, alerts=tuple(one for one in alerts if one.get("state") == "firing"))
+        if source.kind == "status":
+            services = table(table(json.loads(text)).get("services")).items()
+            said = [(printable(name), plain(why)) for name, one in services if (why := table(one).get("why"))]
+            return Reading(at, clock, words=tuple(sorted(said)[:MOST_WORDS]))
         # A page of node_exporter has mostly other metrics.
         samples = tuple(parse("\n".join(line for line in text.split("\n") if line.startswith("llama_"))))
         if len(samples) > MOST:

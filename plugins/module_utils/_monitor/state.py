@@ -63,11 +63,12 @@ class Samples:
 
 
 def put_together(followed: Sequence[Follower], now: float | None = None) -> Row:
-    """{endpoints, nodes, units, cards, repairs, gateways, alerts, alerts_error}; alerts_error: why alerts are unknown,
-    None without an alertmanager. now: monotonic clock."""
+    """{endpoints, nodes, units, cards, repairs, gateways, jobs, alerts, alerts_error}; jobs: {service: what gateways
+    say of its job by SLURM}; alerts_error: why alerts are unknown, None without an alertmanager. now: monotonic
+    clock."""
     moment = time.monotonic() if now is None else now
     names = ("endpoints", "nodes", "units", "cards", "repairs", "gateways", "alerts")
-    found: Row = {"alerts_error": None, **{name: [] for name in names}}
+    found: Row = {"alerts_error": None, "jobs": {}, **{name: [] for name in names}}
     for one in followed:
         if one.source.kind == "alerts":
             firing = [_alert(alert) for alert in (one.last.alerts if one.last else ())[:MOST_ALERTS]]
@@ -75,6 +76,8 @@ def put_together(followed: Sequence[Follower], now: float | None = None) -> Row:
             found.update(alerts=[] if one.error else firing, alerts_error=one.error)
         elif one.source.kind == "gateway":
             found["gateways"].append(_gateway(one, moment))
+        elif one.source.kind == "status":
+            found["jobs"].update(one.last.words if one.last and not one.error else ())
         else:
             _node(one, moment, found)
     found["endpoints"].sort(key=lambda one: (one["service"], one["node"]))

@@ -45,6 +45,8 @@ def lines(cluster: Row, width: int, now: float) -> list[Line]:
     found += _block(SERVICES, [_service(one) for one in cluster["endpoints"]] or [(["none"], "soon")], wide, width)
     found += _block(NODES, [_node(one, cluster["units"]) for one in cluster["nodes"]], wide, width)
     found += _block(GATEWAYS, list(map(_gateway, cluster["gateways"])), wide, width)
+    found += [Line("")] * bool(cluster["jobs"])
+    found += [Line(f"{service}: {words}", "soon") for service, words in sorted(cluster["jobs"].items())]
     found += _block(CARDS, list(map(_card, cluster["cards"])), wide, width)
     found += [Line("")] * bool(cluster["repairs"])
     for one in cluster["repairs"][:MOST_REPAIRS]:

@@ -115,6 +115,7 @@ def _service(
             for single in [_single(service, model, models)]
         ],
         "state": value(service, "state"),
+        "launcher": value(service, "launcher"),
         "fallback": service.get("fallback"),
     }
 

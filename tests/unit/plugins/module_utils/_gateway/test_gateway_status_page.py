@@ -27,7 +27,7 @@ def test_page_names_every_configuration():
 
 
 def test_every_state_has_its_color():
-    for state in ("ready", "loading", "draining", "down", "stopped"):
+    for state in ("ready", "loading", "draining", "waiting", "down", "stopped"):
         assert re.search(r"\.%s\b[^}]*\{ color" % state, PAGE)
 
 

@@ -415,6 +415,23 @@ def test_gateway_certificate_name_is_not_checked(tmp_path):
     page.stop()
 
 
+def test_gateway_says_why_a_job_waits(tmp_path):
+    why = "job 4711 waits (Priority), expected 14:05"
+    services = {"big": {"why": why}, "small": {"why": None}, "old": {}, "odd": {"why": ["x\n"]}, "broken": 7}
+    page = Page(json.dumps({"services": services}))
+    (tmp_path / "monitor.json").write_text(json.dumps({"gateway": {"gw": page.url}}))
+    found = [Follower(one) for one in read.sources(str(tmp_path / "monitor.json")) if one.kind == "status"]
+    read.look(found)
+    assert page.asked == ["/status.json"]
+    seen = state.put_together(found)
+    assert seen["jobs"] == {"big": why, "odd": "['x\\n']"}
+    assert f"big: {why}" in [line.text for line in view.lines(seen, 80, 0)]
+    page.text = "[]"
+    read.look(found)
+    assert state.put_together(found)["jobs"] == {}
+    page.stop()
+
+
 class Terminal:
     """The program as a user has it, in a window."""
 

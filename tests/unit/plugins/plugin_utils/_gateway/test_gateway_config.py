@@ -88,6 +88,7 @@ def test_services_with_models_and_endpoints():
         ],
         "endpoints": [{"node": "node1", "address": "10.0.0.31", "port": 8000, "slots": 2}],
         "state": "started",
+        "launcher": "systemd",
         "fallback": "fast",
         "timeout": 7200.0,
         "queue": 64,
@@ -179,7 +180,8 @@ def test_name_leads_to_the_started_service():
 
 
 def test_services_of_jobs_have_no_endpoint():
-    assert configured(changed("embed", launcher="slurm"))["services"]["embed"]["endpoints"] == []
+    found = configured(changed("embed", launcher="slurm"))["services"]["embed"]
+    assert (found["endpoints"], found["launcher"]) == ([], "slurm")
 
 
 def device(kind, mib):
