@@ -54,6 +54,8 @@ from ..module_utils.programs import (
     registry_writer,
     sampler,
     service_status,
+    slurm_jobs,
+    slurm_keeper,
     trial,
     wait_for_workers,
     watchdog,
@@ -61,7 +63,7 @@ from ..module_utils.programs import (
 
 PROGRAMS = (
     *(backoff, doctor, gateway, model_selector, registry_reader, registry_writer),
-    *(monitor, sampler, service_status, trial, wait_for_workers, watchdog),
+    *(monitor, sampler, service_status, slurm_jobs, slurm_keeper, trial, wait_for_workers, watchdog),
 )
 
 

@@ -36,9 +36,10 @@ FINAL = frozenset(
         *("PREEMPTED", "REVOKED", "TIMEOUT"),
     )
 )
-PENDING = "PENDING"
+# States of a job that has no node.
+WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"))
 COMPLETING = "COMPLETING"
-QUEUE = SEPARATOR.join(("%A", "%T", "%r", "%S", "%e", "%V", "%u", "%P", "%N", "%Y", "%j", "%k"))
+QUEUE = SEPARATOR.join(("%A", "%T", "%r", "%S", "%e", "%V", "%u", "%P", "%q", "%N", "%Y", "%j", "%k"))
 RUNS = (
     "JobIDRaw,State,ExitCode,DerivedExitCode,ReqMem,MaxRSS,Submit,Eligible,Start,End,TimelimitRaw,NodeList,QOS,"
     "Partition,User,JobName"
@@ -58,6 +59,7 @@ class Queued(NamedTuple):
     comment: str
     user: str
     partition: str
+    qos: str
     nodes: str
     planned: str
     submitted: int | None
@@ -65,6 +67,10 @@ class Queued(NamedTuple):
     @property
     def alive(self) -> bool:
         return self.state not in FINAL
+
+    @property
+    def waits(self) -> bool:
+        return self.state in WAITING
 
     @property
     def service(self) -> str:
@@ -202,7 +208,8 @@ def everybody() -> list[Queued]:
 
 def parse_queue(text: str) -> list[Queued]:
     found = []
-    for job_id, state, reason, start, end, submitted, user, partition, nodes, planned, name, comment in _rows(text, 12):
+    for row in _rows(text, 13):
+        job_id, state, reason, start, end, submitted, user, partition, qos, nodes, planned, name, comment = row
         if job_id.isdigit():
             found.append(
                 Queued(
@@ -213,8 +220,10 @@ def parse_queue(text: str) -> list[Queued]:
                     start=moment(start),
                     end=moment(end),
                     comment=printable(comment),
-                    user=user,
-                    partition=printable(partition),
+                    user=printable(user, 60),
+                    partition=printable(partition, 60),
+                    qos=printable(qos, 60),
+                    # (null)
                     nodes="" if nodes.startswith("(") else nodes,
                     planned="" if planned.startswith("(") else planned,
                     submitted=moment(submitted),

@@ -64,12 +64,12 @@ def preempting(ended: Ended, others: Iterable[Ended]) -> Ended | None:
 def why(
     ended: Ended,
     taker: Ended | None = None,
-    asked: str = "",
+    asked: Why | None = None,
     lines: Sequence[str] = (),
     name: Callable[[int], str] = user_name,
 ) -> Why:
-    """Why a run of a job ended. taker: the job that took its nodes; asked: the reason for which the keeper ended it;
-    lines: the last ones of its log."""
+    """Why a run of a job ended. taker: the job that took its nodes; asked: why the keeper ended it; lines: the last
+    ones of its log."""
     if ended.state == "PREEMPTED" or (ended.state == "REQUEUED" and ended.step_code != AGAIN and taker):
         return Why(PREEMPTED, "preempted" + (f" by job {taker.job_id} of {_owner(taker)}" if taker else ""))
     if AGAIN in (ended.step_code, ended.exit_code):
@@ -82,7 +82,7 @@ def why(
         seen = f"{ended.max_rss or 'an unknown amount'} used, {ended.req_mem or 'an unknown amount'} requested"
         return Why(OUT_OF_MEMORY, f"out of memory: {seen}")
     if asked:
-        return Why(REPLACED if asked == REPLACED else DRAINED, asked)
+        return asked
     if ended.state == "CANCELLED":
         return Why(CANCELLED, "cancelled" + (f" by {name(ended.by_uid)}" if ended.by_uid is not None else ""))
     if ended.state in ("TIMEOUT", "DEADLINE") or (ended.state == "COMPLETED" and _at_limit(ended)):

@@ -32,7 +32,7 @@ def command(tmp_path, monkeypatch, name, text):
 
 def test_pending_job_of_the_queue():
     comment = "llama_cluster:reasoning:" + DIGEST
-    fields = (12, "PENDING", "Priority", 1790000000, "N/A", 1780000000, "alice", "gpu", "", "c[1-2]", "llama-72b")
+    fields = (12, "PENDING", "Priority", 1790000000, "N/A", 1780000000, "alice", "gpu", "ai", "", "c[1-2]", "llama-72b")
     one = queued(*fields, comment)
     assert (one.job_id, one.state, one.start, one.end, one.planned) == (12, "PENDING", 1790000000, None, "c[1-2]")
     assert (one.service, one.digest, one.alive) == ("reasoning", DIGEST, True)
@@ -40,17 +40,17 @@ def test_pending_job_of_the_queue():
 
 @pytest.mark.parametrize("comment", ["(null)", "", "llama_cluster:a", "llama_cluster:a:b:c", "other:a:" + DIGEST])
 def test_other_jobs_are_no_service(comment):
-    fields = (1, "RUNNING", "None", 1, 2, 3, "alice", "gpu", "c1", "(null)", "x")
+    fields = (1, "RUNNING", "None", 1, 2, 3, "alice", "gpu", "ai", "c1", "(null)", "x")
     assert queued(*fields, comment).service == ""
 
 
 def test_damaged_rows_are_left_out():
-    assert ask.parse_queue("\n12\nslurm_load_jobs error\n" + row(*["x"] * 12)) == []
+    assert ask.parse_queue("\n12\nslurm_load_jobs error\n" + row(*["x"] * 13)) == []
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "OUT_OF_MEMORY"])
 def test_final_states_are_not_alive(state):
-    assert not queued(1, state, "None", 1, 2, 3, "alice", "gpu", "c1", "(null)", "x", "").alive
+    assert not queued(1, state, "None", 1, 2, 3, "alice", "gpu", "ai", "c1", "(null)", "x", "").alive
 
 
 def run_row(job_id, state="RUNNING", code="0:0", rss="", start=1000, end="Unknown", derived="0:0"):

@@ -1,0 +1,188 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Has the QoS and associations of an inventory in SLURM's accounting, and leaves all others. Private to the
+collection.
+
+A QoS gets the values that are named; of an association the named QoS are added to those that it has. Only the cluster
+of this host is changed: slurmdbd may have several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .._text import Refusal, printable
+from . import ask
+
+MOST = 100
+# (key, word of sacctmgr).
+QOS_KEYS = (
+    ("priority", "Priority"),
+    ("grace_time", "GraceTime"),
+    ("preempt", "Preempt"),
+    ("preempt_mode", "PreemptMode"),
+)
+
+
+class Association(NamedTuple):
+    user: str
+    account: str
+    qos: tuple[str, ...] = ()
+
+
+class Found(NamedTuple):
+    """The part of the accounting that an inventory may name. qos: {name: {priority, grace_time: seconds, preempt: names, preempt_mode}}; associations of
+    users with the names of their QoS."""
+
+    cluster: str
+    qos: dict[str, dict[str, Any]]
+    accounts: frozenset[str]
+    associations: tuple[Association, ...]
+
+
+class Changes(NamedTuple):
+    """calls: commands; lines: before and after, as a diff shows them; created: what did not exist before."""
+
+    calls: list[list[str]]
+    before: list[str]
+    after: list[str]
+    created: dict[str, list[Any]]
+
+
+def look() -> Found:
+    """Errors: Refusal."""
+    cluster = ask.show_config().get("ClusterName", "")
+    return Found(
+        cluster=cluster,
+        qos=parse_qos(_show("qos", "Name,Priority,GraceTime,Preempt,PreemptMode")),
+        accounts=frozenset(line for line in _show("account", "Account").split("\n") if line),
+        associations=parse_associations(_show("assoc", "Cluster,Account,User,Partition,QOS"), cluster),
+    )
+
+
+def _show(what: str, fields: str) -> str:
+    return ask.run(["sacctmgr", "-n", "-P", "show", what, "format=" + fields])
+
+
+def parse_qos(text: str) -> dict[str, dict[str, Any]]:
+    found = {}
+    for row in (line.split("|") for line in text.split("\n")):
+        if len(row) == 5:
+            name, priority, grace, preempt, mode = row
+            found[name] = {
+                "priority": int(priority) if priority.isdigit() else 0,
+                "grace_time": seconds(grace),
+                "preempt": sorted(filter(None, preempt.split(","))),
+                "preempt_mode": mode.lower(),
+            }
+    return found
+
+
+def parse_associations(text: str, cluster: str) -> tuple[Association, ...]:
+    """The associations of users in a cluster, without those that hold for one partition."""
+    rows = [line.split("|") for line in text.split("\n")]
+    return tuple(
+        Association(row[2], row[1], tuple(sorted(filter(None, row[4].split(",")))))
+        for row in rows
+        if len(row) == 5 and row[2] and not row[3] and row[0] in (cluster, "")
+    )
+
+
+def seconds(text: str) -> int:
+    """'00:00:30', '1-00:00:00' -> seconds."""
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()):
+        return 0
+    total = 0
+    for part in parts:
+        total = 60 * total + int(part)
+    return total + 86400 * int(days or 0)
+
+
+def present(found: Found, qos: Mapping[str, Mapping[str, Any]], associations: Iterable[Association]) -> Changes:
+    """The changes that have all that is named, and what it was."""
+    changes = Changes([], [], [], {"qos": [], "associations": []})
+    # A QoS may preempt one that follows: first all of them, then what they have.
+    for name in [name for name in qos if name not in found.qos]:
+        changes.calls.append(["sacctmgr", "-i", "add", "qos", name])
+        changes.created["qos"].append(name)
+    for name, wanted in qos.items():
+        _qos(changes, name, wanted, found.qos.get(name))
+    accounts = set(found.accounts)
+    for one in associations:
+        if one.account not in accounts:
+            accounts.add(one.account)
+            changes.calls.append(["sacctmgr", "-i", "add", "account", one.account, "Cluster=" + found.cluster])
+        _association(changes, found, one)
+    return changes
+
+
+def _qos(changes: Changes, name: str, wanted: Mapping[str, Any], has: Mapping[str, Any] | None) -> None:
+    # slurmdbd's defaults.
+    before = has or {"priority": 0, "grace_time": 0, "preempt": [], "preempt_mode": "cluster"}
+    words = []
+    for key, word in QOS_KEYS:
+        if wanted.get(key) is None:
+            continue
+        value = sorted(wanted[key]) if key == "preempt" else wanted[key]
+        if value != before[key]:
+            shown = ",".join(value) if isinstance(value, list) else value
+            words.append(f"{word}={shown}")
+            changes.before.append(f"qos {name}: {word}={_text(before[key])}" if has else f"qos {name}: absent")
+            changes.after.append(f"qos {name}: {word}={_text(value)}")
+    if words:
+        changes.calls.append(["sacctmgr", "-i", "modify", "qos", "where", "Name=" + name, "set", *words])
+    elif not has:
+        changes.before.append(f"qos {name}: absent")
+        changes.after.append(f"qos {name}: present")
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _association(changes: Changes, found: Found, wanted: Association) -> None:
+    has = [one for one in found.associations if (one.user, one.account) == (wanted.user, wanted.account)]
+    where = [f"Account={wanted.account}", "Cluster=" + found.cluster]
+    title = f"user {wanted.user} of account {wanted.account}"
+    if not has:
+        qos = ["QOS=" + ",".join(wanted.qos)] if wanted.qos else []
+        changes.calls.append(["sacctmgr", "-i", "add", "user", wanted.user, *where, *qos])
+        changes.created["associations"].append({"user": wanted.user, "account": wanted.account})
+        changes.before.append(f"{title}: absent")
+        changes.after.append(f"{title}: QOS={','.join(sorted(wanted.qos))}")
+        return
+    missing = sorted(set(wanted.qos) - set(has[0].qos))
+    if missing:
+        whole = ["sacctmgr", "-i", "modify", "user", "where", "Name=" + wanted.user, *where]
+        changes.calls.append([*whole, "set", "QOS+=" + ",".join(missing)])
+        changes.before.append(f"{title}: QOS={','.join(has[0].qos)}")
+        changes.after.append(f"{title}: QOS={','.join(sorted({*has[0].qos, *missing}))}")
+
+
+def absent(found: Found, qos: Iterable[str], associations: Iterable[Association]) -> Changes:
+    """The changes that remove what is named, as far as it is there; accounts stay."""
+    changes = Changes([], [], [], {"qos": [], "associations": []})
+    for one in associations:
+        if any((has.user, has.account) == (one.user, one.account) for has in found.associations):
+            where = ["Name=" + one.user, f"Account={one.account}", "Cluster=" + found.cluster]
+            changes.calls.append(["sacctmgr", "-i", "delete", "user", "where", *where])
+            changes.before.append(f"user {one.user} of account {one.account}")
+    for name in qos:
+        if name in found.qos:
+            changes.calls.append(["sacctmgr", "-i", "delete", "qos", "where", "Name=" + name])
+            changes.before.append(f"qos {name}")
+    return changes
+
+
+def apply(calls: Sequence[Sequence[str]]) -> None:
+    """Errors: Refusal."""
+    for call in calls:
+        try:
+            ask.run(call)
+        except Refusal as refusal:
+            words = printable(" ".join(call))
+            raise Refusal(f"{words}: {refusal}", refusal.code) from None
