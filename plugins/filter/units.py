@@ -32,6 +32,9 @@ from ..plugin_utils._access.clients import client_access
 from ..plugin_utils._access.node import node_refusals
 from ..plugin_utils._access.units import build_refusals
 from ..plugin_utils._filters import with_sentences
+from ..plugin_utils._slurm.compare import script_refusals, slurm_refusals
+from ..plugin_utils._slurm.files import slurm_files, slurm_made, slurm_plans
+from ..plugin_utils._slurm.script import slurm_jobs
 from ..plugin_utils._units.changes import unit_changes
 from ..plugin_utils._units.files import unit_files
 from ..plugin_utils._units.links import build_links
@@ -48,4 +51,10 @@ class FilterModule:
             unit_changes=unit_changes,
             change_waves=change_waves,
             build_links=build_links,
+            slurm_jobs=slurm_jobs,
+            slurm_files=slurm_files,
+            slurm_made=slurm_made,
+            slurm_plans=slurm_plans,
+            slurm_refusals=slurm_refusals,
+            slurm_script_refusals=script_refusals,
         )

@@ -32,7 +32,7 @@ FLOORS = {
     CONTROLLER: (
         ("_filters", "_known", "_progress", "_run_lock", "_warm", "_intent"),
         ("_cluster_plan", "_units", "_access", "_gateway", "_monitoring"),
-        ("_reports", "_doctor"),
+        ("_reports", "_doctor", "_slurm"),
     ),
 }
 LINES = 400

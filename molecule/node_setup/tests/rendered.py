@@ -19,6 +19,7 @@ SERVICE = {"model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc
 ACCOUNTS = {
     "node_setup_user": "llama",
     "node_setup_rpc_user": "llama-rpc",
+    "node_setup_jobs_uid": "4711",
     "head_server_user": "llama",
     "rpc_worker_user": "llama-rpc",
     "__node_setup_firewall_digest": "llama-cluster 0123456789abcdef",
@@ -34,11 +35,13 @@ def template(path, **values):
     return environment.from_string((ROLES / path).read_text()).render(ansible_managed="rendered", **ACCOUNTS, **values)
 
 
-def rules(incoming=(), outgoing=(), clients=()):
-    """The table of a node with these workers, heads and clients behind a gateway, as filter node_rpc names them."""
+def rules(incoming=(), outgoing=(), clients=(), **jobs):
+    """The table of a node with these workers, heads and clients behind a gateway, as filter node_rpc names them. jobs:
+    jobs_incoming, jobs_outgoing"""
+    access = {"incoming": incoming, "outgoing": outgoing, "clients": clients, **jobs}
     return template(
         "node_setup/templates/firewall.nft.j2",
-        node_setup_rpc_access={"incoming": list(incoming), "outgoing": list(outgoing), "clients": list(clients)},
+        node_setup_rpc_access={name: list(peers) for name, peers in access.items()},
     )
 
 

@@ -53,6 +53,7 @@ NODE_FILES = (
     (paths.SELECTOR_PROGRAM, r"^# llama-model-selector TASK: "),
     (paths.MONITOR_PROGRAM, r"^# llama-cluster-monitor: "),
     (paths.STATUS_PROGRAM, r"^# llama-service-status "),
+    (paths.JOBS_PROGRAM, r"^# llama-jobs "),
     (paths.DOCTOR, r'\A\{"rules": '),
     (paths.DOCTOR_PROGRAM, r"^# llama-doctor: "),
     (paths.MONITORING_READ, r"\A\Z"),

@@ -18,6 +18,8 @@ GATEWAY_UNITS = UNITS + "/llama-gateway*"
 # With a registry of endpoints: its reader on the gateway, and on nodes what writes the file of a head or router.
 REGISTRY_UNIT = UNITS + "/llama-registry.service"
 ENDPOINT_UNITS = UNITS + "/llama-endpoint-*.service"
+# It submits the jobs of SLURM.
+KEEPER_UNIT = UNITS + "/llama-slurm-keeper.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 # Limits of journald that the node has not configured.
@@ -38,6 +40,8 @@ GATEWAY_CURL_HEADER = GATEWAY + "/curl-header"
 GATEWAY_NGINX = GATEWAY + "/nginx-*.conf"
 # SELinux policy for nginx.
 GATEWAY_POLICY = GATEWAY + "/llama_cluster_gateway.cil"
+# Configuration of the keeper of SLURM's jobs.
+KEEPER_CONFIG = CONFIGURATION + "/jobs.json"
 # Since when the node is held for maintenance.
 HELD = CONFIGURATION + "/held.json"
 # A head reads its API keys in a file of its service's name.
@@ -58,6 +62,7 @@ MONITORING_FILES = MONITORING + "/*"
 # Sources of samples for llama-cluster-monitor.
 MONITOR = MONITORING + "/monitor.json"
 MONITOR_PROGRAM = "/usr/local/bin/llama-cluster-monitor"
+JOBS_PROGRAM = "/usr/local/bin/llama-jobs"
 STATUS_PROGRAM = "/usr/local/bin/llama-service-status"
 # Configuration of the sampler.
 SAMPLER = CONFIGURATION + "/sampler.json"
@@ -133,6 +138,9 @@ GATEWAY_RULES = STATE + "/gateway-rules"
 GATEWAY_NGINX_ON = STATE + "/nginx-switched-on"
 # Younger than the configuration that Prometheus and alertmanager have read last.
 MONITORING_READ = STATE + "/monitoring-read"
+# State of the keeper of SLURM's jobs, its user's; and root's record of what role slurm_launcher made.
+KEEPER = "/var/lib/llama-cluster-jobs"
+KEEPER_MADE = STATE + "/slurm-made.json"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"
@@ -158,3 +166,5 @@ DECISIONS = DOCS + "/architecture-decisions.md"
 BUILDS = "/opt/llama.cpp"
 # Tensors that workers keep, a directory each.
 TENSORS = "/var/cache/llama-cluster"
+# Home and caches of the user of SLURM's jobs, on each node.
+JOBS = TENSORS + "/jobs"

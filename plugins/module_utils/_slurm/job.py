@@ -34,7 +34,7 @@ from .._text import Refusal, printable
 VARIABLE = "LLAMA_JOB"
 # Linux takes 128 KiB for one variable.
 MOST_BYTES = 120 << 10
-MOST_TASKS, MOST_WORDS, MOST_TEXT = 64, 1000, 64 << 10
+MOST_TASKS, MOST_WORDS, MOST_TEXT = 64, 1000, MOST_BYTES
 ROLES = ("head", "router", "rpc")
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 VARIABLE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z")

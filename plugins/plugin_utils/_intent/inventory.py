@@ -13,7 +13,7 @@ from typing import Any
 from . import gateway
 from .builds import builds_of
 from .records import Groups, HostVars, Models, Services, Settings
-from .services import managed
+from .services import placed
 
 
 @dataclass(frozen=True)
@@ -54,5 +54,5 @@ class Inventory:
 
     def claims(self, host: str) -> dict[int, str]:
         """{port of a host: the entry of a service that has it there}"""
-        found = gateway.claims(managed(self.services, self.groups), host, self.services, self.groups)
+        found = gateway.claims(placed(self.services, self.groups), host, self.services, self.groups)
         return {port: f"llama_services.{entry}" for port, entry in found.items()}

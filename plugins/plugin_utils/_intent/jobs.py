@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._settings import value
+from . import gateway
 from .records import Groups, HostVars, Job, Models, Services
 from .services import head_instances, managed, rpc_instances
 
@@ -37,8 +38,9 @@ def setting(name: str, facts: Mapping[str, Any]) -> Any:
     return DEFAULTS[name] if found is None else found
 
 
-def script_name(service: str, facts: Mapping[str, Any]) -> str:
-    return str(setting("slurm_scripts", facts).get(service, f"run-{service}.slurm"))
+def script_path(service: str, facts: Mapping[str, Any]) -> str:
+    name = setting("slurm_scripts", facts).get(service, f"run-{service}.slurm")
+    return f"{setting('slurm_script_dir', facts)}/{name}"
 
 
 def jobs(
@@ -50,25 +52,29 @@ def jobs(
     plan: Mapping[str, Any] | None = None,
 ) -> list[Job]:
     """The jobs of an inventory, by service. plan: as for head_instances()."""
+    wanted = managed(services, groups, "slurm")
+    facts = hostvars[hosts(groups)[0]] if wanted else {}
+    fronts = gateway.hosts(groups)
+    registry = hostvars[fronts[0]].get("gateway_registry_dir") if wanted and fronts else ""
     found = []
-    for service in managed(services, groups, "slurm"):
-        one = {service.name: service.settings}
+    for service in wanted:
         # Ports without a number depend on all services.
         one = {service.name: {**service.settings, "port": service.port}}
-        facts = hostvars[hosts(groups)[0]]
         (head,) = head_instances(one, models, service.heads[0], groups, hostvars, models_dir, plan, "slurm")
         workers = [
             worker for node in service.workers for worker in rpc_instances(one, node, groups, hostvars, plan, "slurm")
         ]
-        suffixes = facts.get("gateway_registry_suffix") or {}
         found.append(
             Job(
                 service=service.name,
                 name=value(service.settings, "job_name") or f"llama-{service.name}",
-                script=script_name(service.name, facts),
+                script=script_path(service.name, facts),
                 user=str(setting("slurm_user", facts)),
                 grace=value(service.settings, "grace"),
-                suffix=str(suffixes.get(service.name, service.name)),
+                log_dir=str(setting("slurm_log_dir", facts)),
+                local_log_dir=str(setting("slurm_local_log_dir", facts)),
+                registry_dir=str(registry or ""),
+                suffix=str((facts.get("gateway_registry_suffix") or {}).get(service.name, service.name)),
                 head=head,
                 workers=workers,
                 settings=service.settings,

@@ -245,14 +245,18 @@ class Worker(Record):
 
 @dataclass(frozen=True)
 class Job(Record):
-    """A service as a job of SLURM. name: the job's; script: the name of its file; user: whose job it is; grace: seconds
-    between SIGTERM and its end; suffix: of its file in a registry."""
+    """A service as a job of SLURM. name: the job's; script: the path of its file; user: whose job it is; grace: seconds
+    between SIGTERM and its end; registry_dir: empty for none; suffix: of its file there."""
 
     service: str
     name: str
     script: str
     user: str
     grace: int
+    # Shared, for logs of tasks; and local, for the script's own.
+    log_dir: str
+    local_log_dir: str
+    registry_dir: str
     suffix: str
     head: Head
     workers: list[Worker]

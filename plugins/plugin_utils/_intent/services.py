@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -46,8 +46,8 @@ def ports(services: Services) -> dict[str, int]:
     return found
 
 
-def managed(services: Services, groups: Groups, launcher: str = "systemd") -> list[Service]:
-    """The services that systemd, or slurm, runs, by name."""
+def placed(services: Services, groups: Groups) -> list[Service]:
+    """The services by name, whatever runs them."""
     port_of = ports(services)
     return [
         Service(
@@ -58,8 +58,12 @@ def managed(services: Services, groups: Groups, launcher: str = "systemd") -> li
             one,
         )
         for name, one in sorted(services.items())
-        if value(one, "launcher") == launcher
     ]
+
+
+def managed(services: Services, groups: Groups, launcher: str = "systemd") -> list[Service]:
+    """The services that systemd, or slurm, runs, by name."""
+    return [one for one in placed(services, groups) if value(one.settings, "launcher") == launcher]
 
 
 class _Known(dict[str, Mapping[str, Any]]):
@@ -85,14 +89,19 @@ def node_serving(
 ) -> dict[str, Any]:
     """The heads and models of a node, and the units of all nodes.
 
-    -> {heads, models, clients: networks that may use the ports of its heads, empty for the network of each head, units:
-    of wanted_units(), for every node, stopped: those among them that do not run, primary: the service that is meant if
-    none is named, empty if several are and none is primary}
+    -> {heads, jobs: heads of SLURM's jobs, models, clients: networks that may use the ports of its heads, empty for the
+    network of each head, units: of wanted_units(), for every node, stopped: those among them that do not run, primary:
+    the service that is meant if none is named, empty if several are and none is primary}
     """
     known = _Known(hostvars)
+    heads, jobs = (
+        [one.as_dict() for one in head_instances(services, models, host, groups, known, models_dir, plan, launcher)]
+        for launcher in ("systemd", "slurm")
+    )
     return {
-        "heads": [one.as_dict() for one in head_instances(services, models, host, groups, known, models_dir, plan)],
-        "clients": gateway.client_networks(managed(services, groups), host, groups, known),
+        "heads": heads,
+        "jobs": jobs,
+        "clients": gateway.client_networks(placed(services, groups), host, groups, known),
         "models": [item.as_dict() for item in model_items(services, models, host, groups, models_dir)],
         "units": wanted_units(services, groups),
         "stopped": stopped_units(services, groups),
@@ -105,22 +114,38 @@ def node_rpc(
 ) -> dict[str, Any]:
     """The RPC workers of a node and its network peers.
 
-    -> {workers, access: {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its
-    heads; behind a gateway clients: [NETWORK:PORT] for each head}}
+    -> {workers, jobs: workers of SLURM's jobs, access: {incoming: [HEAD:PORT] for each of its workers, outgoing:
+    [WORKER:PORT] for each worker of its heads, jobs_incoming and jobs_outgoing: the same for jobs, if there are any;
+    behind a gateway clients: [NETWORK:PORT] for each head}}
     """
     known = _Known(hostvars)
     workers = rpc_instances(services, host, groups, known, plan)
+    jobs = rpc_instances(services, host, groups, known, plan, "slurm")
     behind = gateway.hosts(groups)
-    led = [service for service in managed(services, groups) if host in service.heads]
-    clients = gateway.client_access(led, host, groups, known) + monitoring.sampler_access(host, groups, known)
+    led, queued = (
+        [service for service in managed(services, groups, launcher) if host in service.heads]
+        for launcher in ("systemd", "slurm")
+    )
+    clients = gateway.client_access([*led, *queued], host, groups, known)
+    clients += monitoring.sampler_access(host, groups, known)
+    of_jobs = {
+        "jobs_incoming": _peers(jobs),
+        "jobs_outgoing": [endpoint for service in queued for endpoint in _rpc_endpoints(service, known)],
+    }
     return {
         "workers": [worker.as_dict() for worker in workers],
+        "jobs": [worker.as_dict() for worker in jobs],
         "access": {
-            "incoming": ["%s:%d" % (worker.head_address, worker.port) for worker in workers],
+            "incoming": _peers(workers),
             "outgoing": [endpoint for service in led for endpoint in _rpc_endpoints(service, known)],
+            **{name: peers for name, peers in of_jobs.items() if peers},
             **({"clients": clients} if behind or clients else {}),
         },
     }
+
+
+def _peers(workers: Sequence[Worker]) -> list[str]:
+    return ["%s:%d" % (worker.head_address, worker.port) for worker in workers]
 
 
 def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:

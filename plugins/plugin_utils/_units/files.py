@@ -75,7 +75,7 @@ def unit_files(
             }
         )
     for item in written:
-        for one in _templated(item):
+        for one in templated(item):
             entries.append({"path": _template_path(one["service"]), "content": templates[one["service"]]})
         if item.get("models"):
             path = paths.PRESETS.replace("*", item["service"])
@@ -91,7 +91,7 @@ def unit_files(
     if only:
         return entries
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in everybody}
-    wanted |= {_template_path(one["service"]) for item in everybody for one in _templated(item)}
+    wanted |= {_template_path(one["service"]) for item in everybody for one in templated(item)}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind in ANSWERING:
         # Remaining units tell which services had keys and templates; other files in these directories are unmanaged.
@@ -105,7 +105,7 @@ def unit_files(
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
 
 
-def _templated(item: Instance) -> list[Instance]:
+def templated(item: Instance) -> list[Instance]:
     """The instance and its router's models whose chat templates are files."""
     return [one for one in (item, *item.get("models", ())) if one.get("chat_template_file")]
 
@@ -204,7 +204,7 @@ def _own_parts(
     models = [*(item.get("model_paths") or [item["model_path"]]), item.get("draft_path")]
     parts = [files.get(path) for path in models if path]
     parts += [hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
-    return parts + [templates[one["service"]] for one in _templated(item)]
+    return parts + [templates[one["service"]] for one in templated(item)]
 
 
 def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:

@@ -413,7 +413,7 @@ def test_replica_nodes_have_unit_and_model():
     assert found["units"] == {name: ["llama-head.service"] for name in ("node2", "node3")}
     assert "llama-head.service" in found["stopped"] and len(found["models"]) == 1
     rpc = intent_services.node_rpc(services, "node3", GROUPS, HOSTVARS)
-    assert rpc == {"workers": [], "access": {"incoming": [], "outgoing": []}}
+    assert rpc == {"workers": [], "jobs": [], "access": {"incoming": [], "outgoing": []}}
 
 
 def test_a_router_has_the_models_of_its_node():
