@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._settings import value
 from ...module_utils._text import human
 from .check_builds import build_errors
 from .check_gateway import gateway_errors
+from .check_jobs import job_errors
 from .check_models import model_errors
 from .check_monitoring import monitoring_errors
 from .check_nodes import node_errors
@@ -42,7 +42,7 @@ def intent_errors(
     deployable: bool = False,
 ) -> list[str]:
     """Every mistake of an inventory's intent, one sentence each. routes, api_keys: llama_routes and llama_api_keys;
-    deployable: whether what is sound and not deployed is one."""
+    deployable: whether the keys of the example are one."""
     nodes = groups.get("llama_nodes") or []
     if not nodes:
         return ["group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml"]
@@ -79,21 +79,9 @@ def intent_errors(
         found = machine_errors(one) + shared_errors(one) + route_errors(one)
         found += target_errors(hostvars[nodes[0]].get("llama_targets") or {}, services)
         found += api_key_errors({} if api_keys is None else api_keys, services)
+        found += job_errors(one)
     found = found or gateway_errors(one) or monitoring_errors(one)
-    return found or (undeployable(services, api_keys) if deployable else [])
-
-
-def undeployable(services: Services, api_keys: Mapping[str, Any] | None = None) -> list[str]:
-    """Sentences for what is sound, and can be planned, but is not deployed: by this version, or by anybody. api_keys:
-    llama_api_keys."""
-    found = example_keys(api_keys or {})
-    for name, service in services.items():
-        if value(service, "launcher") != "systemd":
-            found.append(
-                "llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher"
-                % (name, service["launcher"])
-            )
-    return found
+    return found or (example_keys(api_keys or {}) if deployable else [])
 
 
 def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
     [
         ({}, None),
         ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
-        ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
+        ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: account, batch_size, "),
         (
             {"kind": "scattered"},
             "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key",
@@ -111,7 +111,6 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
             {"partition": "gpu"},
             "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed",
         ),
-        ({"partition": "gpu", "launcher": "slurm"}, None),
         ({"yarn_orig_ctx": 32768, "rope_scaling": "yarn"}, None),
         ({"yarn_orig_ctx": 32768, "rope_scaling": "linear"}, "llama_services.reasoning.yarn_orig_ctx: seen without"),
         ({"yarn_orig_ctx": 32768}, "llama_services.reasoning.yarn_orig_ctx: seen without rope_scaling yarn"),
@@ -190,7 +189,7 @@ ENTRY = "llama_services.fast.models.big"
             big(cards=[0]),
             ENTRY + ".cards: a key of the whole router: write it beside models",
         ),
-        ({"zzz": 1}, "llama_services.fast.zzz: unknown key; known keys: batch_size, "),
+        ({"zzz": 1}, "llama_services.fast.zzz: unknown key; known keys: account, batch_size, "),
     ],
 )
 def test_each_mistake_of_a_router_is_one_sentence(changes, sentence):
@@ -234,13 +233,14 @@ def test_worker_keys_need_workers():
     assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []
 
 
-def test_undeployable_launcher_is_refused():
-    assert check.undeployable(SERVICES) == []
-    assert check.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
-        "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
-    ]
-    assert services.rpc_instances(changed(launcher="slurm"), "node2", GROUPS, HOSTVARS) == []
-    assert services.head_instances(changed(launcher="slurm"), MODELS, "node1", GROUPS, HOSTVARS, "/m") == []
+def test_service_of_slurm_has_no_unit():
+    queued = changed(launcher="slurm")
+    assert services.rpc_instances(queued, "node2", GROUPS, HOSTVARS) == []
+    assert services.head_instances(queued, MODELS, "node1", GROUPS, HOSTVARS, "/m") == []
+    assert services.wanted_units(queued, GROUPS) == {} and services.stopped_units(queued, GROUPS) == []
+    (job,) = services.rpc_instances(queued, "node2", GROUPS, HOSTVARS, None, "slurm")
+    (unit,) = services.rpc_instances(SERVICES, "node2", GROUPS, HOSTVARS)
+    assert job == unit
 
 
 def test_a_service_name_becomes_a_unit_name():

@@ -71,14 +71,12 @@ def test_example_key_is_planned_but_not_deployed():
         "put-a-key-of-your-own-here seen, a key of your own is needed: print one with `openssl rand -hex 32` and "
         "write it in group_vars/all/vault.yml"
     )
-    assert check.undeployable({}, keys) == ["llama_api_keys.%s: %s" % (name, needed) for name in ("chat", "quick")]
-    assert check.undeployable({}, {"chat": ["k3y"]}) == []
+    assert check.example_keys(keys) == ["llama_api_keys.%s: %s" % (name, needed) for name in ("chat", "quick")]
+    assert check.example_keys({"chat": ["k3y"]}) == []
     services = {"chat": SERVICES["reasoning"]}
     own = {"chat": keys["chat"]}
     assert check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {}, own) == []
-    assert check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {}, own, deployable=True) == check.undeployable(
-        {}, own
-    )
+    assert check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {}, own, deployable=True) == check.example_keys(own)
     # Mistakes are reported first.
     (sentence,) = check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {"default": "x"}, own, deployable=True)
     assert sentence.startswith("llama_routes.default")

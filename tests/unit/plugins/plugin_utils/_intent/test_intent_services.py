@@ -187,6 +187,7 @@ def test_what_a_node_serves():
         serving = intent_services.node_serving(SERVICES, MODELS, host, GROUPS, HOSTVARS, "/m", plan)
         assert serving == {
             "heads": [head.as_dict() for head in heads],
+            "jobs": [],
             "models": [item.as_dict() for item in items],
             "clients": [],
             "units": intent_services.wanted_units(SERVICES, GROUPS),

@@ -174,8 +174,8 @@ def test_every_variable_that_a_default_reads_is_known():
         for word in re.findall(r"{{[^}]*?\b((?:llama|gateway)_\w+)", path.read_text())
     }
     assert {"llama_services", "llama_models", "llama_fabric_interface", "gateway_registry_suffix"} <= read
-    # llama_node is the fact that node_facts leaves, llama_gateway a group.
-    assert read - intent_variables.known() - {"llama_node"} == {"llama_gateway"}
+    # llama_node is the fact that node_facts leaves.
+    assert read - intent_variables.known() - {"llama_node"} == {"llama_gateway", "llama_slurm"}, "groups"
 
 
 def test_required_role_options_are_not_inventory_variables():
