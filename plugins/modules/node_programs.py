@@ -54,8 +54,10 @@ from ..module_utils.programs import (
     registry_writer,
     sampler,
     service_status,
+    slurm_job,
     slurm_jobs,
     slurm_keeper,
+    slurm_task,
     trial,
     wait_for_workers,
     watchdog,
@@ -63,7 +65,8 @@ from ..module_utils.programs import (
 
 PROGRAMS = (
     *(backoff, doctor, gateway, model_selector, registry_reader, registry_writer),
-    *(monitor, sampler, service_status, slurm_jobs, slurm_keeper, trial, wait_for_workers, watchdog),
+    *(monitor, sampler, service_status, slurm_job, slurm_jobs, slurm_keeper, slurm_task),
+    *(trial, wait_for_workers, watchdog),
 )
 
 

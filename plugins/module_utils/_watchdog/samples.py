@@ -48,6 +48,11 @@ def process_state(pid: int) -> tuple[str, int] | None:
     return (fields[0], int(fields[19])) if len(fields) > 19 and fields[0] not in ("Z", "X") else None
 
 
+def age_of(process: Process | None) -> float | None:
+    """Seconds since a process started, None without one."""
+    return float(read("/proc/uptime").split()[0]) - process[1] / TICKS if process else None
+
+
 class Unit:
     """A unit's main process, as long as systemd has nothing else in mind with it."""
 
@@ -98,7 +103,7 @@ class Unit:
 
     def age(self) -> float | None:
         """Seconds since the process started, None without one."""
-        return float(read("/proc/uptime").split()[0]) - self.process[1] / TICKS if self.process else None
+        return age_of(self.process)
 
 
 class Links:

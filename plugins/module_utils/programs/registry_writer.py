@@ -4,7 +4,8 @@
 """registry_writer CONFIG: keeps one endpoint's file in a shared directory, and removes it at the end.
 
 CONFIG: {directory, suffix, url: of the llama-server, record: the content of its file}. A job's number is in
-SLURM_JOB_ID. SIGUSR1: the endpoint drains; SIGUSR2: it no longer drains. Only a child waits for a hanging share.
+SLURM_JOB_ID. SIGUSR1: the endpoint drains; SIGUSR2: it no longer drains; SIGINT, SIGTERM: the end. As under nohup, a
+SIGTERM that is ignored when it starts stays ignored. Only a child waits for a hanging share.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from .._registry import files, writer
 from .._registry.disposable import Disposable
 from .._text import Refusal
 
-# Seconds to wait for the file to be removed at the end, and between two tries after a write that failed.
-END, AGAIN = 3.0, 2.0
+# Seconds to wait for the file to be removed at the end, between two tries after a write that failed, and between two
+# rounds.
+END, AGAIN, ROUND = 3.0, 2.0, 0.5
 
 
 class Program:
@@ -72,15 +74,18 @@ def main(arguments: list[str]) -> int | str:
     record = settings.record
     job_id = int(job) if job.isdigit() else files.job_number(str(record["host"]), str(record["service"]))
     program = Program(settings, job_id)
-    ended: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))
-    signal.signal(signal.SIGUSR1, lambda _number, _frame: program.drain(True))
-    signal.signal(signal.SIGUSR2, lambda _number, _frame: program.drain(False))
-    while not ended:
+    ends = [signal.SIGINT] + [signal.SIGTERM] * (signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN)
+    awaited = [signal.SIGUSR1, signal.SIGUSR2, *ends]
+    # Blocked, and waited for below: a signal to drain is in the file at once.
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    while True:
         program.round(time.monotonic())
-        time.sleep(0.5)
-    program.end()
-    return 0
+        seen = signal.sigtimedwait(awaited, ROUND)
+        if seen and seen.si_signo in ends:
+            program.end()
+            return 0
+        if seen:
+            program.drain(seen.si_signo == signal.SIGUSR1)
 
 
 if __name__ == "__main__":

@@ -13,32 +13,28 @@ from __future__ import annotations
 
 import collections
 import glob
-import ipaddress
 import json
 import os
-import socket
 import threading
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
 from .. import _files
 from .._node import paths
 from .._node.notify import notify, say
 from .._text import Refusal
 from .._watchdog import samples
-from .._watchdog.actions import Limit, Probe, Repair
+from .._watchdog.actions import Limit, Repair, Serves
 from .._watchdog.firewall import Firewall
 from .._watchdog.head import HeadJudge
+from .._watchdog.rounds import HeadRounds, WorkerRounds, head_at
 from .._watchdog.worker import WorkerJudge
 
 # Seconds between two rounds of a head's and a worker's watch, and after which a watch that makes no round counts as
 # stuck.
 HEAD, WORKER, STUCK = 0.5, 1.0, 30
-# Seconds between two looks at an idle head.
-LOOK_ANYWAY = 30
-# Seconds for a worker's head to answer, and between two looks at the configuration.
-KNOCK, ROUND = 1, 2
+# Seconds between two looks at the configuration.
+ROUND = 2
 
 
 class Watch(threading.Thread):
@@ -104,68 +100,22 @@ class HeadWatch(Watch):
 
     def __init__(self, service: str, config: dict[str, Any]) -> None:
         super().__init__(f"{self.role} {service}", config["unit"])
-        self._links = samples.Links(config["rpc_endpoints"])
-        self._judge = HeadJudge(config["ubatch"])
-        asks = samples.RouterApi if self.role == "router" else samples.HeadApi
-        api = asks(
-            config["url"],
-            config["api_key_file"],
-            lambda text: say(f"{self.words} {text}"),
-            config.get("embeddings", False),
-            config.get("reranking", False),
-        )
-        self._api = api
-        self._looker = samples.Looker(api)
-        self._prober = samples.Prober(api)
         self._marker = os.path.join(paths.SERVED, config["unit"])
-        self._known: samples.Process | None = None
-        self._looked: Any = None  # what had moved when the last look was asked for
         self._began = time.monotonic()
-        self._looker.start()
+        self._rounds = HeadRounds(
+            self.unit, config, self.role == "router", lambda text: say(f"{self.words} {text}"), self._marked
+        )
 
     def stop(self) -> None:
         super().stop()
-        self._looker.stop()
+        self._rounds.stop()
 
     def round(self, now: float) -> None:
-        process = self.unit.look(now)
-        self._api.pid = process[0] if process else 0
-        load = self._marked(process) if process and process != self._known else None
-        if process and load is not None:
-            self._judge.already_serves(process, load)
-        self._known = process
-        links, received, sent = self._links.look() if process else ({}, None, None)
-        look, probe = self._looker.of(process), self._prober.of(process)
-        up = all(state == "up" for state in links.values())
-        # Each look is a line in the head's journal: while nothing goes to its workers or comes back, the last one still
-        # holds.
-        settled = (
-            up
-            and look is not None
-            and not self._judge.working
-            and (process, received, sent) == self._looked
-            and now - look["at"] < LOOK_ANYWAY
-        )
-        if process and not settled:
-            self._looked = (process, received, sent)
-            self._looker.ask(process, may_sleep=not up or not links)
-        sample = {
-            "now": now,
-            "process": process,
-            "age": self.unit.age() if process else None,
-            "links": links,
-            "received": received,
-            "look": look,
-            "settled": settled,
-            "probe": probe,
-        }
-        for action in self._judge.decide(sample):
+        for action in self._rounds.actions(now):
             if isinstance(action, Repair):
-                self.repair(self._judge, action, now)
-            elif isinstance(action, Probe):
-                self._prober.ask()
-            elif process:
-                self._mark(process[0], action.seconds)
+                self.repair(self._rounds.judge, action, now)
+            elif isinstance(action, Serves) and self.unit.process:
+                self._mark(self.unit.process[0], action.seconds)
                 # For a head older than this watch the load time is unknown.
                 known = action.seconds < now - self._began
                 say("%s: serves%s" % (self.words, " (loaded in %.1f s)" % action.seconds if known else ""))
@@ -193,21 +143,11 @@ class WorkerWatch(Watch):
 
     def __init__(self, service: str, config: dict[str, Any]) -> None:
         super().__init__("worker " + service, config["unit"])
-        self._address, self._port = config["address"], config["port"]
-        self._judge = WorkerJudge()
-        head = urlsplit(config["head_url"] or "")
-        self._head = (
-            (head.hostname, head.port) if head.hostname and head.port and not _loopback(head.hostname) else None
-        )
+        self._rounds = WorkerRounds(self.unit, config["address"], config["port"], head_at(config["head_url"]))
 
     def round(self, now: float) -> None:
-        sample: dict[str, Any] = {"now": now, "process": self.unit.look(now), "state": self.unit.state}
-        if sample["process"]:
-            waiting, serving = samples.clients(self._address, self._port)
-            head = _listens(self._head) if waiting and serving and self._head else None
-            sample.update(waiting=waiting, serving=serving, head=head)
-        for action in self._judge.decide(sample):
-            self.repair(self._judge, action, now)
+        for repair in self._rounds.actions(now):
+            self.repair(self._rounds.judge, repair, now)
 
 
 def note_repair(unit: str, reason: str, files: str = paths.REPAIRS_FILES) -> None:
@@ -221,24 +161,6 @@ def note_repair(unit: str, reason: str, files: str = paths.REPAIRS_FILES) -> Non
         _files.write_atomically(path, json.dumps(repair).encode("utf-8"), 0o644, durable=False)
     except (OSError, Refusal, ValueError, TypeError, AttributeError) as error:
         say(f"{unit}: its repair is not counted: {error}")
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _listens(address: tuple[str, int]) -> bool | None:
-    """Whether a process listens there; None if unknown."""
-    try:
-        socket.create_connection(address, timeout=KNOCK).close()
-    except ConnectionRefusedError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 KINDS: dict[str, type[HeadWatch | WorkerWatch]] = {

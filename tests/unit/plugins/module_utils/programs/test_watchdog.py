@@ -13,7 +13,12 @@ import types
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import sock_diag
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog import actions, firewall, samples
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog import (
+    actions,
+    firewall,
+    rounds,
+    samples,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog import head as watchdog_head
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import watchdog
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
@@ -488,7 +493,7 @@ def test_repair_is_logged_and_counted(systemd, capsys, tmp_path):
     )
     watch.unit.look(0)
     for fact in (False, False, True, False, False, False):
-        watch.repair(watch._judge, actions.Repair("it hangs", fact), 100.0)
+        watch.repair(watch._rounds.judge, actions.Repair("it hangs", fact), 100.0)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == ["worker chat: it hangs: restarting it"] * 4
     assert (
@@ -507,11 +512,11 @@ def test_unit_with_job_is_skipped_two_seconds(systemd):
     )
     watch.unit.look(0)
     systemd.job = "71"
-    watch.repair(watch._judge, actions.Repair("it hangs", False), 100.0)
+    watch.repair(watch._rounds.judge, actions.Repair("it hangs", False), 100.0)
     systemd.job, asked = "", systemd.asked
-    watch.repair(watch._judge, actions.Repair("it hangs", False), 101.9)
+    watch.repair(watch._rounds.judge, actions.Repair("it hangs", False), 101.9)
     assert (systemd.asked, systemd.killed) == (asked, [])
-    watch.repair(watch._judge, actions.Repair("it hangs", False), 102.0)
+    watch.repair(watch._rounds.judge, actions.Repair("it hangs", False), 102.0)
     assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]]
 
 
@@ -522,7 +527,7 @@ def test_failed_kill_is_retried_after_two_seconds(systemd, monkeypatch, capsys):
     watch.unit.look(0)
     monkeypatch.setattr(samples.subprocess, "call", lambda command, **_options: systemd.killed.append(command) or 1)
     for now in (100.0, 101.9, 102.0):
-        watch.repair(watch._judge, actions.Repair("it hangs", False), now)
+        watch.repair(watch._rounds.judge, actions.Repair("it hangs", False), now)
     assert (len(systemd.killed), capsys.readouterr().out) == (2, "")
 
 
@@ -541,7 +546,7 @@ def test_failed_kill_is_retried_after_two_seconds(systemd, monkeypatch, capsys):
 def test_head_of_worker_is_looked_up(systemd, monkeypatch, url, asked):
     config = {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": url}
     watch, probes, clients = watchdog.WorkerWatch("chat", config), [], []
-    monkeypatch.setattr(watchdog, "_listens", probes.append)
+    monkeypatch.setattr(rounds, "listens", probes.append)
     monkeypatch.setattr(samples, "clients", lambda address, port: clients[-1])
     for counted in ((0, 0), (0, 1), (1, 0)):
         clients.append(counted)
@@ -566,8 +571,8 @@ def test_whether_something_listens(monkeypatch):
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
         address = listener.getsockname()
-        assert watchdog._listens(address) is True
-    assert watchdog._listens(address) is False
+        assert rounds.listens(address) is True
+    assert rounds.listens(address) is False
 
     waits = []
 
@@ -575,8 +580,8 @@ def test_whether_something_listens(monkeypatch):
         waits.append(timeout)
         raise socket.timeout
 
-    monkeypatch.setattr(watchdog.socket, "create_connection", late)
-    assert watchdog._listens(address) is None
+    monkeypatch.setattr(rounds.socket, "create_connection", late)
+    assert rounds.listens(address) is None
     assert waits == [1], "a watch has no time for more"
 
 
@@ -622,14 +627,15 @@ def test_mark_belongs_to_one_process(tmp_path, monkeypatch, text, load):
 def test_load_time_is_logged(tmp_path, monkeypatch, capsys, now, words):
     monkeypatch.setattr(watchdog.paths, "SERVED", str(tmp_path / "served"))
     watch = head_watch()
-    watch._began, watch._looker = 100.0, Asked(None)
-    monkeypatch.setattr(watch._links, "look", lambda: ({}, None, None))
+    watch._began, watch._rounds.looker = 100.0, Asked(None)
+    monkeypatch.setattr(watch._rounds.links, "look", lambda: ({}, None, None))
     monkeypatch.setattr(watch.unit, "look", lambda now: (42, 70))
+    watch.unit.process = (42, 70)
     monkeypatch.setattr(watch.unit, "age", lambda: 7.0)
     judge = types.SimpleNamespace(working=False, decide=lambda sample: [actions.Serves(7.0)])
-    monkeypatch.setattr(watch, "_judge", judge)
+    monkeypatch.setattr(watch._rounds, "judge", judge)
     watch.round(now)
-    assert watch._api.pid == 42
+    assert watch._rounds.api.pid == 42
     assert capsys.readouterr().out == "head chat: serves%s\n" % words
     assert (tmp_path / "served/llama-head-chat.service").read_text() == "42 7.0\n"
     assert stat.S_IMODE((tmp_path / "served").stat().st_mode) == 0o755
@@ -652,16 +658,16 @@ def test_load_time_is_logged(tmp_path, monkeypatch, capsys, now, words):
 def test_idle_head_is_probed_every_thirty_seconds(systemd, monkeypatch, now, change, asked):
     watch = head_watch()
     seen = dict({"state": "up", "received": 7, "sent": 3, "process": (7, 70), "working": False}, **change)
-    monkeypatch.setattr(watch._links, "look", lambda: ({WORKER: seen["state"]}, seen["received"], seen["sent"]))
+    monkeypatch.setattr(watch._rounds.links, "look", lambda: ({WORKER: seen["state"]}, seen["received"], seen["sent"]))
     monkeypatch.setattr(watch.unit, "look", lambda now: seen["process"])
     monkeypatch.setattr(watch.unit, "age", lambda: 100.0)
     monkeypatch.setattr(
-        watch, "_judge", type("Judge", (), {"working": seen["working"], "decide": lambda self, sample: []})()
+        watch._rounds, "judge", type("Judge", (), {"working": seen["working"], "decide": lambda self, sample: []})()
     )
-    watch._looker = Asked(change.get("look", {"at": 10.0}))
-    watch._known, watch._looked = seen["process"], ((7, 70), 7, 3)
+    watch._rounds.looker = Asked(change.get("look", {"at": 10.0}))
+    watch._rounds.known, watch._rounds.looked = seen["process"], ((7, 70), 7, 3)
     watch.round(now)
-    assert watch._looker.asked == asked
+    assert watch._rounds.looker.asked == asked
 
 
 # The rules
