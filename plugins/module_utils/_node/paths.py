@@ -54,8 +54,6 @@ PRESETS = CONFIGURATION + "/preset-*.ini"
 REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
 REGISTRY = CONFIGURATION + "/registry"
 ENDPOINTS = REGISTRY + "/*.json"
-# Services that run as jobs, for their keeper.
-JOBS = CONFIGURATION + "/jobs.json"
 # Configuration of Prometheus and of an operator's Grafana, on a monitoring host.
 MONITORING = CONFIGURATION + "/monitoring"
 MONITORING_FILES = MONITORING + "/*"

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 from .._text import Refusal, printable
 from . import ask
+from .job import NAME
 
-MOST = 100
+MODES = ("cancel", "cluster", "off", "requeue", "suspend", "within")
+FORMS = "priority and grace_time as numbers, preempt as a list of QoS, preempt_mode as requeue or cancel"
 # (key, word of sacctmgr).
 QOS_KEYS = (
     ("priority", "Priority"),
@@ -33,8 +35,8 @@ class Association(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The part of the accounting that an inventory may name. qos: {name: {priority, grace_time: seconds, preempt: names, preempt_mode}}; associations of
-    users with the names of their QoS."""
+    """Entries that an inventory may name. qos: {name: {priority, grace_time: seconds, preempt: names, preempt_mode}};
+    associations of users with the names of their QoS."""
 
     cluster: str
     qos: dict[str, dict[str, Any]]
@@ -56,10 +58,26 @@ def look() -> Found:
     cluster = ask.show_config().get("ClusterName", "")
     return Found(
         cluster=cluster,
-        qos=parse_qos(_show("qos", "Name,Priority,GraceTime,Preempt,PreemptMode")),
+        qos=qos(),
         accounts=frozenset(line for line in _show("account", "Account").split("\n") if line),
         associations=parse_associations(_show("assoc", "Cluster,Account,User,Partition,QOS"), cluster),
     )
+
+
+def qos() -> dict[str, dict[str, Any]]:
+    """Errors: Refusal."""
+    return parse_qos(_show("qos", "Name,Priority,GraceTime,Preempt,PreemptMode"))
+
+
+def associations_of(user: str) -> list[dict[str, Any]]:
+    """[{user, account, partition, qos}] of a user in the cluster of this host. Errors: Refusal."""
+    cluster = ask.show_config().get("ClusterName", "")
+    rows = [line.split("|") for line in _show("assoc", "Cluster,Account,User,Partition,QOS").split("\n")]
+    return [
+        {"user": row[2], "account": row[1], "partition": row[3], "qos": sorted(filter(None, row[4].split(",")))}
+        for row in rows
+        if len(row) == 5 and row[2] == user and row[0] == cluster
+    ]
 
 
 def _show(what: str, fields: str) -> str:
@@ -100,6 +118,35 @@ def seconds(text: str) -> int:
     for part in parts:
         total = 60 * total + int(part)
     return total + 86400 * int(days or 0)
+
+
+def wanted(
+    qos: Mapping[str, Any], associations: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, dict[str, Any]], list[Association]]:
+    """The entries of an inventory, checked. Errors: Refusal."""
+    checked = {}
+    for name, given in qos.items():
+        values = dict(given) if isinstance(given, Mapping) else None
+        for key, value in {} if values is None else values.items():
+            if not _sound(key, value):
+                shown = printable(value, 60)
+                raise Refusal(f"slurm_qos.{printable(name, 60)}.{printable(key, 60)}: {shown} seen, {FORMS} is needed")
+        if values is None or not NAME.match(name):
+            raise Refusal(f"slurm_qos.{printable(name, 60)}: a map of a name is needed, {FORMS}: correct it")
+        checked[name] = values
+    found = [Association(one["user"], one["account"], tuple(one.get("qos") or ())) for one in associations]
+    for one in found:
+        if not all(NAME.match(word) for word in (one.user, one.account, *one.qos)):
+            raise Refusal(f"slurm_associations: {printable(one)} seen, names of SLURM's are needed: correct it")
+    return checked, found
+
+
+def _sound(key: str, value: Any) -> bool:
+    if key in ("priority", "grace_time"):
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+    if key == "preempt":
+        return isinstance(value, (list, tuple)) and all(isinstance(one, str) and NAME.match(one) for one in value)
+    return key == "preempt_mode" and value in MODES
 
 
 def present(found: Found, qos: Mapping[str, Mapping[str, Any]], associations: Iterable[Association]) -> Changes:

@@ -331,6 +331,12 @@ def show_config() -> dict[str, str]:
     }
 
 
+def show(what: str, key: str) -> dict[str, dict[str, str]]:
+    """{name: {key: value}} of all partitions or nodes. Errors: Refusal."""
+    found = (_pairs(line.split()) for line in run(["scontrol", "-o", "show", what]).split("\n"))
+    return {one[key]: one for one in found if key in one}
+
+
 def _pairs(words: Iterable[str]) -> dict[str, str]:
     return {key: value for key, mark, value in (word.partition("=") for word in words) if mark}
 

@@ -22,12 +22,15 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from .._files import read as read_file
 from .._files import read_trusted, text_of, write_atomically
 from .._text import Refusal, printable
 from .job import NAME
 
 VERSION = 1
 STATE = "state.json"
+# No jobs of these.
+NOT_OF = ("root",)
 # Requests of persons: SERVICE.hold and SERVICE.resume in the directory.
 REQUESTS = ("hold", "resume")
 MOST_BYTES, MOST_SERVICES, MOST_TEXT = 1 << 20, 200, 300
@@ -104,13 +107,13 @@ def config_of(text: str) -> Config:
         given = json.loads(text)
         services = {
             str(service): Service(**{field: one[field] for field in Service._fields})
-            for service, one in dict(given["services"]).items()
+            for service, one in given["services"].items()
         }
         config = Config(**{field: given[field] for field in Config._fields if field != "services"}, services=services)
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
         raise _unusable(f"{type(error).__name__}: {printable(error)}") from None
     for entry, sound in (
-        ("user", _name(config.user) and config.user != "root"),
+        ("user", _name(config.user) and config.user not in NOT_OF),
         ("directory", _path(config.directory)),
         ("partitions_yield", isinstance(config.partitions_yield, list) and all(map(_name, config.partitions_yield))),
         ("registry_dir", config.registry_dir == "" or _path(config.registry_dir)),
@@ -122,6 +125,11 @@ def config_of(text: str) -> Config:
         if not (_name(service) and _sound(one)):
             raise _unusable(f"services.{printable(service)}")
     return config
+
+
+def configuration(path: str) -> Config:
+    """Errors: Refusal, OSError."""
+    return config_of(read_file(path).decode("utf-8", "replace"))
 
 
 def _unusable(entry: str) -> Refusal:

@@ -11,15 +11,13 @@ root becomes the user whose jobs they are before it touches a file of theirs.
 from __future__ import annotations
 
 import argparse
-import os
-import pwd
 import sys
 import time
 
-from .. import _files
 from .._monitor.view import show
 from .._node import paths
-from .._slurm import ask, report, state
+from .._slurm import ask, facts, report, state
+from .._slurm.facts import become
 from .._slurm.state import Config
 from .._text import Refusal
 
@@ -27,43 +25,19 @@ from .._text import Refusal
 TAKEN = 15.0
 
 
-def configuration(path: str = paths.JOBS) -> Config:
-    """Errors: Refusal."""
-    try:
-        return state.config_of(_files.read(path).decode("utf-8", "replace"))
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror} seen, a file is needed: run site.yml with --tags slurm") from None
-
-
-def become(user: str) -> str:
-    """Has root be the user from here on -> the name of the person. Errors: Refusal."""
-    person = pwd.getpwuid(os.getuid()).pw_name
-    if os.geteuid() == 0:
-        person = os.environ.get("SUDO_USER") or person
-        try:
-            entry = pwd.getpwnam(user)
-        except KeyError:
-            raise Refusal(f"slurm_user: {user} is not known on this host, a user is needed: create it") from None
-        os.initgroups(user, entry.pw_gid)
-        os.setgid(entry.pw_gid)
-        os.setuid(entry.pw_uid)
-    return person
-
-
 def listed(config: Config, now: float) -> list[str]:
     """A line for each service."""
     content = state.read(config.directory)
-    known = state.known_of(content)
+    words, known = facts.sentences(content, now), state.known_of(content)
     found = []
-    if not content or now - content["at"] > state.OLD:
+    if facts.mistrust(content, now):
         found.append("the keeper does not run: see systemctl status llama-slurm-keeper; what it knew last:")
     for service in sorted({*config.services, *known}):
-        one = known.get(service, state.Known(wanted=True))
-        words = [state.sentence(one, now, content["slurm"]["since"] if content else None)]
-        words += [state.ahead(one, now)] if state.ahead(one, now) else []
-        if one.last and one.state != state.NONE:
-            words.append("the run before: {words}, {}".format(state.moment(one.last["at"], now), **one.last))
-        found.append(f"{service}: {'; '.join(words)}")
+        one = known.get(service, state.Known())
+        before = (
+            "; the run before: {words}, {}".format(state.moment(one.last["at"], now), **one.last) if one.last else ""
+        )
+        found.append(f"{service}: {words.get(service, 'not known')}{before if one.state != state.NONE else ''}")
     return found or ["no service has jobs: see launcher in llama_services"]
 
 
@@ -106,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int | str:
     reports.add_argument("--since", default="7d", help="7d, 12h or 30m (default: 7d)")
     given = parser.parse_args(arguments)
     try:
-        config = configuration()
+        config = state.configuration(paths.KEEPER_CONFIG)
         person = become(config.user)
         if given.command == "list":
             found = listed(config, time.time())
@@ -114,6 +88,8 @@ def main(arguments: list[str] | None = None) -> int | str:
             found = reported(config, given.since, time.time())
         else:
             found = [requested(config, given.service, given.command, person)]
+    except FileNotFoundError as error:
+        return f"llama-jobs: {error.filename}: no such file, one is needed: run site.yml with --tags slurm"
     except (Refusal, OSError) as error:
         return f"llama-jobs: {error}"
     show("".join(line + "\n" for line in found))

@@ -75,9 +75,12 @@ class Program:
     def _configure(self) -> None:
         self._read_at = _mtime(self._path)
         try:
-            config = configuration(self._path)
+            config = state.configuration(self._path)
             if (config.user, config.directory) != (self.config.user, self.config.directory):
                 raise Refusal("jobs.json: another user or directory seen: restart llama-slurm-keeper.service")
+            if config.registry_dir != self.config.registry_dir:
+                self.end()
+                self._records = {}
             self.config = config
             self.complain(self._path, "")
         except (OSError, Refusal) as error:
@@ -300,11 +303,6 @@ def _mtime(path: str) -> int:
         return 0
 
 
-def configuration(path: str) -> Config:
-    """Errors: Refusal, OSError."""
-    return state.config_of(_files.read(path).decode("utf-8", "replace"))
-
-
 def locked(directory: str, until: float) -> int:
     """A descriptor with the lock of the only keeper. Errors: Refusal, OSError."""
     lock = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -325,7 +323,7 @@ def main(arguments: list[str]) -> int | str:
     if len(arguments) != 1:
         return "usage: slurm_keeper CONFIG"
     try:
-        config = configuration(arguments[0])
+        config = state.configuration(arguments[0])
         user = pwd.getpwuid(os.geteuid()).pw_name
         if user != config.user:
             raise Refusal(f"slurm_keeper: user {user} seen, {config.user} is needed: start its unit")

@@ -1,0 +1,121 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SLURM's configuration and accounts, and the jobs of services, for playbooks. Private to the collection."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from .._registry.disposable import Disposable
+from .._text import Refusal
+from . import accounting, ask, state
+from .state import Known
+
+# Seconds for a request to be written as the user.
+WRITE = 10.0
+
+
+def become(user: str) -> str:
+    """Has root be the user from here on -> the name of the person. Errors: Refusal."""
+    person = pwd.getpwuid(os.getuid()).pw_name
+    if os.geteuid() == 0:
+        person = os.environ.get("SUDO_USER") or person
+        try:
+            entry = pwd.getpwnam(user)
+        except KeyError:
+            raise Refusal(f"slurm_user: {user} is not known on this host, an account is needed: create it") from None
+        os.initgroups(user, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    return person
+
+
+def uid_of(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
+def queue(user: str) -> tuple[str, list[dict[str, Any]]]:
+    """Why SLURM does not respond, or an empty text; the jobs of services."""
+    try:
+        found = [job for job in ask.jobs(user) if job.alive and job.service]
+    except Refusal as refusal:
+        return str(refusal), []
+    return "", [{"job_id": job.job_id, "service": job.service, "state": job.state} for job in found]
+
+
+def facts(user: str) -> dict[str, Any]:
+    """{config, partitions, nodes, qos, associations: of the user}; each is None if SLURM does not respond."""
+    return {
+        "config": _or_none(ask.show_config),
+        "partitions": _or_none(lambda: ask.show("partition", "PartitionName")),
+        "nodes": _or_none(lambda: ask.show("node", "NodeName")),
+        "qos": _or_none(accounting.qos),
+        "associations": _or_none(lambda: accounting.associations_of(user)),
+    }
+
+
+def _or_none(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except Refusal:
+        return None
+
+
+def mistrust(content: Mapping[str, Any], now: float) -> str:
+    """Why state.json is not believed, or an empty text."""
+    return "" if content and now - content["at"] <= state.OLD else "llama-slurm-keeper.service does not run"
+
+
+def sentences(content: Mapping[str, Any], now: float) -> dict[str, str]:
+    """{service: its job in words, with the job that wants its nodes}."""
+    away = content["slurm"]["since"] if content else None
+    known = state.known_of(content)
+    parts = {name: [state.sentence(one, now, away), state.ahead(one, now)] for name, one in known.items()}
+    return {name: "; ".join(filter(None, words)) for name, words in parts.items()}
+
+
+def unsettled(
+    wanted: Mapping[str, str], content: Mapping[str, Any], directory: str, configured: float, now: float
+) -> list[str]:
+    """The services of {service: digest} whose job is not yet as it will stay: it serves, waits for SLURM, or a person
+    holds it. configured: when the keeper's configuration was written."""
+    known = state.known_of(content) if not mistrust(content, now) and content["at"] >= configured else {}
+    return [name for name, digest in sorted(wanted.items()) if not _settled(known.get(name), digest, directory, name)]
+
+
+def _settled(known: Known | None, digest: str, directory: str, name: str) -> bool:
+    if known is None or any(os.path.lexists(os.path.join(directory, f"{name}.{kind}")) for kind in state.REQUESTS):
+        return False
+    stays = str(known.job_id) not in known.asked
+    there = known.state == state.PENDING or (known.state == state.RUNNING and known.serves)
+    held = known.held is not None and known.state == state.NONE
+    return held or bool(known.yields and known.state == state.NONE) or (there and stays and known.digest == digest)
+
+
+def resume(user: str, wanted: Mapping[str, str], directory: str, now: float, check_mode: bool) -> list[str]:
+    """Requests that services are resumed which are held or wait after failures -> those. Errors: Refusal."""
+    known = state.known_of(state.read(directory))
+    late = [name for name, one in known.items() if one.held or (one.next_submit or 0) > now]
+    names = sorted(set(late) & set(wanted))
+    if names and not check_mode:
+
+        def write() -> None:
+            # The directory is the user's.
+            try:
+                become(user)
+                for name in names:
+                    state.request(directory, name, "resume", "site.yml", now)
+            except Refusal as refusal:
+                raise OSError(0, str(refusal)) from None
+
+        error = Disposable(WRITE).run(write).error
+        if error:
+            raise Refusal(f"{directory}: {error} seen, a directory of {user} is needed: run site.yml with --tags slurm")
+    return names
