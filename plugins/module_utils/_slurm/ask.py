@@ -83,15 +83,16 @@ class Queued(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A run of a job, as sacct has it: a job that was requeued has several. step_code: the highest exit code of its
+    """A run of a job, as sacct has it: a job that was requeued has several. step_code, step_signal: the highest of its
     steps; by_uid: the user who cancelled it; end: None while it runs; limit: its time limit in seconds; restarts: the
-    number of runs before it."""
+    number of runs before it; reason: that of squeue."""
 
     job_id: int
     state: str
     exit_code: int = 0
     signal: int = 0
     step_code: int = 0
+    step_signal: int = 0
     by_uid: int | None = None
     req_mem: str = ""
     max_rss: str = ""
@@ -106,6 +107,7 @@ class Ended(NamedTuple):
     partition: str = ""
     user: str = ""
     name: str = ""
+    reason: str = ""
 
     @property
     def over(self) -> bool:
@@ -275,8 +277,13 @@ def parse_runs(text: str) -> list[Ended]:
             whole = found[last[job_id]]
             rss = max(whole.max_rss, printable(row[5], 20), key=size)
             # The batch script's own exit code is that of its job.
-            code = 0 if step in ("batch", "extern") else _pair(row[2])[0]
-            found[last[job_id]] = whole._replace(max_rss=rss, step_code=max(whole.step_code, code))
+            ended = (0, 0) if step in ("batch", "extern") else _pair(row[2])
+            whole = whole._replace(
+                max_rss=rss, step_code=max(whole.step_code, ended[0]), step_signal=max(whole.step_signal, ended[1])
+            )
+            # Of a job whose script outlives the step only that one has the state.
+            memory = row[1] == "OUT_OF_MEMORY" and whole.state == "FAILED"
+            found[last[job_id]] = whole._replace(state=row[1]) if memory else whole
     return found
 
 
@@ -289,6 +296,7 @@ def _run(job_id: int, row: Sequence[str], restarts: int) -> Ended:
         exit_code=exit_code,
         signal=number,
         step_code=_pair(row[3])[0],
+        step_signal=_pair(row[3])[1],
         by_uid=int(cancelled_by) if cancelled_by.isdigit() else None,
         req_mem=printable(row[4], 20),
         max_rss=printable(row[5], 20),
@@ -298,7 +306,7 @@ def _run(job_id: int, row: Sequence[str], restarts: int) -> Ended:
         end=moment(row[9]),
         limit=int(row[10]) * 60 if row[10].isdigit() else None,
         restarts=restarts,
-        nodes=row[11],
+        nodes="" if " " in row[11] else row[11],  # None assigned
         qos=printable(row[12], 60),
         partition=printable(row[13], 60),
         user=printable(row[14], 60),

@@ -213,10 +213,10 @@ class _Turn:
         last = runs[-1] if runs and runs[-1].over else None
         if last is None and waited < ACCOUNTING:
             return
-        if last is None:
-            # The controller forgets a job some minutes after its end.
-            states = [job.state for job in self.seen.jobs if job.job_id == job_id and not job.alive]
-            last = Ended(job_id, states[0]) if states else None
+        # The controller forgets a job some minutes after its end.
+        dead = next((job for job in self.seen.jobs if job.job_id == job_id and not job.alive), None)
+        if dead:
+            last = (last or Ended(job_id, dead.state, nodes=dead.nodes))._replace(reason=dead.reason)
         taker = reasons.preempting(last, map(_as_run, self.seen.others)) if last else None
         given_up = last is not None and last.state in ("REQUEUED", "PREEMPTED") and last.step_code != reasons.AGAIN
         if given_up and not taker and waited < TAKER:

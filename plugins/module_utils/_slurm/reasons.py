@@ -83,6 +83,8 @@ def why(
         return Why(OUT_OF_MEMORY, f"out of memory: {seen}")
     if asked:
         return asked
+    if ended.state == "FAILED" and not ended.nodes and ended.reason not in ("", "None"):
+        return Why(CRASHED, f"SLURM could not run it ({ended.reason})")
     if ended.state == "CANCELLED":
         return Why(CANCELLED, "cancelled" + (f" by {name(ended.by_uid)}" if ended.by_uid is not None else ""))
     if ended.state in ("TIMEOUT", "DEADLINE") or (ended.state == "COMPLETED" and _at_limit(ended)):
@@ -97,7 +99,7 @@ def _owner(one: Ended) -> str:
 
 
 def _killed(ended: Ended) -> bool:
-    return signal.SIGKILL in (ended.signal, ended.exit_code - 128)
+    return signal.SIGKILL in (ended.signal, ended.step_signal, ended.exit_code - 128)
 
 
 def _full(ended: Ended) -> bool:
@@ -111,7 +113,7 @@ def _at_limit(ended: Ended) -> bool:
 
 
 def _crash(ended: Ended, lines: Sequence[str]) -> str:
-    number = ended.signal or max(0, ended.exit_code - 128)
+    number = ended.signal or max(0, ended.exit_code - 128) or (0 if ended.exit_code else ended.step_signal)
     how = f"signal {number}" if number else "exit code %d" % (ended.exit_code or ended.step_code)
     shown = " / ".join(printable(line, 160) for line in list(lines)[-LAST_LINES:])
     return f"crashed ({how})" + (f": {shown}" if shown else "")

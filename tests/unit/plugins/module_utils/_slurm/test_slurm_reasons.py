@@ -2,10 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+from datetime import datetime
+from pathlib import Path
+
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import reasons
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, reasons
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.ask import Ended
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.reasons import Why
+
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures/slurm"
 
 
 def ended(state, **fields):
@@ -43,6 +48,8 @@ VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp
         ),
         (ended("FAILED", signal=9, req_mem="1G", max_rss="10M"), {}, "crashed", "crashed (signal 9)"),
         (ended("FAILED", exit_code=139), {}, "crashed", "crashed (signal 11)"),
+        (ended("FAILED", nodes="", reason="BadConstraints"), {}, "crashed", "SLURM could not run it (BadConstraints)"),
+        (ended("FAILED", step_signal=6), {}, "crashed", "crashed (signal 6)"),
         (
             ended("FAILED", exit_code=1),
             {"lines": ["one", "two\x1b[0m"]},
@@ -54,6 +61,32 @@ VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp
 def test_why_a_job_ended(one, given, code, words):
     assert reasons.why(one, name=lambda uid: "uid%d" % uid, **given) == Why(code, words)
     assert code in reasons.CODES
+
+
+def test_real_rows_of_sacct():
+    """tests/unit/fixtures/slurm has them from SLURM 22.05."""
+    header, *rows = (FIXTURES / "sacct.txt").read_text().splitlines()
+    columns = header.split("|")
+    text = ""
+    for row in rows:
+        fields = dict(zip(columns, row.split("|"), strict=True), TimelimitRaw="")
+        for name in ("Submit", "Eligible", "Start", "End"):
+            moment = fields[name]
+            fields[name] = str(int(datetime.fromisoformat(moment).timestamp())) if moment.startswith("2") else moment
+        text += ask.SEPARATOR.join(fields[name] for name in ask.RUNS.split(",")) + "\n"
+    runs = ask.parse_runs(text)
+    found = {}
+    for run in runs:
+        found.setdefault(run.job_id, []).append(reasons.why(run, reasons.preempting(run, runs)))
+    codes = {job_id: [why.code for why in several] for job_id, several in found.items()}
+    assert codes == {
+        **{4: ["crashed"], 5: ["preempted", "cancelled"], 7: ["drained"], 8: ["cancelled"], 9: ["drained"]},
+        **{10: ["crashed"], 11: ["walltime"], 12: ["drained"], 13: ["node_failure", "cancelled"]},
+        **{14: ["out_of_memory"], 15: ["out_of_memory"]},
+    }
+    assert found[5][0].words == "preempted by job 7 of vasp_priority"
+    assert found[14][0].words == "out of memory: 417668K used, 50M requested"
+    assert found[5][1].words == "cancelled by root"
 
 
 def test_only_the_last_lines_are_shown():
