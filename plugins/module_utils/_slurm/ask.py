@@ -40,9 +40,9 @@ FINAL = frozenset(
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"))
 COMPLETING = "COMPLETING"
 QUEUE = SEPARATOR.join(("%A", "%T", "%r", "%S", "%e", "%V", "%u", "%P", "%q", "%N", "%Y", "%j", "%k"))
+# Not DerivedExitCode: that of a job that was requeued is of all its runs.
 RUNS = (
-    "JobIDRaw,State,ExitCode,DerivedExitCode,ReqMem,MaxRSS,Submit,Eligible,Start,End,TimelimitRaw,NodeList,QOS,"
-    "Partition,User,JobName"
+    "JobIDRaw,State,ExitCode,ReqMem,MaxRSS,Submit,Eligible,Start,End,TimelimitRaw,NodeList,QOS,Partition,User,JobName"
 )
 
 
@@ -242,7 +242,7 @@ def runs(ids: Iterable[int]) -> list[Ended]:
 
 def own_runs(user: str, since: float) -> list[Ended]:
     """The runs of a user's jobs since a time. Errors: Refusal."""
-    return parse_runs(_sacct("-X", "--user=" + user, "-S", _local(since)))
+    return parse_runs(_sacct("--user=" + user, "-S", _local(since)))
 
 
 def runs_on(nodes: Sequence[str], since: float) -> list[Ended]:
@@ -263,7 +263,7 @@ def _sacct(*words: str, named: bool = True) -> str:
 def parse_runs(text: str) -> list[Ended]:
     found: list[Ended] = []
     last: dict[int, int] = {}  # the latest run of a job in found
-    for row in _rows(text, 16):
+    for row in _rows(text, 15):
         number, _dot, step = row[0].partition(".")
         if not number.isdigit():
             continue
@@ -275,7 +275,7 @@ def parse_runs(text: str) -> list[Ended]:
         elif job_id in last:
             # Only steps have these two.
             whole = found[last[job_id]]
-            rss = max(whole.max_rss, printable(row[5], 20), key=size)
+            rss = max(whole.max_rss, printable(row[4], 20), key=size)
             # The batch script's own exit code is that of its job.
             ended = (0, 0) if step in ("batch", "extern") else _pair(row[2])
             whole = whole._replace(
@@ -295,22 +295,20 @@ def _run(job_id: int, row: Sequence[str], restarts: int) -> Ended:
         state=state.split(" ")[0],
         exit_code=exit_code,
         signal=number,
-        step_code=_pair(row[3])[0],
-        step_signal=_pair(row[3])[1],
         by_uid=int(cancelled_by) if cancelled_by.isdigit() else None,
-        req_mem=printable(row[4], 20),
-        max_rss=printable(row[5], 20),
-        submitted=moment(row[6]),
-        eligible=moment(row[7]),
-        start=moment(row[8]),
-        end=moment(row[9]),
-        limit=int(row[10]) * 60 if row[10].isdigit() else None,
+        req_mem=printable(row[3], 20),
+        max_rss=printable(row[4], 20),
+        submitted=moment(row[5]),
+        eligible=moment(row[6]),
+        start=moment(row[7]),
+        end=moment(row[8]),
+        limit=int(row[9]) * 60 if row[9].isdigit() else None,
         restarts=restarts,
-        nodes="" if " " in row[11] else row[11],  # None assigned
-        qos=printable(row[12], 60),
-        partition=printable(row[13], 60),
-        user=printable(row[14], 60),
-        name=printable(row[15]),
+        nodes="" if " " in row[10] else row[10],  # None assigned
+        qos=printable(row[11], 60),
+        partition=printable(row[12], 60),
+        user=printable(row[13], 60),
+        name=printable(row[14]),
     )
 
 

@@ -279,7 +279,7 @@ def sentence(known: Known, now: float, away: float | None = None) -> str:
         return where + (", and ends" if ends else ", and serves" if known.serves else ", and does not serve yet")
     if known.state == PENDING:
         expected = f", expected {moment(known.expected, now)}" if known.expected and known.expected > now else ""
-        return f"{job} waits ({known.reason or 'no reason known'}){expected}"
+        return f"{job} waits{f' ({known.reason})' if known.reason else ''}{expected}"
     if not known.wanted:
         return "no job, and none is wanted"
     if known.held:

@@ -53,10 +53,8 @@ def test_final_states_are_not_alive(state):
     assert not queued(1, state, "None", 1, 2, 3, "alice", "gpu", "ai", "c1", "(null)", "x", "").alive
 
 
-def run_row(job_id, state="RUNNING", code="0:0", rss="", start=1000, end="Unknown", derived="0:0"):
-    return row(
-        job_id, state, code, derived, "200G", rss, 900, 900, start, end, 1440, "c[1-2]", "ai", "gpu", "alice", "x"
-    )
+def run_row(job_id, state="RUNNING", code="0:0", rss="", start=1000, end="Unknown"):
+    return row(job_id, state, code, "200G", rss, 900, 900, start, end, 1440, "c[1-2]", "ai", "gpu", "alice", "x")
 
 
 def test_runs_of_a_requeued_job():
