@@ -3,8 +3,8 @@
 import json
 import os
 import pathlib
+import re
 import sys
-import threading
 import time
 
 import pytest
@@ -84,22 +84,30 @@ def test_heads_reach_their_workers_only(slurm):
     assert slurm.run("c1", reach)[0] != 0
 
 
+def refusal(gateway, service):
+    """-> the error of a service without a job that serves, with the seconds of Retry-After"""
+    reply = gateway.chat(service.model)
+    assert reply.status_code == 503, reply.text
+    error = reply.json()["error"]
+    assert error["code"] == "waiting_for_gpus" and 5 <= int(reply.headers["Retry-After"]) <= 600, error
+    return error["message"]
+
+
 def test_idle_service_gives_up_its_card(slurm, gateway):
-    seen = []
+    before, seen = slurm.job(FAST), []
 
     def meanwhile():
-        # Its endpoint waits for the job, and there is no other service in its place.
-        reply = gateway.chat(FAST.model)
-        seen.append((reply, gateway.service(FAST), slurm.jobs(FAST.job), slurm.processes("c2")))
+        # There is no other service in its place. The keeper looks at SLURM each few seconds.
+        refusal(gateway, FAST)
+        waits = "job %d waits" % before
+        eventually(lambda: waits in refusal(gateway, FAST), 5, "the refusal has the reason")
+        assert waits in json.dumps(gateway.service(FAST))
+        assert waits in slurm.on("ctl", "llama-jobs list")
+        seen.append((slurm.jobs(FAST.job), slurm.processes("c2")))
 
-    before = slurm.job(FAST)
     cycle = preempt(slurm, gateway, FAST, 12, meanwhile=meanwhile)
     print(cycle)
-    ((reply, shown, jobs, processes),) = seen
-    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "waiting_for_gpus")
-    assert 5 <= int(reply.headers["Retry-After"]) <= 600
-    assert "job %d waits" % before in reply.json()["error"]["message"]
-    assert "job %d waits" % before in json.dumps(shown)
+    ((jobs, processes),) = seen
     assert [(number, state) for number, state, _reason in jobs] == [(before, "PENDING")]
     assert processes == []
     assert cycle.gone <= 3 and cycle.running <= 3
@@ -109,27 +117,27 @@ def test_idle_service_gives_up_its_card(slurm, gateway):
 
 def test_service_in_use_finishes_in_time(slurm, gateway):
     """A split service with a request that would last longer than the grace time."""
-    replies = []
+    with gateway.chat(REASONING.model, tokens=1900, ignore_eos=True, stream=True) as stream:
+        # Without a reference to it the connection would be closed.
+        lines = stream.iter_lines()
+        assert stream.status_code == 200 and next(lines)
+        cycle = give_up(slurm, gateway)
+        assert 20 < cycle.running <= 35, "it lasted until the end of the grace time"
 
-    def long_request():
-        replies.append(gateway.chat(REASONING.model, tokens=1900, ignore_eos=True, stream=True))
-        replies.append(sum(1 for _line in replies[0].iter_lines()))
 
-    thread = threading.Thread(target=long_request, daemon=True)
-    thread.start()
-    eventually(lambda: replies, 20, "the stream has begun")
+def give_up(slurm, gateway):
     before, answers = slurm.job(REASONING), []
 
     def meanwhile():
         answers.append((ask(gateway, REASONING), slurm.processes("c1") + slurm.processes("c3")))
 
     cycle = preempt(slurm, gateway, REASONING, 12, meanwhile=meanwhile)
-    print(cycle, replies)
+    print(cycle)
     assert cycle.gone <= 3 and cycle.running <= 35 and cycle.again <= 10
     # The other service responds in its place.
     assert answers == [((200, "fast", None), [])]
     assert slurm.job(REASONING) == before and ask(gateway, REASONING) == (200, "reasoning", None)
-    thread.join(10)
+    return cycle
 
 
 def test_cancelled_job_stays_cancelled_until_resumed(slurm, gateway):
@@ -157,13 +165,31 @@ def test_killed_keeper_submits_no_second_job(slurm):
 
 
 def test_report_agrees_with_the_accounts(slurm):
-    report = slurm.on("ctl", "llama-jobs report --since 1d")
+    """Seconds that jobs ran, preemptions, and the seconds for which each preempting job waited."""
+    shown = slurm.on("ctl", "llama-jobs report --since 1d")
     rows = slurm.on(
         "ctl",
-        "sacct --noheader --parsable2 --duplicates --allocations --starttime=now-1days --user=ai "
-        "--format=JobName,State,ElapsedRaw",
+        "date +%s; SLURM_TIME_FORMAT=%s sacct -n -P -D -X -a -S now-1days --format=JobName,State,Submit,Start,End",
     ).splitlines()
-    requeued = [row for row in rows if "|REQUEUED|" in row or "|PREEMPTED|" in row]
-    assert len(requeued) == 2, rows
-    print(report)
-    assert "llama-72b" in report or "reasoning" in report
+    now = int(rows.pop(0))
+    runs = [
+        (name, state, *(int(one) if one.isdigit() else now for one in times))
+        for name, state, *times in (row.split("|") for row in rows)
+    ]
+    for service in SERVICES:
+        seconds, number, preemptions, longest = map(
+            int,
+            re.search(
+                r"^%s: ran [0-9.]+ h \((\d+) s\) in (\d+) runs, (\d+) preemptions, longest wait (\d+) s$"
+                % service.name,
+                shown,
+                re.MULTILINE,
+            ).groups(),
+        )
+        own = [run for run in runs if run[0] == service.job and run[3] != now]
+        assert (number, preemptions) == (len(own), sum(run[1] == "REQUEUED" for run in own)), (shown, rows)
+        assert abs(seconds - sum(end - start for _name, _state, _submit, start, end in own)) <= 3
+        # The jobs that began when a run of this service had ended.
+        ended = {run[4] for run in own if run[1] == "REQUEUED"}
+        waits = [run[3] - run[2] for run in runs if run[0] == "vasp" and ended & {run[3], run[3] - 1, run[3] - 2}]
+        assert longest == max(waits)
