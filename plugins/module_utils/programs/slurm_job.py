@@ -128,10 +128,13 @@ class Batch:
                 ask.run(["scontrol", "requeue", str(self._id)])
                 break
             except Refusal as error:
+                time.sleep(PAUSE)
+                # SLURM ends the command that requeues the job, too.
+                if terms != self._terms:
+                    break
                 if error.code != ask.AWAY or time.monotonic() > until:
                     self.say(f"{error}; the job ends")
                     return code or reasons.AGAIN
-                time.sleep(PAUSE)
         until = time.monotonic() + GONE
         while terms == self._terms and time.monotonic() < until:
             time.sleep(0.1)
