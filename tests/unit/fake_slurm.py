@@ -64,11 +64,9 @@ class FakeSlurm:
     def calls(self, command):
         return [call for call in self.queue["calls"] if call[0] == command]
 
-    def start(self, job_id, nodes="vasp-02", seconds=86400):
+    def start(self, job_id, nodes="vasp-02"):
         with self.changing() as queue:
-            queue["jobs"][str(job_id)].update(
-                state="RUNNING", reason="None", nodes=nodes, start=int(time.time()), end=int(time.time()) + seconds
-            )
+            queue["jobs"][str(job_id)].update(state="RUNNING", reason="None", nodes=nodes, start=int(time.time()))
 
     def end(self, job_id, state, by="", **fields):
         with self.changing() as queue:
@@ -77,7 +75,7 @@ class FakeSlurm:
     def requeue(self, job_id, state="REQUEUED"):
         with self.changing() as queue:
             end(queue, str(job_id), state)
-            queue["jobs"][str(job_id)].update(state="PENDING", reason="BeginTime", nodes="", start=None, end=None)
+            queue["jobs"][str(job_id)].update(state="PENDING", reason="BeginTime", nodes="", start=None)
 
 
 def end(queue, job_id, state, by="", **fields):
@@ -95,8 +93,8 @@ def squeue(queue, words):
     for job_id, job in queue["jobs"].items():
         if states == ["all"] or job["state"] in states:
             values = {"A": job_id, "T": job["state"], "r": job["reason"], "V": job["submitted"], "k": job["comment"]}
-            values.update(S=job["start"] or job.get("expected") or "N/A", e=job["end"] or "N/A", u=job["user"])
-            values.update(P="gpu_ai", q="ai", N=job["nodes"], Y="(null)", j=job["name"])
+            values.update(S=job["start"] or job.get("expected") or "N/A", l=job["limit"], u=job["user"])
+            values.update(P="gpu_ai", q="ai", N=job["nodes"], Y="(null)", n="(null)", j=job["name"])
             print(re.sub(r"%(\w)", lambda found, values=values: str(values[found.group(1)]), shown))
 
 
@@ -118,8 +116,14 @@ def sacct(queue, words):
 def sbatch(queue, words):
     options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)", Path(words[-1]).read_text(), re.MULTILINE))
     queue["number"] += 1
-    job = {"state": "PENDING", "reason": "Priority", "nodes": "", "start": None, "end": None, "user": "x"}
-    job.update(id=queue["number"], submitted=int(time.time()), comment=options["comment"], name=options["job-name"])
+    job = {"state": "PENDING", "reason": "Priority", "nodes": "", "start": None, "user": "x"}
+    job.update(
+        limit="1-00:00:00",
+        id=queue["number"],
+        submitted=int(time.time()),
+        comment=options["comment"],
+        name=options["job-name"],
+    )
     queue["jobs"][str(queue["number"])] = job
     return queue["number"]
 

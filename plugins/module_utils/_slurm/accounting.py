@@ -91,7 +91,7 @@ def parse_qos(text: str) -> dict[str, dict[str, Any]]:
             name, priority, grace, preempt, mode = row
             found[name] = {
                 "priority": int(priority) if priority.isdigit() else 0,
-                "grace_time": seconds(grace),
+                "grace_time": ask.period(grace),
                 "preempt": sorted(filter(None, preempt.split(","))),
                 "preempt_mode": mode.lower(),
             }
@@ -106,18 +106,6 @@ def parse_associations(text: str, cluster: str) -> tuple[Association, ...]:
         for row in rows
         if len(row) == 5 and row[2] and not row[3] and row[0] in (cluster, "")
     )
-
-
-def seconds(text: str) -> int:
-    """'00:00:30', '1-00:00:00' -> seconds."""
-    days, dash, rest = text.rpartition("-")
-    parts = rest.split(":")
-    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()):
-        return 0
-    total = 0
-    for part in parts:
-        total = 60 * total + int(part)
-    return total + 86400 * int(days or 0)
 
 
 def wanted(

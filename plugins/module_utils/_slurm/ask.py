@@ -39,7 +39,7 @@ FINAL = frozenset(
 # States of a job that has no node.
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"))
 COMPLETING = "COMPLETING"
-QUEUE = SEPARATOR.join(("%A", "%T", "%r", "%S", "%e", "%V", "%u", "%P", "%q", "%N", "%Y", "%j", "%k"))
+QUEUE = SEPARATOR.join(("%A", "%T", "%r", "%S", "%l", "%V", "%u", "%P", "%q", "%N", "%Y", "%n", "%j", "%k"))
 # Not DerivedExitCode: that of a job that was requeued is of all its runs.
 RUNS = (
     "JobIDRaw,State,ExitCode,ReqMem,MaxRSS,Submit,Eligible,Start,End,TimelimitRaw,NodeList,QOS,Partition,User,JobName"
@@ -47,15 +47,15 @@ RUNS = (
 
 
 class Queued(NamedTuple):
-    """A job of squeue. start: of a pending one the expected start; end: of a running one its time limit; planned: the
-    nodes on which a pending one is expected to start."""
+    """A job of squeue. start: of a pending one the expected start; limit: its time limit in seconds, None for no limit;
+    planned: the nodes on which a pending one is expected to start, or which it requests."""
 
     job_id: int
     name: str
     state: str
     reason: str
     start: int | None
-    end: int | None
+    limit: int | None
     comment: str
     user: str
     partition: str
@@ -71,6 +71,11 @@ class Queued(NamedTuple):
     @property
     def waits(self) -> bool:
         return self.state in WAITING
+
+    @property
+    def ends(self) -> int | None:
+        """When the time of a running one is over. A preemption moves SLURM's own EndTime."""
+        return None if self.start is None or self.limit is None or self.waits else self.start + self.limit
 
     @property
     def service(self) -> str:
@@ -198,6 +203,22 @@ def moment(text: str) -> int | None:
     return int(text) if text.isdigit() and 0 < len(text) < 12 else None
 
 
+def period(text: str) -> int:
+    """'10:00', '00:00:30', '1-00:00:00' -> seconds; 0 for UNLIMITED and anything else."""
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()):
+        return 0
+    total = 0
+    for part in parts:
+        total = 60 * total + int(part)
+    return total + 86400 * int(days or 0)
+
+
+def _or_nothing(text: str) -> str:
+    return "" if text.startswith("(") else text  # (null)
+
+
 def jobs(user: str) -> list[Queued]:
     """The jobs of a user that SLURM's controller knows, with those that ended a few minutes ago. Errors: Refusal."""
     return parse_queue(run(["squeue", "-h", "--states=all", "--user=" + user, "-o", QUEUE]))
@@ -210,8 +231,8 @@ def everybody() -> list[Queued]:
 
 def parse_queue(text: str) -> list[Queued]:
     found = []
-    for row in _rows(text, 13):
-        job_id, state, reason, start, end, submitted, user, partition, qos, nodes, planned, name, comment = row
+    for row in _rows(text, 14):
+        job_id, state, reason, start, limit, submitted, user, partition, qos, nodes, planned, given, name, comment = row
         if job_id.isdigit():
             found.append(
                 Queued(
@@ -220,14 +241,13 @@ def parse_queue(text: str) -> list[Queued]:
                     state=state,
                     reason=printable(reason, 60),
                     start=moment(start),
-                    end=moment(end),
+                    limit=period(limit) or None,
                     comment=printable(comment),
                     user=printable(user, 60),
                     partition=printable(partition, 60),
                     qos=printable(qos, 60),
-                    # (null)
-                    nodes="" if nodes.startswith("(") else nodes,
-                    planned="" if planned.startswith("(") else planned,
+                    nodes=_or_nothing(nodes),
+                    planned=_or_nothing(planned) or _or_nothing(given),
                     submitted=moment(submitted),
                 )
             )
@@ -364,28 +384,3 @@ def cancel(job_id: int, pending: bool = False) -> None:
 def drain(job_id: int) -> None:
     """Has the tasks of a job end after the requests that run. Errors: Refusal."""
     run(["scancel", "--signal=USR1", str(job_id)])
-
-
-def nodes(text: str) -> list[str]:
-    """The names in a list of nodes such as vasp-[01-03,07],ctl; at most MOST_ROWS."""
-    found: list[str] = []
-    for part in re.findall(r"[^,\[\]]+(?:\[[^\]]*\][^,\[\]]*)*|(?:\[[^\]]*\])", text):
-        names = [""]
-        for plain, inside in re.findall(r"([^\[\]]+)|\[([^\]]*)\]", part):
-            ends = [plain] if plain else _numbers(inside)
-            names = [name + end for name in names for end in ends[: MOST_ROWS // max(1, len(names))]]
-        found += names[: MOST_ROWS - len(found)]
-    return found
-
-
-def _numbers(text: str) -> list[str]:
-    """'01-03,07' -> 01, 02, 03, 07."""
-    found = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if dash and first.isdigit() and last.isdigit() and len(last) < 10:
-            few = range(int(first), min(int(last), int(first) + MOST_ROWS) + 1)
-            found += [str(number).zfill(len(first)) for number in few]
-        else:
-            found.append(part)
-    return found

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Union
 
 from .._node.backoff import delay
 from . import reasons
-from .ask import COMPLETING, Ended, Queued, nodes
+from .ask import COMPLETING, Ended, Queued
+from .hostlist import nodes
 from .reasons import Why
 from .state import COMPLETING as ENDS
 from .state import NONE, PENDING, RUNNING, Config, Known, Service, State
@@ -288,7 +289,7 @@ class _Turn:
         return self.service is not None and job.digest == self.service.digest
 
     def _near_end(self, job: Queued) -> bool:
-        return not job.waits and job.end is not None and job.end - self.now < SUCCESSOR
+        return job.ends is not None and job.ends - self.now < SUCCESSOR
 
     def _ask(self, job: Queued, why: Why) -> None:
         """Asks a job to end: at once if it waits, after the requests that run if it serves."""
@@ -355,7 +356,7 @@ class _Turn:
             nodes="" if job.waits else job.nodes,
             reason=job.reason if job.waits else "",
             started=None if job.waits else job.start,
-            ends=None if job.waits else job.end,
+            ends=job.ends,
             expected=job.start if job.waits else None,
             serves=ready and not job.waits,
             served=not job.waits and (ready or job.job_id in self.seen.served or (same and self.known.served)),

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Callable, NamedTuple
 
 from .._text import duration, printable
-from .ask import Ended, nodes, size
+from .ask import Ended, size
+from .hostlist import nodes
 
 PREEMPTED, CANCELLED, WALLTIME, NODE_FAILURE = "preempted", "cancelled", "walltime", "node_failure"
 OUT_OF_MEMORY, LOST_WORKER, CRASHED = "out_of_memory", "lost_worker", "crashed"
@@ -79,8 +80,7 @@ def why(
     if ended.state in ("NODE_FAIL", "BOOT_FAIL"):
         return Why(NODE_FAILURE, f"a node failed ({ended.nodes or 'none named'})")
     if ended.state == "OUT_OF_MEMORY" or _killed(ended) and _full(ended):
-        seen = f"{ended.max_rss or 'an unknown amount'} used, {ended.req_mem or 'an unknown amount'} requested"
-        return Why(OUT_OF_MEMORY, f"out of memory: {seen}")
+        return Why(OUT_OF_MEMORY, f"out of memory: {_memory(ended)}")
     if asked:
         return asked
     if ended.state == "FAILED" and not ended.nodes and ended.reason not in ("", "None"):
@@ -103,7 +103,17 @@ def _killed(ended: Ended) -> bool:
 
 
 def _full(ended: Ended) -> bool:
-    return bool(size(ended.req_mem)) and size(ended.max_rss) >= FULL * size(ended.req_mem)
+    """ReqMem is that of all nodes, MaxRSS that of one task."""
+    requested = size(ended.req_mem) / max(1, len(nodes(ended.nodes)))
+    return requested > 0 and size(ended.max_rss) >= FULL * requested
+
+
+def _memory(ended: Ended) -> str:
+    count = len(nodes(ended.nodes))
+    where = f" on {count} nodes" if count > 1 else ""
+    # With control groups MaxRSS is 0.
+    used = f"{ended.max_rss} used by a task" if size(ended.max_rss) else "more used"
+    return f"{used}, {ended.req_mem or 'an unknown amount'} requested{where}"
 
 
 def _at_limit(ended: Ended) -> bool:

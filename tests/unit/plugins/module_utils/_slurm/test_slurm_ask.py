@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, hostlist
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 DIGEST = "0123456789abcdef"
@@ -32,25 +32,45 @@ def command(tmp_path, monkeypatch, name, text):
 
 def test_pending_job_of_the_queue():
     comment = "llama_cluster:reasoning:" + DIGEST
-    fields = (12, "PENDING", "Priority", 1790000000, "N/A", 1780000000, "alice", "gpu", "ai", "", "c[1-2]", "llama-72b")
+    fields = (
+        12,
+        "PENDING",
+        "Priority",
+        1790000000,
+        "1-00:00:00",
+        1780000000,
+        "alice",
+        "gpu",
+        "ai",
+        "",
+        "(null)",
+        "c[1-2]",
+        "llama-72b",
+    )
     one = queued(*fields, comment)
-    assert (one.job_id, one.state, one.start, one.end, one.planned) == (12, "PENDING", 1790000000, None, "c[1-2]")
+    assert (one.job_id, one.state, one.start, one.ends, one.planned) == (12, "PENDING", 1790000000, None, "c[1-2]")
     assert (one.service, one.digest, one.alive) == ("reasoning", DIGEST, True)
 
 
 @pytest.mark.parametrize("comment", ["(null)", "", "llama_cluster:a", "llama_cluster:a:b:c", "other:a:" + DIGEST])
 def test_other_jobs_are_no_service(comment):
-    fields = (1, "RUNNING", "None", 1, 2, 3, "alice", "gpu", "ai", "c1", "(null)", "x")
+    fields = (1, "RUNNING", "None", 1, "2:00", 3, "alice", "gpu", "ai", "c1", "(null)", "(null)", "x")
     assert queued(*fields, comment).service == ""
 
 
+def test_time_of_a_running_job():
+    fields = (1, "RUNNING", "None", 1000, "2:00", 3, "alice", "gpu", "ai", "c1", "(null)", "(null)", "x", "")
+    assert queued(*fields).ends == 1120
+    assert queued(*fields[:4], "UNLIMITED", *fields[5:]).ends is None
+
+
 def test_damaged_rows_are_left_out():
-    assert ask.parse_queue("\n12\nslurm_load_jobs error\n" + row(*["x"] * 13)) == []
+    assert ask.parse_queue("\n12\nslurm_load_jobs error\n" + row(*["x"] * 14)) == []
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "OUT_OF_MEMORY"])
 def test_final_states_are_not_alive(state):
-    assert not queued(1, state, "None", 1, 2, 3, "alice", "gpu", "ai", "c1", "(null)", "x", "").alive
+    assert not queued(1, state, "None", 1, "2:00", 3, "alice", "gpu", "ai", "c1", "(null)", "(null)", "x", "").alive
 
 
 def run_row(job_id, state="RUNNING", code="0:0", rss="", start=1000, end="Unknown"):
@@ -86,12 +106,12 @@ def test_running_job_is_not_over():
     ],
 )
 def test_names_of_a_list_of_nodes(text, names):
-    assert ask.nodes(text) == names
+    assert hostlist.nodes(text) == names
 
 
 def test_lists_of_nodes_are_bounded():
-    assert len(ask.nodes("a[0-999999999]")) <= ask.MOST_ROWS + 1
-    assert len(ask.nodes("a[0-9999]b[0-9999]c[0-9999]")) <= ask.MOST_ROWS + 1
+    assert len(hostlist.nodes("a[0-999999999]")) <= hostlist.MOST + 1
+    assert len(hostlist.nodes("a[0-9999]b[0-9999]c[0-9999]")) <= hostlist.MOST + 1
 
 
 def test_squeue_is_asked_in_its_own_form(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def job(job_id=7, job_state="PENDING", digest=NEW, name="fast", **changes):
         "state": job_state,
         "reason": "Priority" if job_state == "PENDING" else "None",
         "start": None if job_state == "PENDING" else NOW - 100,
-        "end": None if job_state == "PENDING" else NOW + 80000,
+        "limit": 86400,
         "comment": f"llama_cluster:{name}:{digest}",
         "user": "llama",
         "partition": "gpu_ai",
@@ -300,11 +300,11 @@ def test_late_accounting_shows_no_earlier_run():
 
 def test_next_job_waits_before_the_time_is_over():
     one = Keeper()
-    one.turn(running(end=NOW + 200), seconds=0)
-    assert one.turn(running(end=NOW + 200), seconds=45) == []
-    assert one.turn(running(end=NOW + 200), seconds=10) == [SUBMIT]
+    one.turn(running(limit=300), seconds=0)
+    assert one.turn(running(limit=300), seconds=45) == []
+    assert one.turn(running(limit=300), seconds=10) == [SUBMIT]
     one.state["fast"] = keeper.submitted(one.known, 8)
-    assert one.turn(running(end=NOW + 200), job(8)) == []
+    assert one.turn(running(limit=300), job(8)) == []
     assert one.known.job_id == 7
     ends = {"runs": {7: [Ended(7, "COMPLETED", start=NOW - 100, end=NOW + 80, limit=300)]}}
     assert one.turn(job(8), **ends) == []
@@ -395,8 +395,8 @@ class Slurm:
         waiting = [one for one in self.jobs.values() if one.waits]
         if event == "start" and waiting and not active:
             one = waiting[0]
-            end = int(now) + self.chance.choice([100, 9000])
-            self.jobs[one.job_id] = one._replace(state="RUNNING", start=int(now), end=end, nodes="vasp-02")
+            limit = self.chance.choice([100, 9000])
+            self.jobs[one.job_id] = one._replace(state="RUNNING", start=int(now), limit=limit, nodes="vasp-02")
         elif event == "crash" and active:
             self.end(active[0].job_id, "FAILED", now, exit_code=1)
         elif event == "complete" and active:
@@ -408,7 +408,7 @@ class Slurm:
         elif event == "preempt" and active:
             one = active[0]
             self.end(one.job_id, "PREEMPTED", now)
-            self.jobs[one.job_id] = one._replace(state="PENDING", start=None, end=None, nodes="")
+            self.jobs[one.job_id] = one._replace(state="PENDING", start=None, nodes="")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -441,7 +441,7 @@ def test_random_events_leave_one_job(seed):
             act(slurm, one, action, None)
         waiting = [each for each in slurm.jobs.values() if each.waits]
         if waiting and len(waiting) == len(slurm.jobs):
-            slurm.jobs[waiting[0].job_id] = running(waiting[0].job_id, digest=waiting[0].digest, end=NOW * 2)
+            slurm.jobs[waiting[0].job_id] = running(waiting[0].job_id, digest=waiting[0].digest, limit=None)
     (left,) = slurm.jobs.values()
     assert (left.digest, left.state, one.known.job_id) == (one.config.services["fast"].digest, "RUNNING", left.job_id)
 

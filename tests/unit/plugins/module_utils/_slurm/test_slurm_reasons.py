@@ -38,13 +38,13 @@ VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp
             ended("OUT_OF_MEMORY", req_mem="1G", max_rss="1000M"),
             {},
             "out_of_memory",
-            "out of memory: 1000M used, 1G requested",
+            "out of memory: 1000M used by a task, 1G requested on 2 nodes",
         ),
         (
             ended("FAILED", signal=9, req_mem="1G", max_rss="1000M"),
             {},
             "out_of_memory",
-            "out of memory: 1000M used, 1G requested",
+            "out of memory: 1000M used by a task, 1G requested on 2 nodes",
         ),
         (ended("FAILED", signal=9, req_mem="1G", max_rss="10M"), {}, "crashed", "crashed (signal 9)"),
         (ended("FAILED", exit_code=139), {}, "crashed", "crashed (signal 11)"),
@@ -85,7 +85,7 @@ def test_real_rows_of_sacct():
         **{14: ["out_of_memory"], 15: ["out_of_memory"]},
     }
     assert found[5][0].words == "preempted by job 7 of vasp_priority"
-    assert found[14][0].words == "out of memory: 417668K used, 50M requested"
+    assert found[14][0].words == "out of memory: 417668K used by a task, 50M requested"
     assert found[5][1].words == "cancelled by root"
 
 
