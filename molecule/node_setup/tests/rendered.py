@@ -35,13 +35,13 @@ def template(path, **values):
     return environment.from_string((ROLES / path).read_text()).render(ansible_managed="rendered", **ACCOUNTS, **values)
 
 
-def rules(incoming=(), outgoing=(), clients=(), **jobs):
-    """The table of a node with these workers, heads and clients behind a gateway, as filter node_rpc names them. jobs:
-    jobs_incoming, jobs_outgoing"""
-    access = {"incoming": incoming, "outgoing": outgoing, "clients": clients, **jobs}
+def rules(**peers):
+    """The table of a node with these workers, heads and clients behind a gateway, as filter node_rpc names them."""
+    names = ("incoming", "outgoing", "jobs_incoming", "jobs_outgoing", "clients")
+    access = {**dict.fromkeys(names, ()), **peers}
     return template(
         "node_setup/templates/firewall.nft.j2",
-        node_setup_rpc_access={name: list(peers) for name, peers in access.items()},
+        node_setup_rpc_access={name: list(given) for name, given in access.items()},
     )
 
 

@@ -216,6 +216,20 @@ def test_into_a_worker_only_its_head_comes(nodes):
         assert not nodes.ways("fw-worker", user, WORKER, "fd09::2", PORT, 0)["tcp"], user
 
 
+def test_only_job_user_reaches_workers_of_jobs(nodes):
+    """ELSE as the port of a job's worker, which no account of systemd's services runs."""
+    nodes.rules("fw-worker", rendered.rules(jobs_incoming=["%s:%d" % (HEAD, ELSE)]))
+    nodes.rules("fw-head", "")
+    assert nodes.ways("fw-head", "nobody", WORKER, "fd09::2", ELSE, 0)["tcp"], "the head's node decides about its users"
+    nodes.rules("fw-head", rendered.rules(jobs_outgoing=["%s:%d" % (WORKER, ELSE)]))
+    for user, reaches in (("4711", True), ("nobody", False), ("root", False), ("llama", False), ("llama-rpc", False)):
+        ways = nodes.ways("fw-head", user, WORKER, "fd09::2", ELSE, 0)
+        assert {ways[way] for way in TO_WORKER} == {reaches}, user
+        assert not nodes.ways("fw-worker", user, WORKER, "fd09::2", ELSE, 0)["tcp"], user + " of the worker's node"
+    third = "ip netns exec fw-third timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d'" % (WORKER, ELSE)
+    assert nodes.run(third).rc != 0
+
+
 def test_compromised_worker_reaches_no_host(nodes):
     nodes.rules("fw-head", "")
     nodes.rules("fw-worker", "")

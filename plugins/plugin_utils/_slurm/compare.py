@@ -41,7 +41,7 @@ def slurm_refusals(
     for job in wanted:
         refused += _places(job, seen)
     warnings: list[str] = []
-    if accounts_are_kept(seen):
+    if seen["qos"] is not None and seen["associations"] is not None:
         for job in wanted:
             refused += _accounting(job, user, seen, given)
             warnings += _grace(job, seen["qos"], given["qos"])
@@ -57,12 +57,6 @@ def script_refusals(tests: Sequence[Facts]) -> list[str]:
         for one in tests
         if one.get("rc", 0) and not LATER.search(one["stderr"])
     ]
-
-
-def accounts_are_kept(seen: Facts) -> bool:
-    """Whether SLURM knows users, accounts and QoS."""
-    kind = str(seen["config"].get("AccountingStorageType") or "")
-    return "slurmdbd" in kind
 
 
 def _accounts(
@@ -90,7 +84,7 @@ def _accounts(
 def _places(job: Job, seen: Facts) -> Iterator[str]:
     """Partition, nodes, cards, memory and time of a job."""
     entry, own = f"llama_services.{job['service']}", job["settings"]
-    partitions, nodes = seen["partitions"], seen["nodes"]
+    partitions, nodes = seen["partitions"] or {}, seen["nodes"] or {}
     partition = own.get("partition")
     if partition and partition not in partitions:
         yield (

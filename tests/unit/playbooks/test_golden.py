@@ -28,7 +28,7 @@ LAB = {"llama_devices": [{"main": True, "memory_mib": 16000}]}
 # Files that are only assembled from roles/NAME/observed, and rules, which are the same in every inventory: shown once.
 LEFT_OUT = re.compile("/dashboards/.|/doctor.json$")
 RULES, SHOWN_BY = "/rules/", "beefcake2-april"
-COMMENT = re.compile(r"\s*#(?!!)")
+COMMENT = re.compile(r"\s*#(?!!|SBATCH )")
 TAGS = re.compile(r"(?<=TAGS: \[)[^]]*")
 # A digest of code and templates: a comment changes it.
 DIGEST = re.compile(r"\b[0-9a-f]{16}\b")
