@@ -301,7 +301,7 @@ def parse_runs(text: str) -> list[Ended]:
             whole = whole._replace(
                 max_rss=rss, step_code=max(whole.step_code, ended[0]), step_signal=max(whole.step_signal, ended[1])
             )
-            # Of a job whose script outlives the step only that one has the state.
+            # If the script outlives the step, only the step has the state.
             memory = row[1] == "OUT_OF_MEMORY" and whole.state == "FAILED"
             found[last[job_id]] = whole._replace(state=row[1]) if memory else whole
     return found
