@@ -20,11 +20,11 @@ class ActionModule(ActionBase):
         _validation, arguments = self.validate_argument_spec(
             argument_spec={
                 "url": {"type": "str", "required": True},
-                "unit": {"type": "str", "required": True},
+                "unit": {"type": "str"},
                 "timeout": {"type": "int", "default": 3600},
             }
         )
-        progress = Progress(task_vars["inventory_hostname"], arguments["unit"])
+        progress = Progress(task_vars["inventory_hostname"], arguments.get("unit") or arguments["url"])
         started, found, seconds = time.monotonic(), {}, 0.0
         why = f"its {duration(arguments['timeout'])} are over"
         for part in range(1, PARTS + 1):

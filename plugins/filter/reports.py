@@ -39,6 +39,7 @@ from ..plugin_utils._reports.bench_compare import comparison
 from ..plugin_utils._reports.decisions import decisions_page
 from ..plugin_utils._reports.drill import drill_report
 from ..plugin_utils._reports.failures import failure_reason
+from ..plugin_utils._reports.jobs import jobs_seen
 from ..plugin_utils._reports.link import link_report
 from ..plugin_utils._reports.logs import log_lines
 from ..plugin_utils._reports.outcome import outcome_lines, switch_state
@@ -65,6 +66,7 @@ class FilterModule:
             bench_heads=bench_heads,
             bench_report=benchmark,
             bench_comparison=comparison,
+            jobs_seen=jobs_seen,
             link_report=link_report,
             upgrade_speed=upgrade_speed,
             criteria_report=marked,

@@ -324,7 +324,7 @@ def main():
     except Refusal as error:
         module.fail_json(msg=f"llama_health: {error}")
     if result["state"] in params["fail_on"]:
-        source = f"journalctl -u {params['unit']}" if params["unit"] else "the journal of its unit"
+        source = f"journalctl -u {params['unit']}" if params["unit"] else "the log of its unit or job"
         module.fail_json(
             msg=f"llama_health: {params['url']} is {result['state']}: {result['reason']}; see {source}",
             **result,

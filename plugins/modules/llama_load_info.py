@@ -10,10 +10,11 @@ short_description: "Internal: report what a running head put on which device"
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
-  Reads the journal of the current run of a head up to the end of its load and returns the buffers it allocated, per
-  device and per worker, the layers and the KV cache.
+  Reads the journal of the current run of a head, or the log of its job, up to the end of its load and returns the
+  buffers it allocated, per device and per worker, the layers and the KV cache.
 options:
-  unit: {description: "systemd unit of the head, or of the router.", type: str, required: true}
+  unit: {description: "systemd unit of the head, or of the router.", type: str}
+  log: {description: The log of a head or router that is a job of SLURM., type: path}
   model: {description: The model of a router whose last load is read., type: str}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
@@ -29,7 +30,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-unit: {description: "Name of the unit, aliases resolved.", type: str, returned: success}
+unit: {description: "Name of the unit, aliases resolved; the log of a job.", type: str, returned: success}
 reason:
   description: "Why buffers or layers are missing, in one sentence; V(null) when they are there."
   type: str
@@ -57,14 +58,20 @@ kv_caches:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._llama.load_log import load_info
+from ..module_utils._slurm.logs import load_of
 from ..module_utils._text import Refusal
 
 
 def main():
-    spec = {"unit": {"type": "str", "required": True}, "model": {"type": "str"}}
-    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"unit": {"type": "str"}, "log": {"type": "path"}, "model": {"type": "str"}},
+        required_one_of=[("unit", "log")],
+        mutually_exclusive=[("unit", "log")],
+        supports_check_mode=True,
+    )
+    unit, log, model = (module.params[name] for name in ("unit", "log", "model"))
     try:
-        result = load_info(module.params["unit"], module.params["model"])
+        result = load_of(log, model) if log else load_info(unit, model)
     except Refusal as error:
         module.fail_json(msg=f"llama_load_info: {error}")
     module.exit_json(changed=False, **result)

@@ -14,7 +14,7 @@ description: >-
   and prints a line of progress after each.
 options:
   url: {description: "Base address of the server, without C(/v1).", type: str, required: true}
-  unit: {description: Its systemd unit., type: str, required: true}
+  unit: {description: Its systemd unit; a job of SLURM has none., type: str}
   timeout: {description: The most seconds for all of it., type: int, default: 3600}
   part: {description: "How many tenths of the prompt to send, for the module itself.", type: int, default: 10}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
@@ -53,7 +53,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "required": True},
-            "unit": {"type": "str", "required": True},
+            "unit": {"type": "str"},
             "timeout": {"type": "int", "default": 3600},
             "part": {"type": "int", "default": 10},
         },
@@ -64,7 +64,8 @@ def main():
         head = Head(LlamaApi(params["url"]), unit=params["unit"], own_key=True)
         module.exit_json(changed=False, **read_part(head, params["part"], params["timeout"]))
     except Refusal as error:
-        module.fail_json(msg=f"{params['url']}: {error}; see journalctl -u {params['unit']}")
+        source = f"journalctl -u {params['unit']}" if params["unit"] else "its log"
+        module.fail_json(msg=f"{params['url']}: {error}; see {source}")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,18 @@ options:
   seconds: {description: "For V(lines): how far back.", type: int, default: 600}
   service: {description: "For V(lines): only what is about this service.", type: str}
   lines: {description: How many lines are returned at most., type: int, default: 200}
+  jobs:
+    description: "For V(lines): the jobs of SLURM with a part on this node, whose logs are read too."
+    type: list
+    elements: dict
+    default: []
+    options:
+      service: {description: Its service., type: str, required: true}
+      name: {description: The name of the job., type: str, required: true}
+      log_dir: {description: "The directory of the logs of its processes, JOBID/ROLE-NODE.log.", type: path,
+        required: true}
+      local_log_dir: {description: "The directory of its own log, NAME-JOBID.log.", type: path, required: true}
+  node: {description: "The name of this node in SLURM.", type: str, default: ""}
   all:
     description: Whether the lines that servers write while all is well are returned too; else they are counted.
     type: bool
@@ -54,8 +66,8 @@ RETURN = r"""
 now: {description: "The node's clock; with V(events) and V(manual_change).", type: float, returned: success}
 events: {description: "What happened, in order; with it come the C(units) as they are.", type: list, returned: success}
 noticed_at: {description: When O(fault) was first noticed., type: float, returned: when O(fault) is given}
-lines: {description: "What was logged, in order; C(more) says whether older lines were left out.", type: list,
-  returned: success}
+lines: {description: "What was logged, in order; C(more) says whether older lines were left out, C(missing) why logs of
+    jobs were not read.", type: list, returned: success}
 at:
   description: >-
     When the last manual change was, with C(what); C(recovered), the last start that was systemd's own, and C(restart),
@@ -71,12 +83,16 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._node.journal import known_units, recent
 from ..module_utils._node.manual_change import last_manual_change
 from ..module_utils._node.timeline import noticed, timeline
+from ..module_utils._slurm import logs
 from ..module_utils._text import Refusal
 
 
-def history(part, units, since, fault, seconds, service, lines, all):
+def history(part, units, since, fault, seconds, service, lines, all, jobs, node):
     if part == "lines":
-        return recent(time.time() - seconds, service, lines, all, known_units())
+        begin = time.time() - seconds
+        found = dict(recent(begin, service, lines, all, known_units()), missing="")
+        own = [one for one in jobs if service in (None, one["service"])]
+        return logs.added(found, own, node, begin, lines, all) if own else found
     if part == "manual_change":
         return last_manual_change(units)
     found = timeline(units, since)
@@ -88,6 +104,8 @@ def main():
         "kind": {"type": "str", "required": True, "choices": ["restart", "start", "away", "firewall"]},
         "says": {"type": "str", "default": ""},
     }
+    job = {name: {"type": "str", "required": True} for name in ("service", "name")}
+    job.update({name: {"type": "path", "required": True} for name in ("log_dir", "local_log_dir")})
     module = AnsibleModule(
         argument_spec={
             "part": {"type": "str", "required": True, "choices": ["events", "lines", "manual_change"]},
@@ -98,6 +116,8 @@ def main():
             "service": {"type": "str"},
             "lines": {"type": "int", "default": 200},
             "all": {"type": "bool", "default": False},
+            "jobs": {"type": "list", "elements": "dict", "default": [], "options": job},
+            "node": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )

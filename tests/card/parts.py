@@ -359,7 +359,7 @@ def verify(state):
     judged = (
         "binaries of one version",
         "model complete and verified",
-        "workers and head under systemd",
+        "workers and head supervised",
         "all GPUs active",
         "restart on failure",
     )

@@ -54,7 +54,7 @@ def test_it_ends_with_the_report(lab, verified):
     assert " of 10 criteria met" in verified
     kept = json.loads((lab.reports / "verify/latest.json").read_text())
     verdicts = {one["name"]: one["verdict"] for one in kept["criteria"]}
-    proved = ("binaries of one version", "model complete and verified", "workers and head under systemd")
+    proved = ("binaries of one version", "model complete and verified", "workers and head supervised")
     proved += ("all GPUs active", "restart on failure", "first token < 5 s")
     assert {verdicts[name] for name in proved} == {"met"}
     # This machine's memory bandwidth is unknown, and its nodes are minutes old.

@@ -179,7 +179,7 @@ def _line(entry: Entry, service: str | None, everything: bool, units: Sequence[s
     if service is not None and not _is_about(service, unit, message, request):
         return None
     chatter = not everything and (
-        _is_of_no_service(request) if request is not None else entry.get("_COMM") in WORDY and _is_chatter(message)
+        _is_of_no_service(request) if request is not None else entry.get("_COMM") in WORDY and is_chatter(message)
     )
     text = _request_line(request) if request is not None else printable(message, MOST_LETTERS)
     return {"at": entry_time(entry), "unit": unit, "text": "" if chatter else text, "folded": 1 if chatter else 0}
@@ -214,7 +214,7 @@ def _is_about(service: str, unit: str, message: str, request: Entry | None) -> b
     return (found.group(1) if found else service_of(unit)) == service
 
 
-def _is_chatter(message: str) -> bool:
+def is_chatter(message: str) -> bool:
     """Whether a server's line is routine."""
     if MILESTONE.search(message):
         return False

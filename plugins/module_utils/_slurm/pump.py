@@ -64,11 +64,9 @@ class LogFile:
 
     def write(self, text: str) -> None:
         with self._lock:
-            now = stamp(time.time())
-            lost = f"{now} {self._unsaid} lines before this one are lost\n" if self._unsaid else ""
-            if self._put(f"{lost}{now} {text}"):
+            if self._unsaid and self._put(f"{stamp(time.time())} {self._unsaid} lines before this one are lost"):
                 self._unsaid = 0
-            else:
+            if not self._put(f"{stamp(time.time())} {text}"):
                 self._unsaid += 1
                 self.lost += 1
 
@@ -172,7 +170,7 @@ class Pump(threading.Thread):
             if len(rest) > MOST_LINE or not data and rest:
                 lines, rest = [*lines, rest], b""
             for line in lines:
-                text = printable(line[:MOST_LINE].decode("utf-8", "replace").replace("\t", " ").rstrip("\r"), None)
+                text = printable(line[:MOST_LINE].decode("utf-8", "replace").expandtabs().rstrip("\r"), None)
                 self._log.write(text)
                 if text.strip():
                     self._last.append(printable(text))

@@ -31,8 +31,8 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
 
     -> tiers: {tier: {service, port, endpoints}} of the tiers that services name; ports: that
     nginx listens on; urls: for clients; local: scheme and address for requests of the host itself;
-    questions: [{url, model}] that prove each port; rules: {rich rule of firewalld: interface}; reads,
-    posts: paths of servers that clients may ask for by GET, and by POST.
+    pages: [{url}] that prove the engine; questions: [{url, model}] that prove each port; rules: {rich
+    rule of firewalld: interface}; reads, posts: paths of servers that clients may ask for by GET, and by POST.
     """
     services = config["services"]
     tiers = {
@@ -71,6 +71,11 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
             *("http://%s:%d/v1 (tier %s)" % (host["address"], tier["port"], name) for name, tier in tiers.items()),
         ],
         "local": "%s://%s:%d" % (scheme, own, port),
+        # Jobs of SLURM may all wait: then no service is ready, and /health says so.
+        "pages": [
+            {"url": "%s://%s:%d%s" % (scheme, own, port, page)}
+            for page in (["/health"] if started else []) + ["/v1/models"]
+        ],
         "questions": [question for question in questions if question["model"]],
     }
 

@@ -111,9 +111,10 @@ def _refused(head: Map, host: str, load: Map) -> list[str]:
         endpoint, planned = share["endpoint"], share["layers"]
         holds = sum(device["layers"] or 0 for device in load["devices"] if device["endpoint"] == endpoint)
         if not holds or holds != (planned or holds):
-            words = "llama_services.%s: worker %s holds %d layers of %s, %s needed%s: see journalctl -u %s on %s"
+            words = "llama_services.%s: worker %s holds %d layers of %s, %s needed%s: see %s on %s"
             reason = f" ({load['reason']})" if load["reason"] else ""
-            where = (planned or "at least one", reason, head["unit"], host)
+            source = f"journalctl -u {head['unit']}" if head["unit"] else head["log"]
+            where = (planned or "at least one", reason, source, host)
             found.append(words % (head["service"], endpoint, holds, head["model"], *where))
     return found
 

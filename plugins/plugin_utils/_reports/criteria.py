@@ -53,7 +53,8 @@ class Seen(NamedTuple):
     now: ISO 8601. nodes: {node: its fact llama_node}; missing: nodes without facts. wanted: {node: units that are to
     run}. models: {node: entries of model_facts}. hashed: {node: {path: None or its error}} of nodes whose models this
     run has hashed. hands: {host: of node_history}. decisions: {node: [size, time] of the log, None without one}.
-    monitoring: whether it was verified, None without a host for it.
+    monitoring: whether it was verified, None without a host for it. jobs: the number of services that SLURM runs;
+    keeper: why the keeper of their jobs is not believed, or empty.
     """
 
     now: str
@@ -67,6 +68,8 @@ class Seen(NamedTuple):
     services: Sequence[Service]
     kept: Results
     hashed: Mapping[str, Mapping[str, str | None]] = {}  # noqa: RUF012 - it is never changed
+    jobs: int = 0
+    keeper: str = ""
 
 
 def criteria(seen: Seen) -> list[Criterion]:
@@ -115,7 +118,7 @@ def _models(seen: Seen) -> Criterion:
     return _judged(bad, needed, value, where, seen.now)
 
 
-def _systemd(seen: Seen) -> Criterion:
+def _supervised(seen: Seen) -> Criterion:
     wanted = [(node, name) for node, names in seen.wanted.items() for name in names]
     sound = {
         (node, unit.name)
@@ -124,8 +127,13 @@ def _systemd(seen: Seen) -> Criterion:
         if unit.managed and unit.enabled and unit.active_state == "active" and not unit.stale
     }
     bad = [f"{name} on {node} not running as configured" for node, name in wanted if (node, name) not in sound]
+    bad += [f"keeper of the jobs: {seen.keeper}"] * bool(seen.keeper)
     needed = "units that are enabled and run with their configuration are needed: run site.yml"
-    return _judged(bad, needed, f"{_count(len(wanted), 'unit')}, enabled and running", "systemd", seen.now)
+    value = f"{_count(len(wanted), 'unit')}, enabled and running"
+    where = "systemd"
+    if seen.jobs:
+        value, where = f"{value}, {_count(seen.jobs, 'job')} of SLURM with a keeper", "systemd, the keeper of the jobs"
+    return _judged(bad, needed, value, where, seen.now)
 
 
 def _all_work(seen: Seen) -> Criterion:
@@ -261,7 +269,7 @@ def iso(moment: float) -> str:
 CRITERIA: dict[str, Callable[[Seen], Criterion]] = {
     "binaries of one version": _one_version,
     "model complete and verified": _models,
-    "workers and head under systemd": _systemd,
+    "workers and head supervised": _supervised,
     "all GPUs active": _all_work,
     "throughput": _throughput,
     "restart on failure": _restarts,
@@ -271,4 +279,4 @@ CRITERIA: dict[str, Callable[[Seen], Criterion]] = {
     "24 h without a manual change": _without_manual_change,
 }
 # Not met while a node was not looked at.
-OF_ALL_NODES = (_one_version, _models, _systemd, _all_work)
+OF_ALL_NODES = (_one_version, _models, _supervised, _all_work)

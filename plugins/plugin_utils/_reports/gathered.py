@@ -4,7 +4,7 @@
 """The facts of a cluster for its criteria, of the nodes in this run and of earlier results. Private to the collection.
 
 The facts are what playbooks/_report.yml (acceptance_hand) and entry point criteria of role acceptance
-(acceptance_models_seen, acceptance_measured) register, and llama_node.
+(acceptance_models_seen, acceptance_measured) register, llama_node, and slurm_seen of module slurm_jobs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .._intent.records import Groups, HostVars, Models, Services
 from .._intent.services import node_serving
 from .bench import value
 from .criteria import Seen, Service
+from .jobs import jobs_seen
 from .results import Results, label_of
 from .targets import Measured
 
@@ -50,6 +51,8 @@ def gathered(
     stopped: list[str] = next((found["stopped"] for found in serving.values()), [])
     wanted: dict[str, list[str]] = next((found["units"] for found in serving.values()), {})
     heads = [head for found in serving.values() for head in found["heads"] if head["unit"] not in stopped]
+    jobs: Map = next((facts["slurm_seen"] for facts in looked.values() if "slurm_seen" in facts), {})
+    supervised = jobs_seen(services, models, groups, hostvars, models_dir, plans, jobs)
     # A service waits for a node under maintenance.
     held = {host for host, node in nodes.items() if node.get("held")}
     waiting = {head["service"] for head in heads if {head["node"], *_workers(head)} & held}
@@ -88,7 +91,13 @@ def gathered(
         hands=hands,
         decisions={host: nodes[host].get("files", {}).get(paths.DECISIONS) for host in nodes},
         monitoring=_verified(hostvars, groups.get("llama_monitoring", []), hands),
-        services=[_service(head, label, known) for head, label in _instances(heads) if head["service"] not in waiting],
+        jobs=len(supervised["rows"]),
+        keeper=supervised["keeper"],
+        services=[
+            _service(head, label, known)
+            for head, label in _instances([*heads, *(one for own in supervised["heads"].values() for one in own)])
+            if head["service"] not in waiting
+        ],
         kept=known.kept,
     )
 

@@ -30,6 +30,7 @@ def log_lines(hostvars: Mapping[str, Any], hosts: Sequence[str], asked: Sequence
         for host, log in logs.items()
         if log["more"]
     ]
+    notes += [f"{host}: not read: {log['missing']}" for host, log in logs.items() if log.get("missing")]
     if any(line["folded"] for _at, _host, line in merged):
         notes.append("(NUMBER lines): what servers write while all is well, -e all=true shows it")
     notes += [f"{host}: could not be asked, its lines are missing" for host in hosts if host not in asked]
@@ -42,7 +43,7 @@ def _time(at: float) -> str:
 
 
 def _unit(line: Mapping[str, Any]) -> str:
-    return printable(line["unit"].rpartition(".")[0], 60)
+    return printable(line["unit"].removesuffix(".service"), 60)
 
 
 def _text(line: Mapping[str, Any]) -> str:

@@ -268,7 +268,7 @@ def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
 
 
 def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: node, services."""
+    """run: node, services; jobs: the services whose jobs need the node."""
     started = [name for name, service in run["services"].items() if not is_stopped(service)]
     seen = {host: hostvars[host]["ansible_facts"]["llama_node"] for host in {*hosts, run["node"]}}
     mine = units_of(seen[run["node"]]["units"])
@@ -278,7 +278,7 @@ def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> l
         for unit in mine
         if unit.kind in ANSWERING
     }
-    parts = [name for name in started if name in [unit.service for unit in mine]]
+    parts = [name for name in started if name in [*(unit.service for unit in mine), *run.get("jobs", ())]]
     waiting = ", ".join(name for name in parts if not replicas.get(name))
     words = waiting + " cannot answer until it returns" if waiting else "no service waits for it"
     going = [f"; {name} answers on {', '.join(replicas[name])}" for name in parts if replicas.get(name)]
@@ -293,7 +293,8 @@ def _answers(node: Mapping[str, Any], name: str) -> bool:
 
 
 def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: nodes, all that should have been asked; services, groups; verbose, with -v."""
+    """run: nodes, all that should have been asked; services, groups; verbose, with -v; jobs: rows of
+    jobs_seen()."""
     asked = [answer for heads in _noted(hostvars, hosts, "status_heads") for answer in heads["results"]]
     nodes = {host: hostvars[host]["status_node"] for host in hosts}
     facts = {host: hostvars[host].get("ansible_facts", {}).get("llama_node", {}) for host in hosts}
@@ -310,6 +311,7 @@ def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
         {host: one.get("plans", {}) for host, one in facts.items()},
         silent,
         verbose,
+        run.get("jobs", ()),
     )
     for host in [host for host in hostvars if "gateway_status" in hostvars[host]]:
         lines += gateway_lines(

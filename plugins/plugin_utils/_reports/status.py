@@ -30,12 +30,13 @@ def status_lines(
     plans: Mapping[str, Mapping[str, Any]] | None = None,
     silent: Mapping[str, Sequence[str]] | None = None,
     verbose: bool = False,
+    jobs: Sequence[Sequence[Any]] = (),
 ) -> list[str]:
     """A row for each instance of a service, then faults.
 
     nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health); plans:
     {node: `plans` of node_facts}; silent: {node that gave no answer: the services that have a part there}; verbose:
-    every unit, and how long a full prompt takes.
+    every unit, and how long a full prompt takes; jobs: rows of jobs_seen().
     """
     units = {(node, unit.name): unit for node, info in nodes.items() for unit in units_of(info["units"])}
     expected: set[tuple[str, str]] = set()
@@ -64,6 +65,7 @@ def status_lines(
         rows.append([label, nodes_of(head), *state])
         prompt = _prompt(head, health, (plans or {}).get(head.get("node", ""), {}))
         prompts += [f"{label}: {prompt}"] if prompt else []
+    rows += [list(row) for row in jobs]
     rows.sort(key=lambda row: str(row[0]))
     rows += [[", ".join(names), node, "no answer", *[""] * 5] for node, names in (silent or {}).items()]
     lines = table(COLUMNS, rows) if rows else []
@@ -141,7 +143,8 @@ def gateway_lines(
 
 
 def _serves_all(service: Mapping[str, Any]) -> bool:
-    return not service.get("queue") and all(one["state"] == "ready" for one in service["endpoints"])
+    waits = service.get("queue") or service.get("why")
+    return not waits and all(one["state"] == "ready" for one in service["endpoints"])
 
 
 def _service_line(name: str, service: Mapping[str, Any]) -> str:
@@ -151,4 +154,5 @@ def _service_line(name: str, service: Mapping[str, Any]) -> str:
     slots = sum(one.get("slots") or 0 for one in ready)
     others = [f"{one['node']} {one['state']}" for one in endpoints if one["state"] != "ready"]
     words = [f"{service['state']}", "%d of %d slots free" % (free, slots), "%d waiting" % (service.get("queue") or 0)]
-    return printable(f"{name}: {', '.join(words + others)}")
+    why = [str(service["why"])] if service.get("why") else []
+    return printable(f"{name}: {', '.join(words + others + why)}")

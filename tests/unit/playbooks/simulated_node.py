@@ -415,20 +415,23 @@ class ActionModule(ActionBase):
                 "state": "down" if closed else "ready",
                 "reason": "No route to host" if closed else "it answers /health",
             }
-        if "unit" not in arguments:
+        if "unit" not in arguments and "arguments" not in arguments:
             broken = (self.node.root / "broken").exists()
             return {
                 "changed": False,
                 "state": "down" if broken else "ready",
                 "reason": "no listener" if broken else "it answered 1 token",
             }
+        unit = arguments.get("unit", "a job")
         if (self.node.root / "unasked").exists():
-            said = (self.node.root / "unasked").read_text() % arguments["unit"]
+            said = (self.node.root / "unasked").read_text() % unit
             return {"changed": False, "failed": True, "msg": "llama_health: " + said}
-        self.event("ask %s" % arguments["unit"])
-        process = self.node.process(arguments["unit"])
+        self.event("ask %s" % unit)
+        # A job's processes are no files: they are well, but for a file `broken`.
+        job = None if (self.node.root / "broken").exists() else {"release": "b1", "settings": "", "arguments": []}
+        process = self.node.process(unit) if "unit" in arguments else job
         endpoints = arguments.get("rpc_endpoints", [])
-        workers = [worker_at(endpoint) for endpoint in endpoints]
+        workers = [worker_at(endpoint) if "unit" in arguments else job for endpoint in endpoints]
         state, reason = "ready", "it answered 8 tokens in 0.1 s"
         if not process:
             state, reason = "down", "no listener"
@@ -447,7 +450,7 @@ class ActionModule(ActionBase):
         answer.update(self._speed())
         if "conversation" in arguments:
             model = " for " + arguments["model"] if "model" in arguments else ""
-            self.event("talk %s with %s%s" % (arguments["conversation"], arguments["unit"], model))
+            self.event("talk %s with %s%s" % (arguments["conversation"], unit, model))
             parts = dict.fromkeys(("question", "embedding", "reranking", "tools", "reasoning", "context", "not_held"))
             answer["conversation"] = dict(parts, question="answers", tools="called", reasoning="none")
             broken = self.node.root / "conversation"  # its text is why a conversation fails
@@ -549,7 +552,7 @@ class ActionModule(ActionBase):
         return {"changed": False, "answers": dict.fromkeys(arguments["endpoints"], "refused")}
 
     def do_llama_long_prompt(self, arguments):
-        self.event("fill %s" % arguments["unit"])
+        self.event("fill %s" % arguments.get("unit", "a job"))
         said = "3686 of the 4096 tokens of a slot read in 15 s"
         return {"changed": False, "said": said, "tokens": 3686, "slot": 4096, "seconds": 14.7}
 
@@ -568,7 +571,30 @@ class ActionModule(ActionBase):
             self.event("gateway %s: drains %s" % (gateway.name, ", ".join(there) or "nothing"))
         return result
 
+    def do_slurm_jobs(self, arguments):
+        """The file jobs.json of the host that submits, the next time jobs-next.json."""
+        host = NODES / (self._task.delegate_to or self.node.name)
+        if (host / "lost").exists():
+            raise AnsibleConnectionFailure("%s cannot be reached" % host.name)
+        self.event("jobs of %s" % host.name)
+        answer = json.loads((host / "jobs.json").read_text())
+        if (host / "jobs-next.json").exists():
+            (host / "jobs-next.json").rename(host / "jobs.json")
+        return dict(answer, changed=False)
+
+    def do_slurm_node(self, arguments):
+        host = NODES / (self._task.delegate_to or self.node.name)
+        services = " for " + ", ".join(arguments["services"]) if arguments.get("services") else ""
+        self.event("%s in SLURM: %s%s" % (arguments["node"], arguments["state"], services))
+        planned = host / "slurm_node.json"
+        answer = {"changed": True, "reason": "", "others": [], "left": []}
+        return dict(answer, **(json.loads(planned.read_text()) if planned.exists() else {}))
+
     def do_llama_load_info(self, arguments):
+        if "log" in arguments:
+            sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0, "layers": 30}
+            devices = [dict(sizes, device="RPC0", endpoint="10.0.0.2:50053")]
+            return {"changed": False, "reason": None, "devices": devices}
         planned = self.node.root / "load.json"
         if planned.exists():
             return dict(json.loads(planned.read_text()), changed=False)

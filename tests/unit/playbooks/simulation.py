@@ -55,6 +55,8 @@ OURS = (
     "nvidia_smi_facts",
     "port_probe",
     "remove_managed",
+    "slurm_jobs",
+    "slurm_node",
 )
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")

@@ -56,7 +56,7 @@ def test_failure_has_complete_result(run, server):
     assert (code, result["state"], result["workers"]) == (1, "loading", [])
     assert (
         result["msg"]
-        == "llama_health: %s is loading: it answers 503 (Loading model); see the journal of its unit" % server.url
+        == "llama_health: %s is loading: it answers 503 (Loading model); see the log of its unit or job" % server.url
     )
 
 

@@ -1,0 +1,168 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbooks with a service by SLURM beside one of systemd, over simulated nodes (simulation.py)."""
+
+import copy
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
+
+WAITS = "job 4711 waits (Priority), expected 14:05"
+PENDING = {
+    "slurm": "ok",
+    "keeper": "",
+    "services": {"deep": {"state": "pending", "serves": False, "job_id": 4711, "held": None}},
+    "sentences": {"deep": WAITS},
+}
+HELD = {**PENDING, "services": {"deep": {"state": "none", "held": {"by": "alice"}}}, "sentences": {"deep": "held"}}
+RUNS = {
+    **PENDING,
+    "services": {"deep": {"state": "running", "serves": True, "job_id": 4711, "held": None}},
+    "sentences": {"deep": "job 4711 runs on node1, node2, and serves"},
+}
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    return deployment(tmp_path_factory, "deployed")
+
+
+@pytest.fixture
+def cluster(deployed, tmp_path):
+    """Deployed, with service deep beside it and a host of SLURM."""
+    cluster = deployed.copy(tmp_path)
+    cluster.inventory = copy.deepcopy(INVENTORY)
+    nodes = cluster.inventory["llama_nodes"]["vars"]
+    deep = {**nodes["llama_services"]["chat"], "launcher": "slurm", "port": 8001, "rpc_port": 50053}
+    nodes["llama_services"]["deep"] = {name: one for name, one in deep.items() if name != "rpc_cache"}
+    here = {"ansible_connection": "local", "ansible_become": False, "slurm_user": "ai", "slurm_log_dir": "/logs"}
+    cluster.inventory["llama_slurm"] = {"hosts": {"ctl": here}}
+    cluster.node("ctl").mkdir()
+    answers(cluster, PENDING)
+    return cluster
+
+
+def answers(cluster, *seen):
+    for name, one in zip(("jobs.json", "jobs-next.json"), seen):
+        (cluster.node("ctl") / name).write_text(json.dumps(one))
+
+
+def test_waiting_job_is_not_measurable(cluster):
+    output = cluster.done("verify")
+    assert f"deep: not measurable: {WAITS}" in output
+    assert "a job" not in " ".join(cluster.events)
+    assert "workers and head supervised: 2 units, enabled and running, 1 job of SLURM with a keeper" in output
+
+
+def test_running_job_is_verified_over_http(cluster):
+    answers(cluster, RUNS)
+    code, lines = cluster.run_lines("verify", "-e", "deep=true")
+    assert code == 0 and not [line for line in lines if "not measurable: " in line], lines
+    asked = [event for event in cluster.events if "a job" in event]
+    assert asked[:3] == ["node1 ask a job", "node1 talk full with a job", "node1 fill a job"]
+    # Without a split proof, which is about units.
+    assert "wire of a job" not in " ".join(asked)
+    row = next(line for line in lines if line.startswith("deep "))
+    assert "node1, node2" in row and "http://node1:8001/v1" in row
+
+
+def test_job_that_ends_meanwhile_is_not_measurable(cluster):
+    answers(cluster, RUNS, PENDING)
+    (cluster.node("node1") / "broken").touch()
+    assert f"deep: not measurable: {WAITS}" in cluster.done("verify")
+
+
+def test_job_that_does_not_answer_fails(cluster):
+    answers(cluster, RUNS, RUNS)
+    (cluster.node("node1") / "broken").touch()
+    assert "llama_health: http://node1:8001 is down" in cluster.refused("verify")
+
+
+def test_keeper_that_is_down_is_a_criterion(cluster):
+    answers(cluster, {**RUNS, "keeper": "llama-slurm-keeper.service does not run"})
+    output = cluster.refused("verify")
+    assert "deep: not measurable: llama-slurm-keeper.service does not run" in output
+    assert "workers and head supervised: keeper of the jobs: llama-slurm-keeper.service does not run" in output
+
+
+def test_host_of_slurm_without_answer_is_named(cluster):
+    (cluster.node("ctl") / "lost").touch()
+    assert "deep: not measurable: ctl gave no answer" in cluster.refused("verify")
+    (row,) = [line for line in status(cluster) if line.startswith("deep ")]
+    assert "no job" in row and "ctl gave no answer" in row
+
+
+def test_stopped_service_has_no_job(cluster):
+    cluster.inventory["llama_nodes"]["vars"]["llama_services"]["deep"]["state"] = "stopped"
+    assert "llama_services.deep.state: stopped seen, and job 4711 waits (Priority)" in cluster.refused("verify")
+    answers(cluster, {**PENDING, "services": {}, "sentences": {}})
+    assert "not measurable: " not in cluster.done("verify")
+
+
+def status(cluster):
+    code, lines = cluster.run_lines("status")
+    assert code == 0, lines
+    return lines
+
+
+@pytest.mark.parametrize(
+    "seen, state, words",
+    [
+        (PENDING, "waiting", WAITS),
+        (RUNS, "ready", "job 4711 runs on node1, node2, and serves"),
+        (HELD, "held", "held"),
+    ],
+)
+def test_status_has_a_row_for_a_job(cluster, seen, state, words):
+    answers(cluster, seen)
+    (row,) = [line for line in status(cluster) if line.startswith("deep ")]
+    assert row.split()[:4] == ["deep", "node1,", "node2", state] and row.endswith(words)
+
+
+def test_maintenance_drains_the_node_in_slurm(cluster):
+    output = cluster.done("maintenance", "-e", "node=node2")
+    events = [event for event in cluster.events if "SLURM" in event or "held.json" in event]
+    assert events[0].endswith("held.json") and events[1].endswith("node2 in SLURM: drained for deep")
+    assert "maintenance: node2 is held, chat, deep cannot answer until it returns" in output
+    (cluster.node("ctl") / "slurm_node.json").write_text(json.dumps({"changed": False, "reason": "card 1 is dead"}))
+    output = cluster.done("maintenance", "-e", "node=node2", "-e", "state=return")
+    assert any(event.endswith("node2 in SLURM: resumed") for event in cluster.events)
+    assert "node2: still drained in SLURM (card 1 is dead), which maintenance.yml did not do: scontrol" in output
+
+
+def test_maintenance_waits_for_the_end_of_a_job(cluster):
+    left = {"left": ["job 4711 of ai has not ended in 300 s"], "others": ["job 7 of bob runs on node2"]}
+    (cluster.node("ctl") / "slurm_node.json").write_text(json.dumps(left))
+    output = cluster.refused("maintenance", "-e", "node=node2")
+    assert "job 4711 of ai has not ended in 300 s, its end is needed: look at squeue" in output
+    assert "job 7 of bob runs on node2, wait for its end" in output
+
+
+@pytest.mark.parametrize(
+    "playbook, options, step",
+    [
+        ("upgrade", [], "run site.yml, which lets their requests end"),
+        ("switch_model", ["-e", "service=deep", "-e", "quant=Q8_0"], "set the quant of llama_services.deep"),
+        ("drill", ["-e", "service=deep", "--check"], "add -e service=NAME of another one"),
+        ("adopt", ["--check"], "stop the old deployment"),
+    ],
+)
+def test_playbooks_of_units_refuse_a_job(cluster, playbook, options, step):
+    output = cluster.refused(playbook, *options)
+    assert f"{playbook}: deep seen with launcher slurm, services of systemd are needed: {step}" in output
+    assert not [event for event in cluster.events if event.split()[1] in ("configure", "systemctl", "snapshot")]
+
+
+def test_services_of_systemd_are_upgraded_beside_jobs(cluster):
+    assert "chat" in cluster.done("upgrade", "-e", "service=chat")
+
+
+def test_benchmark_measures_a_running_job(cluster):
+    answers(cluster, RUNS)
+    cluster.done("benchmark", "-e", "service=deep", "-e", "prompts=short")
+    assert "node1 measure m of http://node1:8001" in cluster.events
+    answers(cluster, PENDING)
+    output = cluster.done("benchmark", "-e", "service=deep", "-e", "prompts=short")
+    assert f"deep: not measurable: {WAITS}" in output and "measure" not in " ".join(cluster.events)

@@ -1,0 +1,108 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import os
+import pathlib
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import logs
+
+# 2026-11-27 21:00:00 UTC.
+BEGIN = 1795813200.0
+FIXTURES = pathlib.Path(__file__).parents[3] / "fixtures"
+SOME = {"lines": [{"at": BEGIN + 2, "unit": "llama-head-a.service", "text": "x", "folded": 0}], "more": False}
+
+
+def stamped(second, text):
+    return "2026-11-27T21:00:%02d.500000Z %s\n" % (second, text)
+
+
+@pytest.fixture(name="folders")
+def fixture_folders(tmp_path):
+    local, shared = tmp_path / "local", tmp_path / "shared"
+    for number in (4711, 4712):
+        (shared / str(number)).mkdir(parents=True)
+    local.mkdir()
+    (local / "llama-72b-4711.log").write_text(stamped(0, "start 1") + "second line\n" + stamped(9, "ended: preempted"))
+    (local / "llama-14b-4712.log").write_text(stamped(1, "of another service"))
+    (local / "other-4711.log").write_text(stamped(1, "of another job"))
+    (shared / "4711" / "head-vasp-01.log").write_text(
+        stamped(1, "0.00.000.001 I routine") * 3 + stamped(3, "0.00.000.002 E no memory") + stamped(4, "model loaded")
+    )
+    (shared / "4711" / "rpc-vasp-03.log").write_text(stamped(1, "of another node"))
+    return local, shared
+
+
+def shown(folders, most=100, everything=False, since=BEGIN, found=SOME):
+    job = {"name": "llama-72b", "log_dir": str(folders[1]), "local_log_dir": str(folders[0])}
+    return logs.added(found, [job], "vasp-01", since, most, everything)
+
+
+def test_lines_of_jobs_stand_between_others(folders):
+    result = shown(folders)
+    assert [(line["at"] - BEGIN, line["unit"], line["text"], line["folded"]) for line in result["lines"]] == [
+        (0.5, "job 4711", "start 1", 0),
+        (0.5, "job 4711", "second line", 0),
+        (1.5, "job 4711 head", "", 3),
+        (2, "llama-head-a.service", "x", 0),
+        (3.5, "job 4711 head", "0.00.000.002 E no memory", 0),
+        (4.5, "job 4711 head", "model loaded", 0),
+        (9.5, "job 4711", "ended: preempted", 0),
+    ]
+    assert (result["more"], result["missing"]) == (False, "")
+
+
+def test_every_line_is_shown_on_request(folders):
+    assert sum(line["text"] == "0.00.000.001 I routine" for line in shown(folders, everything=True)["lines"]) == 3
+
+
+def test_newest_lines_are_kept(folders):
+    result = shown(folders, most=2)
+    assert [line["text"] for line in result["lines"]] == ["model loaded", "ended: preempted"] and result["more"]
+
+
+def test_older_lines_and_files_are_left_out(folders):
+    os.utime(folders[0] / "llama-72b-4711.log", (0, 0))
+    assert [line["at"] - BEGIN for line in shown(folders, since=BEGIN + 3)["lines"]] == [2, 3.5, 4.5]
+
+
+def test_node_without_logs_shows_none(tmp_path):
+    assert shown((tmp_path / "a", tmp_path / "b")) == dict(SOME, missing="")
+
+
+@pytest.mark.parametrize("kind", ["link", "hard", "fifo"])
+def test_only_plain_files_are_read(folders, tmp_path, kind):
+    path, secret = folders[0] / "llama-72b-4711.log", tmp_path / "secret"
+    secret.write_text(stamped(1, "secret"))
+    path.unlink()
+    {"link": os.symlink, "hard": os.link, "fifo": lambda _from, to: os.mkfifo(to)}[kind](secret, path)
+    assert "secret" not in str(shown(folders)) and "start 1" not in str(shown(folders))
+
+
+def test_linked_directory_of_a_job_is_skipped(folders, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "head-vasp-01.log").write_text(stamped(1, "secret"))
+    os.symlink(tmp_path / "elsewhere", folders[1] / "4713")
+    assert "secret" not in str(shown(folders))
+
+
+def test_hanging_share_is_named(folders, monkeypatch):
+    monkeypatch.setattr(logs, "DEADLINE", 0.3)
+    monkeypatch.setattr(logs, "_shared", lambda *_given: __import__("time").sleep(60))
+    result = shown(folders)
+    assert "start 1" in str(result) and result["missing"] == f"{folders[1]}: no answer for 0 s"
+
+
+def test_layers_are_read_from_the_log(tmp_path):
+    text = (FIXTURES / "load_b11434.log").read_text()
+    log = tmp_path / "head-vasp-01.log"
+    log.write_text("".join(stamped(1, line) for line in text.split("\n")) * 2)
+    found, plain = logs.load_of(str(log)), logs.parse(text.split("\n"))
+    assert found["devices"] == plain["devices"] and found["layers_total"] == plain["layers_total"]
+    assert (found["reason"], found["unit"]) == (None, str(log))
+
+
+def test_log_without_layers_has_a_reason(tmp_path):
+    assert logs.load_of(str(tmp_path / "none"))["reason"].startswith(f"{tmp_path}/none has no buffer sizes (none log")
+    assert "No such file" in logs.load_of(str(tmp_path / "a" / "b"))["reason"]
