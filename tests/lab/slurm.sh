@@ -20,12 +20,12 @@ case ${1:-} in
         run "creating the containers of $lab" play molecule/shared/create.yml
         run "starting SLURM in $lab" tests/lab/slurm/start.sh "$lab"
         # The collection writes them too, from slurm_qos and slurm_associations.
-        docker exec "$lab-ctl" sh -ec '
-            sacctmgr -Q -i add qos ai_opportunistic Priority=100 GraceTime=30 PreemptMode=requeue
-            sacctmgr -Q -i add qos vasp_priority Priority=1000 Preempt=ai_opportunistic
-            sacctmgr -Q -i modify user ai set qos+=ai_opportunistic
-            sacctmgr -Q -i modify user vasp set qos+=vasp_priority
-            sinfo' ;;
+        docker exec "$lab-ctl" sh -c '
+            sacctmgr -i add qos ai_opportunistic Priority=100 GraceTime=30 PreemptMode=requeue
+            sacctmgr -i add qos vasp_priority Priority=1000 Preempt=ai_opportunistic
+            sacctmgr -i modify user ai set qos+=ai_opportunistic
+            sacctmgr -i modify user vasp set qos+=vasp_priority' >/dev/null
+        docker exec "$lab-ctl" sinfo ;;
     down) tests/lab/down.sh "llama-cluster.lab=$lab" ;;
     *) die "usage: slurm.sh up|down" ;;
 esac

@@ -39,9 +39,11 @@ control() {
             grant all on slurm_acct_db.* to slurm@localhost"
         systemctl enable --quiet --now slurmdbd
         for _ in $(seq 100); do ! sacctmgr -n show cluster >/dev/null 2>&1 || break; sleep 0.2; done
-        sacctmgr -Q -i add cluster lab
-        sacctmgr -Q -i add account lab
-        sacctmgr -Q -i add user ai,vasp account=lab
+        if [ -z "$(sacctmgr -n show cluster)" ]; then
+            sacctmgr -i add cluster lab
+            sacctmgr -i add account lab
+            sacctmgr -i add user ai,vasp account=lab
+        fi
         systemctl enable --quiet --now slurmctld'
 }
 
