@@ -15,7 +15,7 @@ description: >-
 options:
   user: {description: "The user whose jobs they are, by default that of the keeper's configuration.", type: str}
   services:
-    description: "Service to digest, of those that O(ignore:unsettled) is about and O(resume) resumes."
+    description: "Service to digest, of those that RV(unsettled) is about and O(resume) resumes."
     type: dict
     default: {}
   resume:

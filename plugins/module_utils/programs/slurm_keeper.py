@@ -19,12 +19,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Callable
 
 from .. import _files
 from .._node.notify import notify, say
 from .._registry import files, writer
-from .._registry.disposable import Disposable
+from .._registry.disposable import Disposable, Outcome
 from .._slurm import ask, keeper, state
 from .._slurm.ask import Queued
 from .._slurm.state import Config, Known, State
@@ -56,6 +56,16 @@ class Program:
         self._began = time.time()
         self._complaints: dict[str, str] = {}
         self.due = 0.0
+
+    def _in_child(self, work: Callable[[], Any]) -> Outcome:
+        """Work on a share, which may hang."""
+
+        def without_lock() -> Any:
+            # A child that hangs must not keep the next keeper from running.
+            os.close(self._lock)
+            return work()
+
+        return self._child.run(without_lock)
 
     def complain(self, about: str, text: str) -> None:
         """Prints a fault once, and its end."""
@@ -156,7 +166,7 @@ class Program:
                 file = registry % (job_id, service.suffix) if registry else ""
                 folder = os.path.join(service.log_dir, str(job_id))
                 asked.append((job_id, file, folder, started.get(job_id), job_id in ids))
-        outcome = self._child.run(lambda: [look(*one) for one in asked]) if asked else None
+        outcome = self._in_child(lambda: [look(*one) for one in asked]) if asked else None
         if outcome:
             self.complain("shares", outcome.error)
         rows = (outcome.value if outcome else None) or []
@@ -228,7 +238,7 @@ class Program:
         if not changes:
             return
         folder = self.config.registry_dir
-        error = self._child.run(lambda: _register_all(folder, changes)).error
+        error = self._in_child(lambda: _register_all(folder, changes)).error
         self.complain(folder, error)
         if not error:
             self._records = wanted
@@ -250,7 +260,7 @@ class Program:
         """Removes its waiting records; on a share that hangs they end by their time to live."""
         changes: list[tuple[str, bytes | None]] = [(name, None) for name, data in self._records.items() if data]
         if changes:
-            self._child.run(lambda: _register_all(self.config.registry_dir, changes))
+            self._in_child(lambda: _register_all(self.config.registry_dir, changes))
 
 
 def _register_all(folder: str, changes: Iterable[tuple[str, bytes | None]]) -> None:

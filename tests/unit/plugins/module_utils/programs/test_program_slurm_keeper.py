@@ -261,6 +261,19 @@ def test_second_keeper_ends(keeper):
         slurm_keeper.locked(str(keeper.directory), time.monotonic() + 0.5)
 
 
+def test_hanging_child_lets_the_next_keeper_run(keeper, monkeypatch):
+    """A FIFO without a writer blocks its reader, as a share without its server does."""
+    monkeypatch.setattr(slurm_keeper, "SHARES", 0.2)
+    monkeypatch.setattr(state, "NOT_OF", ())
+    os.mkfifo(keeper.folder / "share")
+    config = state.configuration(str(keeper.folder / "jobs.json"))
+    lock = slurm_keeper.locked(config.directory, 0)
+    program = slurm_keeper.Program(str(keeper.folder / "jobs.json"), config, lock)
+    assert "no answer" in program._in_child((keeper.folder / "share").read_text).error
+    os.close(lock)
+    os.close(slurm_keeper.locked(config.directory, 0))
+
+
 def test_killed_submission_is_found(keeper):
     """Killed while sbatch runs: the next keeper waits for the end of sbatch, then finds the job."""
     keeper.flag("slow")
