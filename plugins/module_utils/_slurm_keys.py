@@ -10,19 +10,19 @@ KINDS = ("server", "router")
 # Seconds that a job has between SIGTERM and its end: below 10 no request could end in it.
 GRACE = (10, 3600)
 SLURM = (
-    Key("nodes", int, "Its number of nodes, which follows from `head` and `workers`: another number is refused."),
-    Key("partition", str, "SLURM's partition; without it SLURM's default.", form=SLURM_NAME),
-    Key("qos", str, "SLURM's QoS; without it the user's default.", form=SLURM_NAME),
-    Key("account", str, "SLURM's account; without it the user's default.", form=SLURM_NAME),
-    Key("mem", str, "Main memory on each node, `--mem`; without it the partition's default.", form=SIZE),
+    Key("nodes", int, "Its number of nodes; another than head and workers is refused."),
+    Key("partition", str, "SLURM's partition.", form=SLURM_NAME),
+    Key("qos", str, "SLURM's QoS.", form=SLURM_NAME),
+    Key("account", str, "SLURM's account.", form=SLURM_NAME),
+    Key("mem", str, "Main memory on each node, `--mem`.", form=SIZE),
     Key("cpus", int, "CPUs on each node, `--cpus-per-task`."),
-    Key("time", str, 'The time limit, in quotes: `"24:00:00"`; without it the partition\'s.', form=SLURM_TIME),
+    Key("time", str, "The time limit, in quotes.", form=SLURM_TIME),
     Key("gres", str, "Cards on each node, `--gres`, such as `gpu:v100s:1`.", form=GRES),
-    Key("job_name", str, "The job's name in squeue; without it `llama-` and the service's name.", form=SLURM_NAME),
+    Key("job_name", str, "The job's name in squeue (`llama-SERVICE`).", form=SLURM_NAME),
     Key(
         "grace",
         int,
-        "Seconds that a preempted job has between SIGTERM and its end: the GraceTime of its QoS.",
+        "Seconds from SIGTERM to the end of a preempted job: GraceTime.",
         default=30,
         bounds=GRACE,
     ),

@@ -19,7 +19,7 @@ PAGES = [
 ]
 # Not within a block of code.
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-TAGS = {"node", "build", "model", "rpc", "head", "router", "gateway", "monitoring", "verify", "link"}
+TAGS = {"node", "build", "model", "rpc", "head", "router", "gateway", "monitoring", "slurm", "verify", "link"}
 # inventories/mine is what an operator makes of the example.
 OPTIONS = {
     "-i": re.compile(r"inventories/(mine|lab|example|beefcake2(-hybrid|-slurm|-april)?)\Z|tests/lab/four_nodes\Z"),

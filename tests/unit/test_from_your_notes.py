@@ -113,4 +113,3 @@ def test_what_is_not_there_yet_is_said():
     text = PAGE.partition("## SLURM")[2]
     assert text.count("not yet") == sum(1 for _then, now, _where in ROWS if now.startswith("not yet"))
     assert not (ROOT / "playbooks/tune.yml").exists() and not (ROOT / "playbooks/evaluate.yml").exists()
-    assert not (ROOT / "roles/slurm_launcher").exists()

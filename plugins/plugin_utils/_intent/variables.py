@@ -39,18 +39,14 @@ INTENT = {
     "llama_targets": "What is wanted of a service, for [reports](measuring.md#targets-in-two-readings): `{SERVICE: "
     "{tokens_per_second: {target: 20, acceptable: 10, critical: 8, source: WHO AND WHEN}}}`; `first_token_seconds` in "
     "the same way.",
-    "slurm_user": "The user whose jobs services with `launcher: slurm` are, the same number on every node; never root: "
-    "[Jobs](slurm.md).",
+    "slurm_user": "The user whose [jobs](slurm.md) services are.",
     "slurm_script_dir": "Where their scripts are (default: `/cluster/shared/scripts/llama-cpp`).",
-    "slurm_scripts": "The names of scripts there: `{SERVICE: FILE}` (default: `run-SERVICE.slurm`).",
-    "slurm_log_dir": "A shared directory, for the logs of a job's nodes: `JOBID/ROLE-NODE.log` (default: "
-    "`/cluster/shared/ai/logs`).",
-    "slurm_local_log_dir": "A directory of each node, for the log of the job itself, which no share may hold (default: "
-    "`/scratch/ai/logs`).",
-    "slurm_qos": "QoS that site.yml writes: `{NAME: {priority: 100, grace_time: 30, preempt_mode: requeue, preempt: "
-    "[NAME]}}`.",
-    "slurm_associations": "Associations that site.yml writes: `[{user: NAME, account: NAME, qos: [NAME]}]`.",
-    "slurm_yield_to": "Partitions to which all jobs make room while a job waits or runs there (default: none).",
+    "slurm_scripts": "Names of scripts: `{SERVICE: FILE}` (default: `run-SERVICE.slurm`).",
+    "slurm_log_dir": "A shared directory for logs of a job's nodes (default: `/cluster/shared/ai/logs`).",
+    "slurm_local_log_dir": "A directory of each node for logs of jobs (default: `/scratch/ai/logs`).",
+    "slurm_qos": "QoS to write: `{NAME: {priority: 100, grace_time: 30, preempt_mode: requeue, preempt: [NAME]}}`.",
+    "slurm_associations": "Associations to write: `[{user: NAME, account: NAME, qos: [NAME]}]`.",
+    "slurm_yield_to": "Partitions to which jobs make room (default: none).",
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",
     "llama_builds": "The builds of llama.cpp that services name, see [inventory.md](inventory.md#builds).",
 }
