@@ -99,6 +99,17 @@ def set_limits() -> None:
             resource.setrlimit(kind, (wanted, most if hard is None else hard))
 
 
+def too_little_locked(words: Sequence[str]) -> str:
+    """A sentence where a process is to lock its memory and may not, else empty."""
+    most = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    if most == resource.RLIM_INFINITY or not any("mlock" in word for word in words):
+        return ""
+    return (
+        f"its model cannot be locked in memory: {most >> 10} KiB allowed, no limit is needed: set LimitMEMLOCK=infinity "
+        "for slurmd, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
+    )
+
+
 def exit_code(status: int) -> int:
     """A process's returncode as a shell shows it."""
     return 128 - status if status < 0 else status

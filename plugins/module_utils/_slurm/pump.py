@@ -64,9 +64,11 @@ class LogFile:
 
     def write(self, text: str) -> None:
         with self._lock:
-            if self._unsaid and self._put(f"{stamp(time.time())} {self._unsaid} lines before this one are lost"):
+            now = stamp(time.time())
+            lost = f"{now} {self._unsaid} lines before this one are lost\n" if self._unsaid else ""
+            if self._put(f"{lost}{now} {text}"):
                 self._unsaid = 0
-            if not self._put(f"{stamp(time.time())} {text}"):
+            else:
                 self._unsaid += 1
                 self.lost += 1
 
@@ -170,7 +172,7 @@ class Pump(threading.Thread):
             if len(rest) > MOST_LINE or not data and rest:
                 lines, rest = [*lines, rest], b""
             for line in lines:
-                text = printable(line[:MOST_LINE].decode("utf-8", "replace").expandtabs().rstrip("\r"), None)
+                text = printable(line[:MOST_LINE].decode("utf-8", "replace").replace("\t", " ").rstrip("\r"), None)
                 self._log.write(text)
                 if text.strip():
                     self._last.append(printable(text))

@@ -25,7 +25,7 @@ from .._watchdog import samples
 from .._watchdog.actions import Action, Repair
 from .._watchdog.rounds import HeadRounds, JobProcess, WorkerRounds
 from .job import Job, Placed, Task
-from .process import ASKING, environment_of, exit_code, how_it_ended, start
+from .process import ASKING, environment_of, exit_code, how_it_ended, start, too_little_locked
 from .pump import LogFile, Pump, stamp
 from .reasons import AGAIN, LAST_LINES
 
@@ -149,6 +149,9 @@ class Runner:
             os.close(writing)
         self.pump = Pump(reading, self.log)
         self.pump.start()
+        locked = too_little_locked(placed.argv)
+        if locked:
+            self.say(locked)
         self.say(f"starts {os.path.basename(self.program())}, process {self.server.pid}")
         return JobProcess(self.server.pid)
 

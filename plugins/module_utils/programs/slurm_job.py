@@ -30,7 +30,9 @@ from .._text import Refusal, printable
 # requeued; to wait for the end that follows; between two tries.
 SEEN, AWAY, GONE, PAUSE = 30, 600, 60, 1.0
 # Seconds beside the grace time for the other tasks to end after the first.
-REST = 30
+REST = 10
+# In SLURM's refusal of a job that it has requeued itself, for a node that failed.
+PENDING = "pending execution"
 # A job that lost a worker is started again this often, and always after a run of so many seconds: else its keeper
 # submits another, later and later.
 AGAIN_MOST, LONG = 3, 600
@@ -42,7 +44,7 @@ class Batch:
         self._id = ask.moment(environment.get("SLURM_JOB_ID", "")) or 0
         self._restarts = ask.moment(environment.get("SLURM_RESTART_COUNT", "")) or 0
         self._terms = 0
-        self._started = time.time()
+        self._started = int(time.time())
         self._ends_at: int | None = None
 
     def say(self, text: str) -> None:
@@ -57,7 +59,9 @@ class Batch:
         nodes = ", ".join(sorted(self._job.tasks))
         self.say(f"start {self._restarts + 1} of service {self._job.service} on {nodes}, digest {self._job.digest}")
         try:
-            self._ends_at = ask.moment(ask.show_job(self._id).get("EndTime", ""))
+            shown = ask.show_job(self._id)
+            self._ends_at = ask.moment(shown.get("EndTime", ""))
+            self._started = ask.moment(shown.get("StartTime", "")) or self._started
         except Refusal as error:
             self.say(f"{error}; the end of its time is not known, it does not drain before")
         try:
@@ -113,10 +117,9 @@ class Batch:
         elif self._terms:
             over = self._ends_at is not None and now >= self._ends_at - reasons.LATE
             state = "TIMEOUT" if over else "CANCELLED"
-        start = int(self._started)
-        limit = self._ends_at - start if self._ends_at else None
+        limit = self._ends_at - self._started if self._ends_at else None
         return reasons.why(
-            ask.Ended(self._id, state, exit_code=code, step_code=code, start=start, end=now, limit=limit)
+            ask.Ended(self._id, state, exit_code=code, step_code=code, start=self._started, end=now, limit=limit)
         )
 
     def _requeue(self, code: int) -> int:
@@ -130,7 +133,7 @@ class Batch:
             except Refusal as error:
                 time.sleep(PAUSE)
                 # SLURM ends the command that requeues the job, too.
-                if terms != self._terms:
+                if terms != self._terms or PENDING in str(error):
                     break
                 if error.code != ask.AWAY or time.monotonic() > until:
                     self.say(f"{error}; the job ends")

@@ -1,0 +1,149 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A log that may hang or be full, and the output of a server."""
+
+import os
+import re
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import pump
+from ansible_collections.thefermisea.llama_cluster.tests.unit.slurm_tasks import is_running, wait_for
+
+
+def texts(path):
+    """The lines without their times."""
+    lines = path.read_text().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", line) for line in lines)
+    return [line[25:] for line in lines]
+
+
+def said_to(path):
+    """A function that writes what a child says into a file."""
+
+    def say(text):
+        with open(path, "a") as stream:
+            stream.write(text + "\n")
+
+    return say
+
+
+@pytest.fixture(name="said")
+def fixture_said(tmp_path):
+    (tmp_path / "said").touch()
+    return tmp_path / "said"
+
+
+def test_lines_and_marks_are_written(tmp_path, said):
+    log = pump.LogFile(str(tmp_path / "4711"), "head-n1.log", said_to(said))
+    log.write("one")
+    assert log.mark("served-0")
+    log.write("two")
+    log.close()
+    assert texts(tmp_path / "4711/head-n1.log") == ["one", "two"]
+    assert (tmp_path / "4711/served-0").read_bytes() == b""
+    assert said.read_text() == "" and log.lost == 0
+
+
+def test_restarted_job_continues_its_log(tmp_path, said):
+    for word in ("one", "two"):
+        log = pump.LogFile(str(tmp_path / "4711"), "head-n1.log", said_to(said))
+        log.write(word)
+        log.close()
+    assert texts(tmp_path / "4711/head-n1.log") == ["one", "two"]
+
+
+def test_full_disk_loses_lines(said):
+    log = pump.LogFile("/dev", "full", said_to(said))
+    for number in range(100):
+        log.write("line %d" % number)
+    began = time.monotonic()
+    log.close()
+    assert time.monotonic() - began < pump.END
+    assert said.read_text().splitlines() == [
+        "log /dev/full: No space left on device: lines are lost until it can be written",
+        "log /dev/full: 100 lines are lost",
+    ]
+
+
+def test_hanging_share_loses_lines_and_comes_back(tmp_path, said):
+    path = tmp_path / "4711/head-n1.log"
+    path.parent.mkdir()
+    os.mkfifo(path)
+    log = pump.LogFile(str(path.parent), path.name, said_to(said))
+    began = time.monotonic()
+    for _number in range(500):
+        log.write("x" * 2900)
+    assert time.monotonic() - began < 2 and 100 < log.lost < 500
+    lost = log.lost
+    with open(path) as share:
+        assert share.readline().endswith("x\n")
+        for _line in range(499 - lost):
+            share.readline()
+        log.write("last")
+        assert share.readline().endswith(f" {lost} lines before this one are lost\n")
+        assert share.readline().endswith("last\n")
+    log.close()
+
+
+def test_share_that_never_comes_back_is_left(tmp_path, said):
+    os.mkfifo(tmp_path / "log")
+    log = pump.LogFile(str(tmp_path), "log", said_to(said))
+    log.write("one")
+    began = time.monotonic()
+    log.close()
+    assert pump.END <= time.monotonic() - began < pump.END + 2
+
+
+def test_link_is_no_log(tmp_path, said):
+    (tmp_path / "4711").mkdir()
+    (tmp_path / "4711/log").symlink_to(tmp_path / "elsewhere")
+    log = pump.LogFile(str(tmp_path / "4711"), "log", said_to(said))
+    log.write("one")
+    log.close()
+    assert not (tmp_path / "elsewhere").exists() and "lines are lost" in said.read_text()
+
+
+def pumped(tmp_path, data):
+    log = pump.LogFile(str(tmp_path), "log", print)
+    reading, writing = os.pipe()
+    thread = pump.Pump(reading, log)
+    thread.start()
+    for piece in data:
+        os.write(writing, piece)
+    os.close(writing)
+    thread.join(10)
+    log.close()
+    return thread
+
+
+def test_output_becomes_lines(tmp_path):
+    thread = pumped(tmp_path, [b"one\r\ntw", b"o\n\n\x1b[31mthree\tend\xff\n", b"rest"])
+    assert texts(tmp_path / "log") == ["one", "two", "", "?[31mthree end\ufffd", "rest"]
+    assert thread.last(3) == ["two", "?[31mthree end\ufffd", "rest"]
+
+
+def test_output_without_line_ends_is_cut(tmp_path):
+    thread = pumped(tmp_path, [b"y" * 40000])
+    lines = texts(tmp_path / "log")
+    assert len(lines) >= 1 and all(len(line) <= pump.WHOLE for line in lines)
+    assert len(thread.last(1)[0]) == 203
+
+
+def test_output_cannot_make_files(tmp_path):
+    pumped(tmp_path, [pump.MARK + b"served-0\n" + pump.MARK + b"../x\n"])
+    assert sorted(os.listdir(tmp_path)) == ["log"]
+
+
+def test_child_ends_with_its_task(tmp_path):
+    os.mkfifo(tmp_path / "log")
+    reading, writing = os.pipe()
+    task = os.fork()
+    if not task:
+        log = pump.LogFile(str(tmp_path), "log", print)
+        os.write(writing, b"%d" % log._child)
+        os._exit(0)
+    os.waitpid(task, 0)
+    child = int(os.read(reading, 20))
+    wait_for(lambda: not is_running(child))
