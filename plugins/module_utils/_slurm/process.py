@@ -105,8 +105,8 @@ def too_little_locked(words: Sequence[str]) -> str:
     if most == resource.RLIM_INFINITY or not any("mlock" in word for word in words):
         return ""
     return (
-        f"its model cannot be locked in memory: {most >> 10} KiB allowed, no limit is needed: set LimitMEMLOCK=infinity "
-        "for slurmd, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
+        f"its model cannot be locked in memory: {most >> 10} KiB allowed, no limit is needed: set "
+        "LimitMEMLOCK=infinity for slurmd, and PropagateResourceLimitsExcept=MEMLOCK in slurm.conf"
     )
 
 

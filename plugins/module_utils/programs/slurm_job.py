@@ -131,9 +131,11 @@ class Batch:
                 ask.run(["scontrol", "requeue", str(self._id)])
                 break
             except Refusal as error:
+                if PENDING in str(error):
+                    return code
                 time.sleep(PAUSE)
                 # SLURM ends the command that requeues the job, too.
-                if terms != self._terms or PENDING in str(error):
+                if terms != self._terms:
                     break
                 if error.code != ask.AWAY or time.monotonic() > until:
                     self.say(f"{error}; the job ends")
