@@ -166,13 +166,13 @@ def _qos(changes: Changes, name: str, wanted: Mapping[str, Any], has: Mapping[st
         if value != before[key]:
             shown = ",".join(value) if isinstance(value, list) else value
             words.append(f"{word}={shown}")
-            changes.before.append(f"qos {name}: {word}={_text(before[key])}" if has else f"qos {name}: absent")
+            changes.before.extend([f"qos {name}: {word}={_text(before[key])}"] if has else [])
             changes.after.append(f"qos {name}: {word}={_text(value)}")
     if words:
         changes.calls.append(["sacctmgr", "-i", "modify", "qos", "where", "Name=" + name, "set", *words])
-    elif not has:
+    if not has:
         changes.before.append(f"qos {name}: absent")
-        changes.after.append(f"qos {name}: present")
+        changes.after.extend([] if words else [f"qos {name}: present"])
 
 
 def _text(value: Any) -> str:

@@ -157,7 +157,8 @@ def run(words: Sequence[str], keep: Sequence[int] = (), seconds: float = SECONDS
     if process.returncode:
         problem = printable(" ".join(errors.split()) or "exit status %d" % process.returncode, 300)
         problem = problem.replace(f"{words[0]}: error: ", "").rstrip(". ")
-        code = AWAY if LOST.search(errors) else REFUSED
+        # A command that a signal ended may have reached the controller.
+        code = AWAY if process.returncode < 0 or LOST.search(errors) else REFUSED
         raise Refusal(f"{words[0]}: SLURM reports {problem!r}: run {' '.join(words[:3])} on this host", code)
     return output
 

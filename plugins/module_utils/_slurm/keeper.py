@@ -89,7 +89,7 @@ def looked(state: Mapping[str, Known], jobs: Iterable[Queued], now: float) -> St
     found = dict(state)
     for service, known in state.items():
         job = alive.get(known.job_id) if known.job_id is not None else None
-        requeued = job is not None and job.waits and known.state in (RUNNING, ENDS)
+        requeued = job is not None and known.state in (RUNNING, ENDS) and _another_run(job, known)
         if known.job_id is not None and (job is None or requeued):
             run = {
                 "job_id": known.job_id,
@@ -106,6 +106,11 @@ def looked(state: Mapping[str, Known], jobs: Iterable[Queued], now: float) -> St
                 served=False,
             )
     return found
+
+
+def _another_run(job: Queued, known: Known) -> bool:
+    """Whether a job was requeued since, and maybe runs again."""
+    return job.waits or (known.started is not None and job.start is not None and job.start > known.started)
 
 
 def unexplained(state: Mapping[str, Known]) -> list[int]:

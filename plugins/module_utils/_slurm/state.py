@@ -284,6 +284,8 @@ def sentence(known: Known, now: float, away: float | None = None) -> str:
         return "no job, and none is wanted"
     if known.held:
         return f"held by {known.held['by']} since {moment(known.held['at'], now)}, see llama-jobs resume"
+    if known.open:
+        return "job {job_id} has ended, SLURM has not said why yet".format(**known.open[-1])
     if known.yields:
         return f"no job, it gives way to jobs of partition {known.yields}"
     ended = f" (the last one: {known.last['words']})" if known.last and known.failures else ""

@@ -105,6 +105,8 @@ class Program:
     def round(self, now: float) -> None:
         try:
             jobs = ask.jobs(self.config.user)
+            looked = keeper.looked(self.state, jobs, now)
+            others = self._everybody(now, fresh=bool(keeper.unexplained(looked)))
         except Refusal as refusal:
             if self._away is None:
                 self._away = now
@@ -113,15 +115,14 @@ class Program:
         else:
             self._away = None
             self.complain("SLURM", "")
-            self._turn(jobs, now)
+            self._turn(jobs, looked, others, now)
         self._register(now)
 
-    def _turn(self, jobs: list[Queued], now: float) -> None:
-        looked = keeper.looked(self.state, jobs, now)
+    def _turn(self, jobs: list[Queued], looked: State, others: list[Queued], now: float) -> None:
         ids = keeper.unexplained(looked)
         seen = self._observed(looked, jobs, ids)
         seen = seen._replace(
-            others=self._everybody(now, fresh=bool(ids)),
+            others=others,
             runs=self._runs(ids),
             hold=self._requests("hold"),
             resume=self._requests("resume"),
@@ -135,12 +136,15 @@ class Program:
             self._save(now, durable=True)
 
     def _everybody(self, now: float, fresh: bool) -> list[Queued]:
+        """Pending and running jobs of all users. Errors: Refusal, if services give way to some of them."""
         if fresh or now >= self._others_at:
             try:
                 self._others = ask.everybody()
                 self._others_at = now + EVERYBODY
                 self.complain("all jobs", "")
             except Refusal as refusal:
+                if self.config.partitions_yield:
+                    raise
                 self.complain("all jobs", str(refusal))
         return self._others
 

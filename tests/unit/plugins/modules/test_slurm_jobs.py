@@ -110,6 +110,7 @@ def test_accounting_in_check_mode(host, capsys):
     given = {"qos": {"ai": {"priority": 100}}, "associations": [{"user": "ai", "account": "lab", "qos": ["ai"]}]}
     code, checked = run(capsys, slurm_accounting, _ansible_check_mode=True, _ansible_diff=True, **given)
     assert (code, checked["changed"]) == (0, True) and "add" not in calls.read_text()
+    assert checked["diff"]["before"] == "qos ai: absent\nuser ai of account lab: QOS=normal\n"
     assert checked["diff"]["after"] == "qos ai: Priority=100\nuser ai of account lab: QOS=ai,normal\n"
     code, result = run(capsys, slurm_accounting, **given)
     assert (code, result["calls"], result["created"]) == (0, checked["calls"], checked["created"])

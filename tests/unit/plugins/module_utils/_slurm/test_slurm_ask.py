@@ -137,6 +137,13 @@ def test_errors_tell_absence_from_refusal(tmp_path, monkeypatch, said, code):
     assert refusal.value.code == code
 
 
+def test_killed_command_is_absence(tmp_path, monkeypatch):
+    command(tmp_path, monkeypatch, "sbatch", "kill -TERM $$\n")
+    with pytest.raises(Refusal, match="exit status -15") as refusal:
+        ask.submit("/a/script")
+    assert refusal.value.code == ask.AWAY
+
+
 def test_missing_command_is_absence(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Refusal) as refusal:

@@ -277,6 +277,13 @@ def test_preempted_job_stays_in_the_queue():
     assert one.turn(running()) == []
 
 
+def test_requeue_between_two_looks_is_seen():
+    one = Keeper()
+    one.turn(running(), ready=frozenset([7]))
+    assert one.turn(running(start=NOW + 3), others=[vasp(start=NOW + 1)], **ended("REQUEUED")) == []
+    assert (one.known.last["code"], one.known.served, one.known.started) == ("preempted", False, NOW + 3)
+
+
 def test_taker_is_looked_for_some_time():
     one = Keeper()
     one.turn(running())

@@ -67,6 +67,7 @@ def test_unusable_configurations_are_refused(changes):
         (RUNS._replace(state="completing"), None, "job 4711 runs on vasp-02 since 13:00, and ends"),
         (Known(wanted=True, held={"by": "bob", "at": NOW}), None, "held by bob since 14:00, see llama-jobs resume"),
         (Known(wanted=True), None, "no job, the next one is about to be submitted"),
+        (Known(wanted=True, open=[{"job_id": 7, "since": 1}]), None, "job 7 has ended, SLURM has not said why yet"),
         (
             Known(wanted=True, next_submit=NOW + 60, failures=2, last={"words": "crashed", "code": "x", "at": NOW}),
             None,
