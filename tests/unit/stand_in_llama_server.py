@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A stand-in for llama-server: its health, slots and metrics, and what a test asks of it.
 
---port PORT [--rpc HOST:PORT]...: /work?SECONDS is a request that runs, /crash?CODE ends it after six lines,
-/print?LINES fills its log, /hang stops all answers. SIGINT and SIGTERM end it at once, a lost worker aborts it.
+--port PORT [--rpc HOST:PORT]... [--load SECONDS]: /work?SECONDS is a request that runs, /crash?CODE ends it after six
+lines, /print?LINES fills its log, /hang stops all answers. SIGINT and SIGTERM end it at once, a lost worker aborts it.
 """
 
 import argparse
@@ -21,7 +21,9 @@ import time
 parser = argparse.ArgumentParser()
 parser.add_argument("--port", type=int)
 parser.add_argument("--rpc", action="append", default=[])
+parser.add_argument("--load", type=float, default=0)
 options, _others = parser.parse_known_args()
+ready_at = time.monotonic() + options.load
 running = []
 hangs = threading.Event()
 
@@ -55,7 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer = {"/health": '{"status": "ok"}', "/slots": json.dumps(working)}.get(path, "{}")
         if path == "/metrics":
             answer = "llamacpp:requests_processing %d\nllamacpp:prompt_tokens_total 1\n" % len(running)
-        self.send_response(200)
+        self.send_response(200 if time.monotonic() >= ready_at else 503)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer.encode())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -18,6 +19,7 @@ import threading
 import time
 from typing import Callable
 
+from .._files import owners
 from .._text import printable
 from .process import end_with
 
@@ -140,8 +142,15 @@ class _Writer:
     def _open(self, name: str, close: bool = False) -> int:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._folder, 0o755)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        opened = os.open(os.path.join(self._folder, name), flags, 0o644)
+        folder = os.open(self._folder, os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            # Another user may have made it first, in a directory that all may write.
+            if os.fstat(folder).st_uid not in owners():
+                raise OSError(errno.EPERM, "its directory belongs to another user")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            opened = os.open(name, flags, 0o644, dir_fd=folder)
+        finally:
+            os.close(folder)
         if close:
             os.close(opened)
         return opened

@@ -105,6 +105,16 @@ def test_link_is_no_log(tmp_path, said):
     assert not (tmp_path / "elsewhere").exists() and "lines are lost" in said.read_text()
 
 
+def test_directory_of_another_user_is_left(tmp_path, said, monkeypatch):
+    (tmp_path / "4711").mkdir()
+    monkeypatch.setattr(pump, "owners", lambda: (12345,))
+    log = pump.LogFile(str(tmp_path / "4711"), "log", said_to(said))
+    log.write("one")
+    log.close()
+    assert os.listdir(tmp_path / "4711") == []
+    assert "its directory belongs to another user: lines are lost" in said.read_text()
+
+
 def pumped(tmp_path, data):
     log = pump.LogFile(str(tmp_path), "log", print)
     reading, writing = os.pipe()

@@ -230,6 +230,18 @@ def test_idle_head_ends_within_two_seconds(cluster):
     assert time.monotonic() - asked < 2.5
 
 
+def test_head_that_loads_ends_at_once(cluster):
+    one = cluster(grace=30)
+    one.head["argv"] += ["--load", "60"]
+    task = one.task()
+    wait_for(lambda: one.state() == "loading" and listens(one.port))
+    asked = time.monotonic()
+    signal_all(task, signal.SIGTERM)
+    assert task.wait(5) == 0
+    assert time.monotonic() - asked < 2.5
+    assert not one.log("served-0") and not (one.folder / "logs/4711/served-0").exists()
+
+
 def test_long_request_ends_with_the_grace_time(cluster):
     one = cluster(grace=7)
     task = one.task()
