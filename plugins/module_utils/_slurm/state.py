@@ -175,7 +175,7 @@ def read(directory: str) -> dict[str, Any]:
     try:
         given = json.loads(text) if text and len(text) <= MOST_BYTES else {}
         at, slurm, services = float(given["at"]), dict(given["slurm"]), dict(given["services"])
-        sound = given["version"] == VERSION and len(services) <= MOST_SERVICES
+        sound = given["version"] == VERSION and _number(given["at"]) and len(services) <= MOST_SERVICES
         known = {name: _known(one) for name, one in services.items() if _name(name)} if sound else {}
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError, AttributeError):
         return {}

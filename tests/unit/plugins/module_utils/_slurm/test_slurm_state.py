@@ -125,6 +125,32 @@ def test_nothing_in_a_state_is_believed(tmp_path):
     assert facts.sentences(state.read(str(tmp_path)), NOW)
 
 
+FOREIGN = [None, True, -1, 1 << 70, 0.5, float("nan"), float("inf"), "", "x", "a\nb", "\ud800", "x" * 70000, [], {}]
+
+
+def test_damaged_values_end_in_words(tmp_path):
+    good = state.public({"fast": RUNS._replace(held={"by": "b", "at": 1.0})}, NOW, NOW - 1)
+    places = [(name,) for name in good] + [("slurm", "since"), ("slurm", "state"), ("services", "fast")]
+    places += [("services", "fast", field) for field in Known._fields]
+    places += [
+        ("services", "fast", field, key) for field in ("held", "last", "window") for key in ("at", "by", "words")
+    ]
+    for place in places:
+        for value in FOREIGN:
+            content = json.loads(json.dumps(good))
+            inner = content
+            for key in place[:-1]:
+                inner = inner[key] if isinstance(inner.get(key), dict) else {}
+            inner[place[-1]] = value
+            (tmp_path / "state.json").write_text(json.dumps(content))
+            seen = state.read(str(tmp_path))
+            words = facts.sentences(seen, NOW)
+            assert all(text.isprintable() and len(text) < 2000 for text in words.values()), (place, value)
+            facts.unsettled({"fast": DIGEST}, seen, str(tmp_path), 0.0, NOW)
+            for known in state.known_of(seen).values():
+                assert 5 <= state.retry_after(known, NOW) <= 600
+
+
 @pytest.mark.parametrize(
     "text", ["", "x", "[]", "{}", '{"at": {}}', "[" * 100000, '{"at": 1, "slurm": 1, "services": 2}']
 )
