@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.answers import Answer
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import unit_name
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._settings import KEYS
@@ -28,7 +29,7 @@ NOW = [span for _then, now, _where in ROWS for span in re.findall(r"`([^`]+)`", 
 PLAYBOOK = re.compile(r"(\w+)\.yml((?: --?\w+ \S+)*)\Z")
 CALLED = {span: PLAYBOOK.match(span) for span in NOW if PLAYBOOK.match(span)}
 # Programs of the collection on its hosts.
-COMMANDS = ("llama-model-selector", "llama-cluster-monitor", "llama-service-status")
+COMMANDS = ("llama-model-selector", "llama-cluster-monitor", "llama-service-status", "llama-jobs")
 UNITS = ("start", "stop", "restart", "status", "enable", "disable")
 
 
@@ -70,7 +71,7 @@ def test_short_names_are_those_of_the_primary_service():
 
 def test_programs_are_installed_by_roles():
     installed = "".join(path.read_text() for path in (ROOT / "roles").rglob("tasks/*.yml"))
-    named = {one for span in NOW for one in re.findall(r"\bllama-(?:model|cluster|service)-\w+", span)}
+    named = {one for span in NOW for one in re.findall(r"\bllama-(?:(?:model|cluster|service)-\w+|jobs)", span)}
     assert named == set(COMMANDS)
     assert [one for one in named if "/usr/local/bin/" + one not in installed] == []
 
@@ -113,3 +114,22 @@ def test_what_is_not_there_yet_is_said():
     text = PAGE.partition("## SLURM")[2]
     assert text.count("not yet") == sum(1 for _then, now, _where in ROWS if now.startswith("not yet"))
     assert not (ROOT / "playbooks/tune.yml").exists() and not (ROOT / "playbooks/evaluate.yml").exists()
+
+
+def test_commands_of_slurm_are_run_by_its_scenario():
+    """Names of scripts, jobs and directories are the inventory's; the commands themselves need a SLURM."""
+    text = (ROOT / "inventories/beefcake2-slurm/group_vars/all/services.yml").read_text()
+    inventory = yaml.safe_load(text)
+    services, scripts = inventory["llama_services"], inventory["slurm_scripts"]
+    queued = {one["job_name"]: name for name, one in services.items()}
+    rows = " ".join(then + now for then, now, where in ROWS if where == "`-slurm`")
+    assert set(re.findall(r"run-[\w-]+\.slurm", rows)) == set(scripts.values())
+    assert set(re.findall(r"--name=(\S+?)`", rows)) == {",".join(sorted(queued)), "llama-14b"}
+    assert set(re.findall(r"-p (\w+)`", rows)) == {one["partition"] for one in services.values()}
+    assert set(re.findall(r"llama-jobs resume (\w+)", rows)) == {queued["llama-14b"]}
+    for folder in ("/cluster/shared/scripts/llama-cpp", "/cluster/shared/ai/logs", "/scratch/ai/logs"):
+        assert folder in rows and folder in text
+    scenario = (ROOT / "molecule/slurm/tests/test_slurm.py").read_text()
+    scenario += (ROOT / "tests/lab/slurm/slurm_lab.py").read_text()
+    for command in ("sbatch", "scancel", "squeue", "sacct", *re.findall(r"llama-jobs \w+", rows)):
+        assert command in scenario, command
