@@ -16,10 +16,10 @@ from .hostlist import nodes
 
 PREEMPTED, CANCELLED, WALLTIME, NODE_FAILURE = "preempted", "cancelled", "walltime", "node_failure"
 OUT_OF_MEMORY, LOST_WORKER, CRASHED = "out_of_memory", "lost_worker", "crashed"
-REPLACED, DRAINED, UNKNOWN = "replaced", "drained", "unknown"
+REPLACED, DRAINED, REQUEUED, UNKNOWN = "replaced", "drained", "requeued", "unknown"
 CODES = (
     *(PREEMPTED, CANCELLED, WALLTIME, NODE_FAILURE, OUT_OF_MEMORY, LOST_WORKER, CRASHED),
-    *(REPLACED, DRAINED, UNKNOWN),
+    *(REPLACED, DRAINED, REQUEUED, UNKNOWN),
 )
 # sysexits.h, EX_TEMPFAIL: a task of the job lost a worker or a node, another start may succeed.
 AGAIN = 75
@@ -76,7 +76,7 @@ def why(
     if AGAIN in (ended.step_code, ended.exit_code):
         return Why(LOST_WORKER, "a worker was lost or did not come up")
     if ended.state == "REQUEUED":
-        return Why(PREEMPTED, "requeued, probably by a preemption")
+        return Why(REQUEUED, "requeued, and SLURM shows no job that took its nodes")
     if ended.state in ("NODE_FAIL", "BOOT_FAIL"):
         return Why(NODE_FAILURE, f"a node failed ({ended.nodes or 'none named'})")
     if ended.state == "OUT_OF_MEMORY" or _killed(ended) and _full(ended):

@@ -11,6 +11,7 @@ root becomes the user whose jobs they are before it touches a file of theirs.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
@@ -46,10 +47,9 @@ def requested(config: Config, service: str, kind: str, person: str) -> str:
     if service not in config.services:
         names = ", ".join(sorted(config.services)) or "no service"
         raise Refusal(f"{service}: no service by SLURM, one of these is needed: {names}")
-    try:
-        state.request(config.directory, service, kind, person, time.time())
-    except OSError as error:
-        raise Refusal(f"{config.directory}: {error.strerror}, root or {config.user} is needed: use sudo") from None
+    if os.geteuid() != facts.uid_of(config.user):
+        raise Refusal(f"{service}: user {person} seen, root or {config.user} is needed: use sudo")
+    state.request(config.directory, service, kind, person, time.time())
     until = time.monotonic() + TAKEN
     while time.monotonic() < until:
         if service not in state.requests(config.directory, kind):

@@ -160,5 +160,7 @@ def test_hold_waits_for_the_keeper(host, capsys, monkeypatch):
 def test_request_without_a_keeper_says_so(host, monkeypatch):
     monkeypatch.setattr(program, "TAKEN", 0.1)
     assert "the keeper has not taken the request" in program.main(["resume", "fast"])
+    monkeypatch.setattr(program.facts, "uid_of", lambda _user: 4711)
+    assert "root or " in program.main(["hold", "fast"])
     assert "no service by SLURM" in program.main(["hold", "chat"])
     assert "--since" in program.main(["report", "--since", "x"])

@@ -289,7 +289,7 @@ def test_taker_is_looked_for_some_time():
     one.turn(running())
     assert one.turn(job(), **ended("REQUEUED")) == [] and one.known.last is None
     one.turn(job(), seconds=30, **ended("REQUEUED"))
-    assert one.known.last["words"] == "requeued, probably by a preemption"
+    assert one.known.last["code"] == "requeued"
 
 
 def test_lost_worker_is_no_preemption():

@@ -25,7 +25,7 @@ VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp
     [
         (ended("PREEMPTED"), {}, "preempted", "preempted"),
         (ended("REQUEUED"), {"taker": VASP}, "preempted", "preempted by job 9 of vasp_priority"),
-        (ended("REQUEUED"), {}, "preempted", "requeued, probably by a preemption"),
+        (ended("REQUEUED"), {}, "requeued", "requeued, and SLURM shows no job that took its nodes"),
         (ended("REQUEUED", step_code=75), {"taker": VASP}, "lost_worker", "a worker was lost or did not come up"),
         (ended("CANCELLED", by_uid=2000), {}, "cancelled", "cancelled by uid2000"),
         (ended("CANCELLED", by_uid=2000), {"asked": Why("replaced", "new")}, "replaced", "new"),

@@ -39,12 +39,13 @@ def test_cycles_of_preemption():
         run("PREEMPTED", 12_000, 13_000),
         run("REQUEUED", 14_000, 14_100, step_code=75),  # lost a worker
         run("CANCELLED", None, 15_000),  # never ran
+        run("REQUEUED", 15_000, 15_100),  # by a person
         run("RUNNING", 19_000, None),
     ]
     own.append(run("COMPLETED", 1, 2)._replace(name="other"))
     others = [vasp(90, 10_970, 11_001), vasp(91, 12_000, 13_002, eligible=12_990), vasp(92, 14_000, 14_101)]
     fast, reasoning = report.rows(own, others, NAMES, SINCE, NOW)
-    assert (fast.service, fast.seconds, fast.runs, fast.preemptions) == ("fast", 1000 + 1000 + 100 + 1000, 4, 2)
+    assert (fast.service, fast.seconds, fast.runs, fast.preemptions) == ("fast", 1000 + 1000 + 100 + 100 + 1000, 5, 2)
     assert [(wait.job_id, wait.seconds) for wait in fast.waits] == [(90, 31), (91, 12)]
     assert reasoning == report.Row("reasoning", 0.0, 0, 0, [])
 
