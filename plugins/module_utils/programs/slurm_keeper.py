@@ -30,8 +30,9 @@ from .._slurm.ask import Queued
 from .._slurm.state import Config, Known, State
 from .._text import Refusal, printable
 
-# Seconds between two looks at the user's jobs, at all jobs, and at requests and the configuration.
-LOOK, EVERYBODY, TICK = 5.0, 30.0, 0.5
+# Seconds between two looks at the user's jobs, at all jobs, at all jobs if services give way to some, and at requests
+# and the configuration.
+LOOK, EVERYBODY, YIELDS, TICK = 5.0, 30.0, 10.0, 0.5
 # Seconds for the shares, and for the end of a submission of a keeper that was killed.
 SHARES, LOCKED = 3.0, 2 * ask.SECONDS
 # Bytes of a head's log that are read.
@@ -140,7 +141,7 @@ class Program:
         if fresh or now >= self._others_at:
             try:
                 self._others = ask.everybody()
-                self._others_at = now + EVERYBODY
+                self._others_at = now + (YIELDS if self.config.partitions_yield else EVERYBODY)
                 self.complain("all jobs", "")
             except Refusal as refusal:
                 if self.config.partitions_yield:
