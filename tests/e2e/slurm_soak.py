@@ -103,7 +103,7 @@ class Watch:
     """Looks for two jobs of one service at once, as long as it runs."""
 
     def __init__(self, lab):
-        self.lab, self.over, self.twice = lab, threading.Event(), []
+        self.lab, self.over, self.twice = lab, threading.Event(), {}
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def run(self):
@@ -113,7 +113,9 @@ class Watch:
                 with contextlib.suppress(AssertionError, ValueError):
                     found = self.lab.jobs(service.job)
                     if len(found) > 1:
-                        self.twice.append("%s %s: %s" % (time.strftime("%T"), service.job, found))
+                        # The first look at each pair.
+                        pair = service.job, *(number for number, _state, _reason in found)
+                        self.twice.setdefault(pair, "%s %s: %s" % (time.strftime("%T"), service.job, found))
             time.sleep(1)
 
     def __enter__(self):
@@ -318,7 +320,7 @@ def main(slot, *words):
         cycle_rows, wrong = cycles(lab, gateway, asked["cycles"])
         event_rows, more = events(lab, gateway, clients, asked["events"], random.Random(asked["seed"]))
     time.sleep(5)
-    wrong += more + clients.failed + watch.twice + left_over(lab)
+    wrong += more + clients.failed + list(watch.twice.values()) + left_over(lab)
     table(cycle_rows, event_rows, clients)
     for sentence in wrong:
         print("soak: %s" % sentence)
