@@ -44,10 +44,11 @@ def collect(rules: Iterable[Mapping[str, Any]], since: float | None = None, node
             "firewall": (OTHERS, system.firewall),
             "machine": (OTHERS, system.machine),
             "gateway": (OTHERS, system.gateway),
+            "slurm": (OTHERS, system.jobs),
         }
     )
     failed.update(why)
-    for name in ("cards", "machine"):
+    for name in ("cards", "machine", "slurm"):
         evidence.update(more.pop(name, {}))
     lines = more.pop("journal", [])
     evidence.update(more, lines=annotated(lines, evidence), failed=failed)

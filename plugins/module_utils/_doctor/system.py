@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evidence of the machine: cards, disks, models, fabric, firewall, clock and gateway. Private to the collection."""
+"""Evidence of the machine: cards, disks, models, fabric, firewall, clock, gateway and jobs. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from .._exporter.machine import certificate_ends, clock_synchronized, fenced
 from .._gateway import draining
 from .._llama.api import rows, table
 from .._node import fabric, nvidia_smi, paths
+from .._slurm import facts, state
 from .._watchdog.firewall import LIST, run
 
 # Seconds for the gateway's engine.
@@ -174,6 +176,33 @@ def machine() -> dict[str, Any]:
             "balancing": int(balancing) if balancing.isdigit() else None,
         },
         "certificate": _certificate(),
+    }
+
+
+def jobs(config: str = paths.KEEPER_CONFIG, directory: str = paths.KEEPER) -> dict[str, Any]:
+    """The keeper of SLURM's jobs and its services, on the host that submits them.
+
+    -> keepers: [{why: it is not believed, or empty}]; jobs: [{service, state, reason: why it waits, serves, failures:
+    jobs in a row that ended before they served, last: why the last one ended}]
+    """
+    if not os.path.exists(config):
+        return {"keepers": [], "jobs": []}
+    content = state.read(directory)
+    why = facts.mistrust(content, time.time())
+    known = {} if why else state.known_of(content)
+    return {
+        "keepers": [{"why": why}],
+        "jobs": [
+            {
+                "service": service,
+                "state": one.state,
+                "reason": one.reason,
+                "serves": one.serves,
+                "failures": one.failures,
+                "last": str(one.last["words"]) if one.last else "",
+            }
+            for service, one in sorted(known.items())
+        ],
     }
 
 
