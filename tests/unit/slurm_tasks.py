@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs."
 SERVER, RPC = (str(Path(__file__).with_name(f"stand_in_{name}.py")) for name in ("llama_server", "rpc_server"))
 DIGEST = "0123456789abcdef"
-SHOWN = "JobId=4711 JobName=llama-chat JobState=RUNNING Restarts=0 StartTime=%d EndTime=%s PreemptTime=%s\n"
+SHOWN = "JobId=4711 JobName=llama-chat JobState=RUNNING Restarts=%d StartTime=%d EndTime=%s PreemptTime=%s\n"
 COMMANDS = {
     "systemctl": "exit 0",
     "scancel": 'echo "$@" >>{folder}/scancel.calls; exec {python} {kill_tasks} "$@"',
@@ -120,9 +120,9 @@ class Cluster:
             self.head["argv"] += ["--rpc", f"127.0.0.1:{port}"]
         self.worker = {"role": "rpc", "argv": [sys.executable, "-S", RPC, "--port"]}
 
-    def shows(self, ends="Unknown", preempted="None"):
+    def shows(self, ends="Unknown", preempted="None", restarts=0):
         """Sets what scontrol shows of the job."""
-        (self.slurm / "shown").write_text(SHOWN % (time.time() - 60, ends, preempted))
+        (self.slurm / "shown").write_text(SHOWN % (restarts, time.time() - 60, ends, preempted))
 
     def job(self):
         common = {

@@ -31,8 +31,6 @@ from .._text import Refusal, printable
 SEEN, AWAY, GONE, PAUSE = 30, 600, 60, 1.0
 # Seconds beside the grace time for the other tasks to end after the first.
 REST = 10
-# In SLURM's refusal of a job that it has requeued itself, for a node that failed.
-PENDING = "pending execution"
 # A job that lost a worker is started again this often, and always after a run of so many seconds: else its keeper
 # submits another, later and later.
 AGAIN_MOST, LONG = 3, 600
@@ -71,7 +69,11 @@ class Batch:
                 f"srun: it cannot be run ({error.strerror}), SLURM's commands are needed on this node: install them"
             )
             return 1
-        preempted = self._preempted()
+        shown = self._shown()
+        if (ask.moment(shown.get("Restarts", "")) or 0) > self._restarts:
+            self.say("requeued by SLURM: a node failed, the grace time was over, or a user has asked for it")
+            return code
+        preempted = is_preempted(shown)
         again = preempted or (code == reasons.AGAIN and self._may_again())
         self.say(f"{self._why(code, preempted).words}{': starts again' if again else ''}")
         return self._requeue(code) if again else code
@@ -92,21 +94,17 @@ class Batch:
     def _may_again(self) -> bool:
         return self._restarts < AGAIN_MOST or time.time() - self._started >= LONG
 
-    def _preempted(self) -> bool:
-        """Whether SLURM has preempted this run of the job; no if it does not say so in time."""
+    def _shown(self) -> dict[str, str]:
+        """The job as SLURM's controller has it; empty if it does not say so in time."""
         until = time.monotonic() + SEEN
         while True:
             try:
-                shown = ask.show_job(self._id)
-                break
+                return ask.show_job(self._id)
             except Refusal as error:
                 if error.code != ask.AWAY or time.monotonic() > until:
-                    self.say(f"{error}; it counts as not preempted")
-                    return False
+                    self.say(f"{error}; the job counts as not preempted")
+                    return {}
                 time.sleep(PAUSE)
-        preempted, started = (ask.moment(shown.get(name, "")) for name in ("PreemptTime", "StartTime"))
-        # That of an earlier run does not count.
-        return preempted is not None and preempted >= (started or 0)
 
     def _why(self, code: int, preempted: bool) -> reasons.Why:
         """As far as it is known here: sacct knows the rest later."""
@@ -131,8 +129,6 @@ class Batch:
                 ask.run(["scontrol", "requeue", str(self._id)])
                 break
             except Refusal as error:
-                if PENDING in str(error):
-                    return code
                 time.sleep(PAUSE)
                 # SLURM ends the command that requeues the job, too.
                 if terms != self._terms:
@@ -144,6 +140,12 @@ class Batch:
         while terms == self._terms and time.monotonic() < until:
             time.sleep(0.1)
         return code
+
+
+def is_preempted(shown: Mapping[str, str]) -> bool:
+    """Whether SLURM has preempted this run of a job: the time of an earlier preemption does not count."""
+    preempted, started = (ask.moment(shown.get(name, "")) for name in ("PreemptTime", "StartTime"))
+    return preempted is not None and preempted >= (started or 0)
 
 
 def check_user(job: Job) -> None:

@@ -83,6 +83,18 @@ def test_earlier_preemption_does_not_count(cluster):
     assert REQUEUE not in one.calls("scontrol")
 
 
+def test_job_that_slurm_has_requeued_itself(cluster):
+    """For a node that failed: PreemptTime is gone by then."""
+    one = cluster()
+    job = one.start("slurm_job", SLURM_RESTART_COUNT="1")
+    wait_for((one.folder / "logs/4711/served-1").exists)
+    one.shows(restarts=2)
+    signal_tasks(one, signal.SIGTERM)
+    assert job.wait(10) == 0
+    assert "job 4711: requeued by SLURM: a node failed" in one.output(job)
+    assert REQUEUE not in one.calls("scontrol")
+
+
 def test_crash_ends_the_job_with_its_code(cluster):
     one = cluster(workers=1)
     job = one.start("slurm_job")
@@ -151,30 +163,33 @@ REFUSED = Refusal("scontrol: SLURM reports 'Invalid job id specified'", ask.REFU
 @pytest.mark.parametrize(
     ("shown", "preempted"),
     [
-        ([{"PreemptTime": "2000", "StartTime": "1000"}], True),
-        ([{"PreemptTime": "500", "StartTime": "1000"}], False),
-        ([{"PreemptTime": "None", "StartTime": "1000"}], False),
-        ([{}], False),
-        ([AWAY, AWAY, {"PreemptTime": "2000", "StartTime": "1000"}], True),
-        ([AWAY], False),
-        ([REFUSED], False),
+        ({"PreemptTime": "2000", "StartTime": "1000"}, True),
+        ({"PreemptTime": "500", "StartTime": "1000"}, False),
+        ({"PreemptTime": "None", "StartTime": "1000"}, False),
+        ({}, False),
     ],
 )
-def test_whether_slurm_has_preempted_the_job(monkeypatch, shown, preempted):
-    batch = Batch(monkeypatch, shown=shown)
-    assert batch._preempted() is preempted
+def test_whether_slurm_has_preempted_the_job(shown, preempted):
+    assert slurm_job.is_preempted(shown) is preempted
+
+
+@pytest.mark.parametrize(("answers", "seen"), [([AWAY, AWAY, {"a": "b"}], {"a": "b"}), ([AWAY], {}), ([REFUSED], {})])
+def test_slurm_is_asked_for_a_while(monkeypatch, answers, seen):
+    batch = Batch(monkeypatch, shown=answers)
+    assert batch._shown() == seen
     assert batch.clock <= 1000 + slurm_job.SEEN + ask.SECONDS + slurm_job.PAUSE
+    assert len(batch.said) == (not seen)
 
 
 @pytest.mark.parametrize(("name", "preempted"), [("preempting", True), ("running", False), ("cancelled", False)])
-def test_preemption_in_slurms_own_words(monkeypatch, name, preempted):
+def test_preemption_in_slurms_own_words(name, preempted):
     """As SLURM 22.05 has printed them, but for its times."""
     text = (FIXTURES / f"show-job-{name}.txt").read_text()
     moments = {found: str(int(time.mktime(time.strptime(found, "%Y-%m-%dT%H:%M:%S")))) for found in stamps(text)}
     for found, moment in moments.items():
         text = text.replace(found, moment)
     shown = dict(word.partition("=")[::2] for word in text.split())
-    assert Batch(monkeypatch, shown=[shown])._preempted() is preempted
+    assert slurm_job.is_preempted(shown) is preempted
 
 
 def stamps(text):
@@ -210,12 +225,6 @@ def test_end_of_its_time_is_named(monkeypatch):
     assert batch._why(0, False).code == reasons.WALLTIME
     batch._ends_at, batch._terms = int(time.time()) + 10, 1
     assert batch._why(143, False).code == reasons.WALLTIME
-
-
-def test_job_that_slurm_has_requeued_itself(monkeypatch):
-    batch = Batch(monkeypatch)
-    batch.refused = [Refusal("scontrol: SLURM reports 'Job is pending execution for job 4711'", ask.REFUSED)]
-    assert batch._requeue(75) == 75 and batch.said == []
 
 
 # Its user
