@@ -9,10 +9,11 @@ A job is known by its comment. So a keeper that was killed between a submission 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 from .._node.backoff import delay
 from . import reasons
+from .actions import Action, Cancel, Drain, Say, Submit, Taken
 from .ask import COMPLETING, Ended, Queued
 from .hostlist import nodes
 from .reasons import Why
@@ -36,38 +37,6 @@ CHANGED = Why(reasons.REPLACED, "replaced: its configuration has changed")
 UNWANTED = Why(reasons.DRAINED, "its service is not wanted any more")
 
 
-class Submit(NamedTuple):
-    service: str
-    script: str
-
-
-class Cancel(NamedTuple):
-    """pending: only if it does not run yet."""
-
-    service: str
-    job_id: int
-    pending: bool
-
-
-class Drain(NamedTuple):
-    service: str
-    job_id: int
-
-
-class Taken(NamedTuple):
-    """A request of a person is in the state, and its file is to be removed."""
-
-    service: str
-    kind: str
-
-
-class Say(NamedTuple):
-    text: str
-
-
-Action = Union[Submit, Cancel, Drain, Taken, Say]
-
-
 class Seen(NamedTuple):
     """jobs: of the user; others: pending and running ones of all users; runs: {job: its runs by sacct}, without those
     that were not asked for or not answered; ready, served: jobs whose head is ready, and was; lines: {job: the last
@@ -87,25 +56,33 @@ def looked(state: Mapping[str, Known], jobs: Iterable[Queued], now: float) -> St
     """The state with the runs that have ended since, for which SLURM's reason is needed."""
     alive = {job.job_id: job for job in jobs if job.alive}
     found = dict(state)
-    for service, known in state.items():
+    for service, before in state.items():
+        known = before
+        if before.next_job is not None and before.next_job not in alive:
+            found[service] = known = _over(before, before.next_job, now)._replace(next_job=None)
         job = alive.get(known.job_id) if known.job_id is not None else None
         requeued = job is not None and known.state in (RUNNING, ENDS) and _another_run(job, known)
         if known.job_id is not None and (job is None or requeued):
-            run = {
-                "job_id": known.job_id,
-                "since": now,
-                "started": known.started,
-                "served": known.served,
-                "requeued": requeued,
-            }
-            found[service] = known._replace(
-                open=[*known.open, run][-10:],
+            found[service] = _over(known, known.job_id, now, requeued)._replace(
                 job_id=known.job_id if requeued else None,
                 state=PENDING if requeued else NONE,
                 serves=False,
                 served=False,
             )
     return found
+
+
+def _over(known: Known, job_id: int, now: float, requeued: bool = False) -> Known:
+    """With a run that has ended."""
+    current = job_id == known.job_id
+    run = {
+        "job_id": job_id,
+        "since": now,
+        "started": known.started if current else None,
+        "served": known.served and current,
+        "requeued": requeued,
+    }
+    return known._replace(open=[*known.open, run][-10:])
 
 
 def _another_run(job: Queued, known: Known) -> bool:
@@ -121,8 +98,9 @@ def unexplained(state: Mapping[str, Known]) -> list[int]:
 def submitted(known: Known, job_id: int) -> Known:
     """After a submission that was answered."""
     known = known._replace(submitting=None)
-    # A successor is no current job yet.
-    return known if known.job_id is not None else known._replace(job_id=job_id, state=PENDING, served=False)
+    if known.job_id is not None:
+        return known._replace(next_job=job_id)
+    return known._replace(job_id=job_id, state=PENDING, served=False)
 
 
 def failed(known: Known, job_id: int) -> Known:
@@ -350,10 +328,11 @@ class _Turn:
             self.known = self.known._replace(
                 state=PENDING if just else NONE, digest="", nodes="", reason="", started=None, ends=None, expected=None
             )
-            self.known = self.known._replace(serves=False, served=False, window=None)
+            self.known = self.known._replace(serves=False, served=False, window=None, next_job=None)
             return
         ready = job.job_id in self.seen.ready
         same = job.job_id == self.known.job_id
+        later = [one.job_id for one in jobs[1:] if one.waits and str(one.job_id) not in self.known.asked]
         self.known = self.known._replace(
             job_id=job.job_id,
             state=PENDING if job.waits else ENDS if job.state == COMPLETING else RUNNING,
@@ -366,6 +345,7 @@ class _Turn:
             serves=ready and not job.waits,
             served=not job.waits and (ready or job.job_id in self.seen.served or (same and self.known.served)),
             window=self._window(),
+            next_job=later[0] if later else None,
         )
 
     def _window(self) -> dict[str, Any] | None:

@@ -67,18 +67,19 @@ class Config(NamedTuple):
 class Known(NamedTuple):
     """A service's job, as the keeper knows it.
 
-    held: {by, at}, if a person holds it; reason, expected: SLURM's for a job that waits; ends: its time limit;
-    serves: whether it is ready; served: whether this run of it was; last: {job_id, code, words, at} of the last run
-    that ended; next_submit: when the next job may be submitted; window: {partition, node, at}, a job that wants one of
-    its nodes; failures: jobs in a row that ended before they served; yields: the partition to which it gives way;
-    asked: {job: {code, words, how, at}} which the keeper has asked to end; submitting: since when the outcome of a
-    submission is not known; open: [{job_id, since, started, served, requeued}], runs that ended and for which SLURM has
-    not said why.
+    held: {by, at}, if a person holds it; next_job: one that waits until the time of job_id is over; reason, expected:
+    SLURM's for a job that waits; ends: its time limit; serves: whether it is ready; served: whether this run of it was;
+    last: {job_id, code, words, at} of the last run that ended; next_submit: when the next job may be submitted; window:
+    {partition, node, at}, a job that wants one of its nodes; failures: jobs in a row that ended before they served;
+    yields: the partition to which it gives way; asked: {job: {code, words, how, at}} which the keeper has asked to end;
+    submitting: since when the outcome of a submission is not known; open: [{job_id, since, started, served, requeued}],
+    runs that ended and for which SLURM has not said why.
     """
 
     wanted: bool = False
     held: dict[str, Any] | None = None
     job_id: int | None = None
+    next_job: int | None = None
     state: str = NONE
     digest: str = ""
     nodes: str = ""

@@ -25,7 +25,7 @@ from .. import _files
 from .._node.notify import notify, say
 from .._registry import files, writer
 from .._registry.disposable import Disposable, Outcome
-from .._slurm import ask, keeper, state
+from .._slurm import actions, ask, keeper, state
 from .._slurm.ask import Queued
 from .._slurm.state import Config, Known, State
 from .._text import Refusal, printable
@@ -128,12 +128,12 @@ class Program:
             hold=self._requests("hold"),
             resume=self._requests("resume"),
         )
-        self.state, actions = keeper.decide(self.config, looked, seen, now)
+        self.state, steps = keeper.decide(self.config, looked, seen, now)
         # On disk before anything is done.
-        self._save(now, durable=bool(actions))
-        for action in actions:
+        self._save(now, durable=bool(steps))
+        for action in steps:
             self._do(action, now)
-        if actions:
+        if steps:
             self._save(now, durable=True)
 
     def _everybody(self, now: float, fresh: bool) -> list[Queued]:
@@ -182,16 +182,16 @@ class Program:
             lines={row["job_id"]: row["lines"] for row in rows},
         )
 
-    def _do(self, action: keeper.Action, now: float) -> None:
-        if isinstance(action, keeper.Say):
+    def _do(self, action: actions.Action, now: float) -> None:
+        if isinstance(action, actions.Say):
             say(action.text)
-        elif isinstance(action, keeper.Taken):
+        elif isinstance(action, actions.Taken):
             state.withdraw(self.config.directory, action.service, action.kind)
-        elif isinstance(action, keeper.Submit):
+        elif isinstance(action, actions.Submit):
             self._submit(action, now)
         else:
             try:
-                if isinstance(action, keeper.Drain):
+                if isinstance(action, actions.Drain):
                     ask.drain(action.job_id)
                 else:
                     ask.cancel(action.job_id, action.pending)
@@ -201,7 +201,7 @@ class Program:
                 if refusal.code == ask.AWAY:
                     self._note(action.service, keeper.failed(self.state[action.service], action.job_id))
 
-    def _submit(self, action: keeper.Submit, now: float) -> None:
+    def _submit(self, action: actions.Submit, now: float) -> None:
         known = self.state[action.service]
         try:
             # With the lock in it, another keeper waits for its end.

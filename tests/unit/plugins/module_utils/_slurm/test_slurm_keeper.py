@@ -7,14 +7,14 @@ import random
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, keeper, state
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.ask import Ended, Queued
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.keeper import (
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.actions import (
     Cancel,
     Drain,
     Say,
     Submit,
     Taken,
 )
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.ask import Ended, Queued
 
 OLD, NEW = "0" * 16, "1" * 16
 SUBMIT = Submit("fast", "/scripts/run-14b.slurm")
@@ -319,6 +319,27 @@ def test_next_job_waits_before_the_time_is_over():
     assert one.turn(running(8)) == []
 
 
+def test_scancel_of_the_next_job_holds():
+    one = Keeper()
+    one.turn(running(limit=200), seconds=0)
+    one.state["fast"] = keeper.submitted(one.known, 8)
+    assert one.turn(running(limit=200), job(8)) == [] and one.known.next_job == 8
+    cancelled = {"runs": {8: [Ended(8, "CANCELLED", by_uid=0)]}}
+    assert one.turn(running(limit=200), **cancelled) == [Drain("fast", 7)]
+    assert one.known.held["by"] == "root"
+
+
+def test_next_job_that_fails_is_tried_later():
+    one = Keeper()
+    one.state = {"fast": state.Known(failures=1)}
+    assert one.turn(running(limit=200), seconds=0) == [SUBMIT]
+    one.state["fast"] = keeper.submitted(one.known, 8)
+    failed = {"runs": {8: [Ended(8, "FAILED", exit_code=1)]}}
+    assert one.turn(running(limit=200), **failed) == []
+    assert one.turn(running(limit=200), seconds=9) == []
+    assert one.turn(running(limit=200), seconds=2) == [SUBMIT]
+
+
 def test_duplicates_are_cancelled():
     one = Keeper()
     assert one.turn(job(7), job(8)) == [Cancel("fast", 8, True)]
@@ -446,6 +467,9 @@ def test_random_events_leave_one_job(seed):
         )
         for action in actions:
             act(slurm, one, action, None)
+        for each in list(slurm.jobs.values()):
+            if each.ends and each.ends < one.now:
+                slurm.end(each.job_id, "TIMEOUT", one.now)
         waiting = [each for each in slurm.jobs.values() if each.waits]
         if waiting and len(waiting) == len(slurm.jobs):
             slurm.jobs[waiting[0].job_id] = running(waiting[0].job_id, digest=waiting[0].digest, limit=None)
