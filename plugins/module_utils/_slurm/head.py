@@ -167,6 +167,8 @@ class Head(Runner):
         process = self._rounds.subject.look(now)
         if process is None:
             return True
+        if now < self.asked + QUIET:
+            return False
         self._rounds.looker.ask(process, may_sleep=False)
         look = self._rounds.looker.of(process)
         if look is None or look["at"] < self.asked + QUIET:
