@@ -28,7 +28,7 @@ RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED")
 
 
 class Node(NamedTuple):
-    """drained: whether it gets no new job, by DRAIN or by DOWN."""
+    """drained: whether it gets no new job until somebody resumes it. One that is down may come back by itself."""
 
     drained: bool
     reason: str
@@ -42,7 +42,7 @@ def parse(text: str) -> Node:
     """A line of `scontrol -o show node`."""
     state, why = STATE.search(text), WHY.search(text)
     words = set(re.split(r"[+*~#!%$@^-]+", state.group(1))) if state else set()
-    return Node(bool(words & {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL"}), printable(why.group(1)) if why else "")
+    return Node(bool(words & {"DRAIN", "DRAINED", "DRAINING"}), printable(why.group(1)) if why else "")
 
 
 def look(node: str) -> Node:
@@ -65,7 +65,12 @@ def drain(
     """
     before = look(node)
     own = [one for one in _running(user) if one.service in services]
-    result = {"changed": not before.drained or bool(own), "reason": before.reason or REASON, "others": [], "left": []}
+    result = {
+        "changed": not before.drained or bool(own),
+        "reason": before.reason if before.drained else REASON,
+        "others": [],
+        "left": [],
+    }
     if check:
         return result
     if not before.drained:

@@ -69,6 +69,8 @@ def drained(**options):
         ("MIXED+DRAIN", DRAINED_BY_US, (True, "llama_cluster: maintenance", True)),
         ("IDLE+DRAIN", DRAINED_BY_ALICE, (True, "card 1 is dead", False)),
         ("DOWN*+DRAIN", " Reason=Not responding [slurm@1795813200] Comment=x", (True, "Not responding", False)),
+        ("DOWN*", " Reason=Not responding [slurm@1795813200]", (False, "Not responding", False)),
+        ("MIXED+NOT_RESPONDING", "", (False, "", False)),
         ("IDLE", DRAINED_BY_US, (False, "llama_cluster: maintenance", False)),
     ],
 )
