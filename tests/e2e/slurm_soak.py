@@ -148,6 +148,9 @@ def scancel(lab, chance):
     service = chance.choice(SERVICES)
     lab.on("ctl", "scancel %d" % lab.job(service))
     eventually(lambda: not lab.jobs(service.job), 60, "%s has ended" % service.job)
+    # The keeper sees it some seconds later; before that there is nothing to resume.
+    held = "%s: held" % service.name
+    eventually(lambda: held in lab.on("ctl", "llama-jobs list"), 30, "%s is held" % service.name)
     time.sleep(3)
     assert not lab.jobs(service.job), "%s was submitted again" % service.job
     lab.on("ctl", "llama-jobs resume %s" % service.name)
