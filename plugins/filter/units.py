@@ -41,11 +41,11 @@ from ..plugin_utils._units.waves import change_waves
 class FilterModule:
     def filters(self):
         return with_sentences(
-            node_refusals=node_refusals,
-            build_refusals=build_refusals,
-            client_access=client_access,
-            unit_files=unit_files,
-            unit_changes=unit_changes,
-            change_waves=change_waves,
-            build_links=build_links,
+            node_refusals,
+            build_refusals,
+            client_access,
+            unit_files,
+            unit_changes,
+            change_waves,
+            build_links,
         )

@@ -37,7 +37,7 @@ USUAL = ("none", "skipped: no tools", "skipped: no jinja")
 PARTS = ("embedding", "reranking", "tools", "reasoning", "draft")
 
 
-def acceptance(
+def acceptance_report(
     head: Map,
     host: str,
     health: Map,

@@ -18,9 +18,8 @@ from ...module_utils._node import paths
 from .._cluster_plan.lines import ceiling
 from .._intent.records import Groups, HostVars, Models, Services
 from .._intent.services import node_serving
-from .bench import value
 from .criteria import Seen, Service
-from .results import Results, label_of
+from .results import Results, label_of, value
 from .targets import Measured
 
 Map = Mapping[str, Any]

@@ -44,7 +44,7 @@ READY = {
 
 
 def accepted(head, *found):
-    return acceptance.acceptance(head, "node1", *found)
+    return acceptance.acceptance_report(head, "node1", *found)
 
 
 @pytest.mark.parametrize(
