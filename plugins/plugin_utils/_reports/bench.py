@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import parse_args
 from .bench_compare import comparison
 from .failures import failure_reason
 from .results import FORMAT, files_of, label_of, value
@@ -29,11 +28,15 @@ def bench_heads(heads: Sequence[Map]) -> dict[str, list[Any]]:
     for head in heads:
         label = head.get("label") or head["service"]
         of_models = [
-            dict(head, model=one["model"], quant=one["quant"], args=one["args"], label=f"{label}.{one['model']}")
+            {
+                **head,
+                **{key: one[key] for key in ("model", "quant", "args", "serves")},
+                "label": f"{label}.{one['model']}",
+            }
             for one in head.get("models") or []
         ]
         for one in of_models or [dict(head, label=label)]:
-            if parse_args(one.get("args") or []).embeddings:
+            if one["serves"] != "text":
                 left_out.append(f"{one['label']}: not measured, it generates nothing")
             else:
                 found.append(one)

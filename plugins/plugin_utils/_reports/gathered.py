@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...module_utils._llama.args import parse_args
 from ...module_utils._model.memory import Shape
 from ...module_utils._node import paths
 from .._cluster_plan.lines import ceiling
@@ -168,7 +167,7 @@ def _service(head: Map, label: str, known: Known) -> Service:
         workers=_workers(head),
         report=report,
         wire=known.kept.latest("wire", label) or known.kept.latest("wire", head["service"]),
-        generates=not parse_args(head.get("args") or []).embeddings,
+        generates=head["serves"] == "text",
     )
 
 

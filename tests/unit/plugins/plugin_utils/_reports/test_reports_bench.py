@@ -16,6 +16,7 @@ HEAD = {
     "model": "or1-behemoth",
     "quant": "Q8_0",
     "args": ["--port", "8000"],
+    "serves": "text",
     "shares": [{"node": "node2"}],
     "models": [],
 }
@@ -123,8 +124,8 @@ def test_lines_name_disturbances_and_errors():
 
 def test_router_is_measured_for_generating_models():
     models = [
-        {"model": "coder", "quant": "Q4_K_M", "args": []},
-        {"model": "embed", "quant": "Q8_0", "args": ["--embeddings"]},
+        {"model": "coder", "quant": "Q4_K_M", "args": [], "serves": "text"},
+        {"model": "embed", "quant": "Q8_0", "args": [], "serves": "embeddings"},
     ]
     found = bench.bench_heads([dict(HEAD, models=models, label="fast"), HEAD])
     assert [(one["model"], one["label"]) for one in found["heads"]] == [
