@@ -34,7 +34,7 @@ from ansible import constants as C
 from ansible import context
 from ansible.plugins.callback.default import CallbackModule as Default
 
-from ..module_utils._text import duration, printable
+from ..module_utils._text import counted, duration, printable
 from ..plugin_utils._reports.failures import FAILURE, MISTAKE, SILENT, Failures, is_rescued, of
 from ..plugin_utils._warm import warm
 
@@ -46,10 +46,6 @@ NAMES = 3
 USUAL = "Module remote_tmp "
 # Seconds of plays that changed nothing, after which their line is printed: it shows that the run continues.
 SILENCE = 60
-
-
-def count(number, what):
-    return "%d %s%s" % (number, what, "" if number == 1 else "s")
 
 
 def plain_lines(text, indent=""):
@@ -228,7 +224,7 @@ class CallbackModule(Default):
         elif context.CLIARGS["check"]:
             self.show(
                 "check mode: %s would change something, %s"
-                % (count(len(self.changes), "task") if self.changes else "no task", took)
+                % (counted(len(self.changes), "task") if self.changes else "no task", took)
             )
         else:
             done = f"{len(self.changes)} changed" if self.changes else "no change"
@@ -240,12 +236,12 @@ class CallbackModule(Default):
         parts = []
         if mistakes:
             given = self.given()
-            parts.append(count(mistakes, "mistake") + (" in " + given if given else ""))
-        parts += [count(silent, "host") + " could not be reached"] if silent else []
-        parts += [count(findings, "finding")] if findings else []
-        parts += [count(failures, "failure")] if failures else []
+            parts.append(counted(mistakes, "mistake") + (" in " + given if given else ""))
+        parts += [counted(silent, "host") + " could not be reached"] if silent else []
+        parts += [counted(findings, "finding")] if findings else []
+        parts += [counted(failures, "failure")] if failures else []
         if self.changes and not context.CLIARGS["check"]:
-            became = f"{count(len(self.changes), 'task')} had changed something"
+            became = f"{counted(len(self.changes), 'task')} had changed something"
         elif failures and not context.CLIARGS["check"]:
             became = "no task before had changed anything"
         else:

@@ -35,63 +35,57 @@ from ansible.parsing.splitter import parse_kv
 from ..plugin_utils._access.gateway import gateway_host
 from ..plugin_utils._access.trials import services_on_trial
 from ..plugin_utils._filters import with_sentences
-from ..plugin_utils._gateway.client_files import client_file
+from ..plugin_utils._gateway.client_files import client_configuration
 from ..plugin_utils._gateway.config import gateway_config
 from ..plugin_utils._gateway.plan_lines import gateway_plan_lines
-from ..plugin_utils._gateway.tailnet import tailnet
+from ..plugin_utils._gateway.tailnet import gateway_tailnet
+from ..plugin_utils._intent import check, variables
 from ..plugin_utils._intent.builds import node_builds
-from ..plugin_utils._intent.check import intent_errors
 from ..plugin_utils._intent.gateway import all_hosts
-from ..plugin_utils._intent.models import fan_out
-from ..plugin_utils._intent.monitoring import allowed, hosts
+from ..plugin_utils._intent.models import model_fan_out
+from ..plugin_utils._intent.monitoring import hosts, monitoring_addresses
 from ..plugin_utils._intent.services import node_rpc, node_serving
-from ..plugin_utils._intent.values import near
-from ..plugin_utils._intent.variables import mistyped_variables, variable_mistakes
-from ..plugin_utils._monitoring.scrape import (
-    output_files,
-    prometheus_config,
-    sampler_config,
-    sampler_renewed,
-    secret_files,
-)
+from ..plugin_utils._intent.values import did_you_mean
+from ..plugin_utils._monitoring import scrape
+from ..plugin_utils._monitoring.scrape import sampler_config
 
 
-def errors(services, models, groups, hostvars, *more, **options):
+def intent_errors(services, models, groups, hostvars, *more, **options):
     """Types that only a role's argument specs know are reported last, in Ansible's words."""
-    found = intent_errors(services, models, groups, hostvars, *more, **options)
-    return found or mistyped_variables(hostvars, list(dict.fromkeys([*all_hosts(groups), *hosts(groups)])))
+    found = check.intent_errors(services, models, groups, hostvars, *more, **options)
+    return found or variables.mistyped_variables(hostvars, list(dict.fromkeys([*all_hosts(groups), *hosts(groups)])))
 
 
-def _typed():
-    """The names given with -e NAME=VALUE, which no variable of Ansible tells from others. A file of -e @FILE may hold
-    what is for somebody else."""
+def variable_mistakes(hostvars, nodes):
+    """With the names given with -e NAME=VALUE, which no variable of Ansible tells from others. A file of -e @FILE may
+    hold what is for somebody else."""
     texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
-    return {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
+    typed = {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
+    return variables.variable_mistakes(hostvars, nodes, typed)
 
 
-def whole(services, models, groups, hostvars, settings):
-    found = prometheus_config(services, models, groups, hostvars, settings)
-    return {"files": output_files(found, settings), "secrets": secret_files(found, settings)}
+def prometheus_config(services, models, groups, hostvars, settings):
+    found = scrape.prometheus_config(services, models, groups, hostvars, settings)
+    return {"files": scrape.output_files(found, settings), "secrets": scrape.secret_files(found, settings)}
 
 
 class FilterModule:
     def filters(self):
         return with_sentences(
-            intent_errors=errors,
-            variable_mistakes=lambda hostvars, nodes: variable_mistakes(hostvars, nodes, _typed()),
-            did_you_mean=near,
-            node_serving=node_serving,
-            node_rpc=node_rpc,
-            node_builds=node_builds,
-            services_on_trial=services_on_trial,
-            model_fan_out=fan_out,
-            gateway_config=gateway_config,
-            gateway_host=gateway_host,
-            client_configuration=client_file,
-            gateway_plan_lines=gateway_plan_lines,
-            gateway_tailnet=tailnet,
-            monitoring_addresses=allowed,
-            prometheus_config=whole,
-            sampler_config=sampler_config,
-            sampler_renewed=sampler_renewed,
+            intent_errors,
+            variable_mistakes,
+            did_you_mean,
+            node_serving,
+            node_rpc,
+            node_builds,
+            services_on_trial,
+            model_fan_out,
+            gateway_config,
+            gateway_host,
+            client_configuration,
+            gateway_plan_lines,
+            gateway_tailnet,
+            monitoring_addresses,
+            prometheus_config,
+            sampler_config,
         )

@@ -41,7 +41,7 @@ def plan_devices(*args, **kwargs):
 class FilterModule:
     def filters(self):
         return with_sentences(
-            memory_plan=memory_plan,
-            plan_cards=plan_cards,
-            plan_devices=plan_devices,
+            memory_plan,
+            plan_cards,
+            plan_devices,
         )

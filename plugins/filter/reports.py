@@ -28,55 +28,40 @@ _value:
   type: raw
 """
 
-from ansible.utils.unsafe_proxy import wrap_var
-
 from ..plugin_utils._doctor.cluster import doctor_report
 from ..plugin_utils._doctor.rules import doctor_rules
 from ..plugin_utils._filters import with_sentences
-from ..plugin_utils._reports.acceptance import acceptance
-from ..plugin_utils._reports.bench import bench_heads, benchmark
-from ..plugin_utils._reports.bench_compare import comparison
+from ..plugin_utils._reports.acceptance import acceptance_report
+from ..plugin_utils._reports.bench import bench_heads, bench_report
 from ..plugin_utils._reports.decisions import decisions_page
 from ..plugin_utils._reports.drill import drill_report
 from ..plugin_utils._reports.failures import failure_reason
 from ..plugin_utils._reports.jobs import jobs_seen
 from ..plugin_utils._reports.link import link_report
-from ..plugin_utils._reports.logs import log_lines
 from ..plugin_utils._reports.outcome import outcome_lines, switch_state
 from ..plugin_utils._reports.speed import upgrade_speed
 from ..plugin_utils._reports.switch import switch_refused
 from ..plugin_utils._reports.verify import criteria_report
-from ..plugin_utils._reports.wire import Seen, wire
-
-
-def wire_report(head, seen, measured_at):
-    return wire(head, Seen(**seen), measured_at)
-
-
-def marked(*arguments):
-    """criteria_report, which is kept as a fact: ansible-core 2.18 would read a server's words in it as expressions."""
-    return wrap_var(criteria_report(*arguments))
+from ..plugin_utils._reports.wire import wire_report
 
 
 class FilterModule:
     def filters(self):
         return with_sentences(
-            acceptance_report=acceptance,
-            wire_report=wire_report,
-            bench_heads=bench_heads,
-            bench_report=benchmark,
-            bench_comparison=comparison,
-            jobs_seen=jobs_seen,
-            link_report=link_report,
-            upgrade_speed=upgrade_speed,
-            criteria_report=marked,
-            decisions_page=decisions_page,
-            drill_report=drill_report,
-            doctor_rules=doctor_rules,
-            doctor_report=doctor_report,
-            log_lines=log_lines,
-            failure_reason=failure_reason,
-            switch_state=switch_state,
-            switch_refused=switch_refused,
-            outcome_lines=outcome_lines,
+            acceptance_report,
+            wire_report,
+            bench_heads,
+            bench_report,
+            jobs_seen,
+            link_report,
+            upgrade_speed,
+            criteria_report,
+            decisions_page,
+            drill_report,
+            doctor_rules,
+            doctor_report,
+            failure_reason,
+            switch_state,
+            switch_refused,
+            outcome_lines,
         )

@@ -32,7 +32,7 @@ from ..plugin_utils._access.clients import client_access
 from ..plugin_utils._access.node import node_refusals
 from ..plugin_utils._access.units import build_refusals
 from ..plugin_utils._filters import with_sentences
-from ..plugin_utils._slurm.compare import script_refusals, slurm_refusals
+from ..plugin_utils._slurm.compare import slurm_refusals, slurm_script_refusals
 from ..plugin_utils._slurm.files import slurm_files, slurm_made, slurm_plans
 from ..plugin_utils._slurm.script import slurm_jobs
 from ..plugin_utils._units.changes import unit_changes
@@ -44,17 +44,17 @@ from ..plugin_utils._units.waves import change_waves
 class FilterModule:
     def filters(self):
         return with_sentences(
-            node_refusals=node_refusals,
-            build_refusals=build_refusals,
-            client_access=client_access,
-            unit_files=unit_files,
-            unit_changes=unit_changes,
-            change_waves=change_waves,
-            build_links=build_links,
-            slurm_jobs=slurm_jobs,
-            slurm_files=slurm_files,
-            slurm_made=slurm_made,
-            slurm_plans=slurm_plans,
-            slurm_refusals=slurm_refusals,
-            slurm_script_refusals=script_refusals,
+            node_refusals,
+            build_refusals,
+            client_access,
+            unit_files,
+            unit_changes,
+            change_waves,
+            build_links,
+            slurm_jobs,
+            slurm_files,
+            slurm_made,
+            slurm_plans,
+            slurm_refusals,
+            slurm_script_refusals,
         )

@@ -292,3 +292,8 @@ def sha256_file(path: str) -> str:
     """Hex sha256 of a file."""
     with open(path, "rb", buffering=0) as stream:
         return sha256_stream(stream)
+
+
+def names_in(folder: str) -> list[str]:
+    """The names in a directory; none if it is not one."""
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []

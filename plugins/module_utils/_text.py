@@ -39,6 +39,11 @@ def exact(count: int) -> str:
     return f"{count:,} bytes"
 
 
+def counted(number: int, what: str) -> str:
+    """'1 node', '2 nodes'."""
+    return "%d %s%s" % (number, what, "" if number == 1 else "s")
+
+
 def duration(seconds: float) -> str:
     """0.4 -> '0.4 s', 4 -> '4 s', 200 -> '3 min 20 s', 3900 -> '1 h 05 min'."""
     if seconds < 10:

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils._text import Refusal
 
 
-def one_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
+def _one_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that ends a task with the sentence of a Refusal."""
 
     @functools.wraps(function)
@@ -27,6 +27,6 @@ def one_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
     return filter_function
 
 
-def with_sentences(**functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """The value of a FilterModule's filters(): functions by the name of their filter."""
-    return {name: one_sentence(function) for name, function in functions.items()}
+def with_sentences(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """The value of a FilterModule's filters(): functions by their names."""
+    return {function.__name__: _one_sentence(function) for function in functions}

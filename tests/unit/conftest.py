@@ -6,6 +6,8 @@
 import sys
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -23,3 +25,24 @@ def pytest_collection_finish(session):
     simulation = sys.modules.get("ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation")
     if simulation and session.items:
         simulation.playbook_servers()
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake_llama_server.FakeLlamaServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(name="workers")
+def fixture_workers():
+    workers = [fake_llama_server.FakeWorker().attach(), fake_llama_server.FakeWorker().attach()]
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+@pytest.fixture(name="fake")
+def fixture_fake():
+    with FakeHub() as fake:
+        yield fake

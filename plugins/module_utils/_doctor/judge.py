@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
-from .._text import duration, human, printable
+from .._text import counted, duration, human, printable
 
 Evidence = Mapping[str, Any]
 Rule = Mapping[str, Any]
@@ -192,7 +192,7 @@ def end_of(findings: Sequence[Finding], seconds: float) -> str:
     """The last line of a complete report. seconds: of the journal that was read."""
     wrong, over = len(needed(findings)), len([one for one in findings if one["over"]])
     if wrong:
-        return "%d finding%s" % (wrong, "" if wrong == 1 else "s")
+        return counted(wrong, "finding")
     hours, minutes = divmod(round(seconds / 60), 60)
     span = duration(seconds) if minutes or not hours else "%d h" % hours
     return "healthy" + ("; repaired in the last %s: %d" % (span, over) if over else "")

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .._files import is_trusted, text_of
+from .._files import is_trusted, names_in, text_of
 from .._text import Refusal
 from . import fabric as fabrics
 from . import nvidia_smi, paths
@@ -207,7 +207,7 @@ def build(asked: Facts) -> Facts:
         "of": {release: build_info(prefix, release or None) for release in asked["releases"]},
         "links": links,
         "taken": [name for name in LINKS if name not in links and os.path.exists(os.path.join(prefix, name))],
-        "releases": sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
+        "releases": names_in(folder),
         "kept": kept_releases(),
     }
     return {"build": found}

@@ -153,10 +153,12 @@ class Snapshots:
         """{path: entry} of the node's current configuration, paths relative to the root."""
         found: list[str] = []
         units = os.path.join(self.root, UNITS)
-        for name in _names(units):
+        for name in _files.names_in(units):
             if name.endswith(".wants"):
                 found.extend(
-                    os.path.join(UNITS, name, one) for one in _names(os.path.join(units, name)) if _is_unit_file(one)
+                    os.path.join(UNITS, name, one)
+                    for one in _files.names_in(os.path.join(units, name))
+                    if _is_unit_file(one)
                 )
             elif _is_unit_file(name):
                 found.extend(self._below(os.path.join(UNITS, name)))
@@ -169,7 +171,7 @@ class Snapshots:
         # FIFOs and sockets are skipped: reading one would block.
         found = [path] if os.path.islink(full) or os.path.isfile(full) or os.path.isdir(full) else []
         if os.path.isdir(full) and not os.path.islink(full):
-            for name in _names(full):
+            for name in _files.names_in(full):
                 found.extend(self._below(os.path.join(path, name)))
         return found
 
@@ -231,10 +233,6 @@ def _summary(snapshot: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _is_unit_file(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in UNIT_FILES)
-
-
-def _names(folder: str) -> list[str]:
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
 def _differences(present: dict[str, Entry], wanted: dict[str, Entry]) -> list[Change]:

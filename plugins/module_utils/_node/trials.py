@@ -123,7 +123,7 @@ class Trials:
     def report(self) -> list[Record]:
         """REPORTED of each trial that runs or has ended by its timer. Errors: Refusal."""
         folder = self._path(os.path.dirname(paths.TRIALS))
-        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        names = _files.names_in(folder)
         records = [self.read(found.group(1)) for found in map(RECORD.match, names) if found]
         return [{key: record[key] for key in REPORTED} for record in records if record]
 

@@ -291,7 +291,7 @@ def unit_info(
     A unit file that systemd has never loaded and a process whose unit file is gone are both listed.
     Nothing matching is an empty list. Errors: Refusal.
     """
-    files = os.listdir(unit_dir) if os.path.isdir(unit_dir) else []
+    files = _files.names_in(unit_dir)
     # An alias is a link: systemd resolves it to the unit it stands for.
     names = [name for name in files if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
     asked = sorted(set(names) | set(patterns))

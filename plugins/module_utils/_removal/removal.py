@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from .._fetch.manifest import SUFFIX, is_model_name, manifest_path
-from .._files import MOST_TEXT, is_trusted, owners, read_trusted
+from .._files import MOST_TEXT, is_trusted, names_in, owners, read_trusted
 from .._node import paths
 from .._node.managed import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_managed_file, is_managed_unit, record_of
 from .._node.units import Unit, systemctl, unit_info
@@ -86,7 +86,7 @@ class Removal:
     def units(self, patterns: Sequence[str], kept: Sequence[str] = (), unit_dir: str = paths.UNITS) -> None:
         """Removes unit files of these names or globs and reloads systemd."""
         before = len(self.removed)
-        for name in _names(unit_dir):
+        for name in names_in(unit_dir):
             path = os.path.join(unit_dir, name)
             wanted = name not in kept and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
             if wanted and is_managed_unit(path):
@@ -98,7 +98,7 @@ class Removal:
         """Removes the files that the build.json of each release below ``prefix`` lists, except directories in
         ``kept``; if ``kept`` is empty, the managed links too."""
         releases = os.path.join(prefix, "releases")
-        for name in _names(releases):
+        for name in names_in(releases):
             release = os.path.join(releases, name)
             record = record_of(os.path.join(release, "build.json")) or {}
             build, files = record.get("build"), record.get("files")
@@ -263,7 +263,7 @@ class Removal:
                     raise OSError(error.errno, error.strerror, path) from None
 
     def _folder(self, path: str) -> None:
-        left = [name for name in _names(path) if os.path.join(path, name) not in self.removed]
+        left = [name for name in names_in(path) if os.path.join(path, name) not in self.removed]
         if left or os.path.islink(path) or not os.path.isdir(path):
             return
         with contextlib.suppress(OSError):  # a mount point, or a file that appeared meanwhile
@@ -288,12 +288,8 @@ def _held(folder: str) -> Iterator[str]:
 
 def _beside(folder: str, suffix: str) -> list[str]:
     """The models that have a file with this suffix beside them."""
-    names = [name for name in _names(folder) if name.endswith(".gguf" + suffix) and not name.startswith(".")]
+    names = [name for name in names_in(folder) if name.endswith(".gguf" + suffix) and not name.startswith(".")]
     return [name[: -len(suffix)] for name in names]
-
-
-def _names(folder: str) -> list[str]:
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
 def _unlike(path: str, size: Any) -> str:

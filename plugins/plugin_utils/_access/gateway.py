@@ -116,7 +116,7 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, A
     """gateway: what gateway_host() says as `here`, with configuration: the output of `nginx -T`, status: that it ended
     with, 127 without nginx, addresses, auth, missing: files of the certificate, readable: its key where others may read
     it, changes: kinds of services' units that the run changes before it, tailscale: whether it hands our ports on, and
-    handed_on: of tailnet(); node: the fact llama_node with listeners and machine."""
+    handed_on: of gateway_tailnet(); node: the fact llama_node with listeners and machine."""
     here, listeners = gateway["here"], node["listeners"]
     found = [
         "gateway_tls: no file %s on %s, the certificate and its key are needed there: have them issued and copied, "

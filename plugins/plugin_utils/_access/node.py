@@ -18,13 +18,12 @@ from .monitoring import monitoring_refusals
 from .ports import port_conflicts, processes_of
 from .reach import reach_refusals
 from .trials import trial_refusals
-from .units import unit_refusals
+from .units import KINDS, partial_refusals, unit_refusals
 
 Instance = Mapping[str, Any]
 FAMILIES = ("Debian", "RedHat")
 # module_utils and modules are written for it.
 OLDEST_PYTHON = (3, 9)
-KINDS = ("rpc", "head", "router")
 
 
 def node_refusals(
@@ -122,7 +121,7 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
             "%s/%s: an unmanaged unit on %s, a free name is needed: run adopt.yml, which takes it over and keeps it"
             % (paths.UNITS, ", ".join(taken), host)
         )
-    return found
+    return found + partial_refusals(host, units, heads, workers, services["changes"])
 
 
 def _foreign(units: Sequence[Unit]) -> set[str]:

@@ -10,10 +10,48 @@ from typing import Any
 
 from ...module_utils._llama.flags import flags, known_flags, owner
 from ...module_utils._node import paths
-from ...module_utils._node.units import units_of
+from ...module_utils._node.units import Unit, units_of
+from ...module_utils._settings import is_stopped
 from .._intent.builds import named
 
 Instance = Mapping[str, Any]
+# The kinds of services' units, which are the tags of site.yml that change them.
+KINDS = ("rpc", "head", "router")
+
+
+def partial_refusals(
+    host: str, units: Sequence[Unit], heads: Sequence[Instance], workers: Sequence[Instance], changes: Sequence[str]
+) -> list[str]:
+    """At most one sentence: units of kinds that a run does not configure, though its other changes need that.
+
+    changes: the kinds that it configures. A head would wait for a worker that is missing or listens elsewhere, and an
+    unwanted unit would be removed without its successor.
+    """
+    if not changes:
+        return []
+    managed = [unit for unit in units if unit.installed and unit.managed]
+    wanted = {one["unit"] for one in (*heads, *workers)}
+    found = {(unit.name, unit.kind) for unit in managed if unit.name not in wanted}
+    if "head" in changes:
+        listens = {(unit.name, unit.endpoint) for unit in managed}
+        found |= {
+            (one["unit"], "rpc")
+            for one in workers
+            if not is_stopped(one) and (one["unit"], "%s:%d" % (one["address"], one["port"])) not in listens
+        }
+    missed = sorted((name, kind) for name, kind in found if kind in KINDS and kind not in changes)
+    if not missed:
+        return []
+    return [
+        "cannot change only units of kind %s because %s on %s %s too: run with --tags %s"
+        % (
+            ", ".join(changes),
+            ", ".join(name for name, _kind in missed),
+            host,
+            "changes" if len(missed) == 1 else "change",
+            ",".join(kind for kind in KINDS if kind in changes or kind in dict(missed).values()),
+        )
+    ]
 
 
 def unit_refusals(

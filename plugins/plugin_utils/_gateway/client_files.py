@@ -10,7 +10,7 @@ from ...module_utils._gateway import clients
 from ...module_utils._text import Refusal
 
 
-def client_file(config: Mapping[str, Any], client: str = "") -> dict[str, str]:
+def client_configuration(config: Mapping[str, Any], client: str = "") -> dict[str, str]:
     """{url, file, text} of a client: its page at the gateway, the name of its file, the content. Without a client the
     list of all clients, which has no file. Errors: Refusal for an unknown client."""
     base_url = config["base_urls"][0].rstrip("/")

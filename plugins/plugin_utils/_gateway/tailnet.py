@@ -52,7 +52,7 @@ def served_handlers(config: Mapping[str, Any]) -> list[str]:
     return sorted(found)
 
 
-def tailnet(here: Mapping[str, Any], host: Mapping[str, Any], looked: Mapping[str, Any]) -> dict[str, Any]:
+def gateway_tailnet(here: Mapping[str, Any], host: Mapping[str, Any], looked: Mapping[str, Any]) -> dict[str, Any]:
     """here: of gateway_host(); host: {enabled, port, tls}; looked: the result of tasks/tailscale_look.yml.
 
     -> refused: sentences; remove, add: words of commands; record: the file of handlers afterwards; record_changes:

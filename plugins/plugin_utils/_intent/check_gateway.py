@@ -20,7 +20,7 @@ from .check_shared import API_KEY, answers
 from .hosts import node_address
 from .inventory import Inventory
 from .rules import broken
-from .values import key_errors, near, number, plain, shown, unknown_key
+from .values import did_you_mean, key_errors, number, plain, shown, unknown_key
 from .variables import known_now
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -76,7 +76,7 @@ def _fallback_errors(one: Inventory) -> list[str]:
         if other == name:
             found.append(f"{entry}: itself seen, another service is needed: name another one or drop the key")
         elif other not in services:
-            step = near(other, services, ": correct the name")
+            step = did_you_mean(other, services, ": correct the name")
             found.append(f"{entry}: {plain(other)} is no service, one of {', '.join(services)} is needed{step}")
         elif kinds[name] != kinds[other]:
             found.append(
@@ -231,7 +231,7 @@ def _port_errors(one: Inventory, host: str) -> list[str]:
         return ["gateway_tiers: %s seen, a map of tier to port is needed: write {fast: 8080}" % shown(tiers)]
     found = [
         "llama_services.%s.tier: %s is not in gateway_tiers, one of %s is needed%s"
-        % (name, plain(tier), ", ".join(map(str, tiers)), near(tier, tiers, ": choose one, or add it there"))
+        % (name, plain(tier), ", ".join(map(str, tiers)), did_you_mean(tier, tiers, ": choose one, or add it there"))
         for tier, name in named.items()
         if tier not in tiers
     ]

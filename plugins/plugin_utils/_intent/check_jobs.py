@@ -18,7 +18,7 @@ from .check_nodes import PATH
 from .inventory import Inventory
 from .records import Service
 from .services import managed
-from .values import NAMES, is_a, key_errors, near, plain, shown
+from .values import NAMES, did_you_mean, is_a, key_errors, plain, shown
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 FOLDERS = ("slurm_script_dir", "slurm_log_dir", "slurm_local_log_dir")
@@ -77,7 +77,7 @@ def _variable_errors(one: Inventory, facts: Mapping[str, Any]) -> Iterator[str]:
             return
     for name, file in jobs.setting("slurm_scripts", facts).items():
         if name not in one.services:
-            step = near(name, one.services, ": correct the name")
+            step = did_you_mean(name, one.services, ": correct the name")
             known = ", ".join(one.services)
             yield f"slurm_scripts.{plain(name)}: no service of that name, one of {known} is needed{step}"
         elif not NAME.match(str(file)):
@@ -109,7 +109,7 @@ def _entry_errors(entry: str, given: Any, keys: Mapping[str, Key]) -> Iterator[s
             yield f"{entry}.{name}: {shown(given[name])} seen, letters, digits and . _ - are needed: correct it"
     for name in given:
         if name not in keys:
-            yield f"{entry}.{plain(name)}: unknown key{near(name, keys, '; known keys: ' + ', '.join(keys))}"
+            yield f"{entry}.{plain(name)}: unknown key{did_you_mean(name, keys, '; known keys: ' + ', '.join(keys))}"
 
 
 def _user_errors(one: Inventory, facts: Mapping[str, Any]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from ...module_utils._plan.devices import BY_SLOT
 from .hosts import network_mistake, networks_of
 from .records import HostVars
 from .rules import Row, broken
-from .values import IPV4, OCTET, hidden, is_a, key_errors, named, near, plain, shown
+from .values import IPV4, OCTET, did_you_mean, hidden, is_a, key_errors, named, plain, shown
 
 Facts = Mapping[str, Any]
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
@@ -95,7 +95,7 @@ def _errors(node: str, nodes: Sequence[str], hostvars: HostVars) -> list[str]:
 def _rules(node: str, nodes: Sequence[str], hostvars: HostVars) -> list[Row]:
     facts = hostvars[node]
     host, fabric = facts.get("llama_cpp_build_host"), facts.get("llama_fabric_address")
-    own, step = IPV4.match(str(fabric)), near(host, nodes, "name one of llama_nodes").lstrip(", ")
+    own, step = IPV4.match(str(fabric)), did_you_mean(host, nodes, "name one of llama_nodes").lstrip(", ")
     same = [other for other in nodes if own and hostvars[other].get("llama_fabric_address") == fabric]
     address = ipaddress.IPv4Address(str(fabric)) if own else None
     everywhere = address and (address.is_loopback or address.is_unspecified or address.is_multicast)
@@ -190,7 +190,7 @@ def _card_rules(facts: Facts) -> list[Row]:
 def _card_errors(entry: str, key: Any, value: Any) -> list[str]:
     if key in CARD_KEYS:
         return key_errors(f"{entry}.{key}", value, CARD_KEYS[key])
-    step = near(key, CARD_KEYS, "correct it").lstrip(", ")
+    step = did_you_mean(key, CARD_KEYS, "correct it").lstrip(", ")
     return [f"{entry}.{plain(key)}: an unknown key seen, one of {', '.join(CARD_KEYS)} is needed: {step}"]
 
 

@@ -37,7 +37,7 @@ from .rules import (
     setting_rules,
     word_rules,
 )
-from .values import IPV4, key_errors, meaning, near, plain, shown, type_errors
+from .values import IPV4, did_you_mean, key_errors, meaning, plain, shown, type_errors
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 CACHES = ("cache", "cache_type_k", "cache_type_v")
@@ -58,13 +58,15 @@ def service_errors(one: Inventory, name: Any, built: bool = True) -> list[str]:
         return found
     kind = kind_of(service)
     if kind not in KINDS:
-        step = near(kind, KINDS, ": drop the key for a llama-server, with or without workers")
+        step = did_you_mean(kind, KINDS, ": drop the key for a llama-server, with or without workers")
         return [f"{entry}.kind: {shown(kind)} seen, server or router is needed{step}"]
     # The build says which types of a KV cache there are.
     built = built and isinstance(service.get("build", ""), str)
     builds, build = one.builds if built else {}, value(service, "build")
     if built and build not in builds:
-        step = near(build, builds, f", one of {', '.join(map(str, builds))} is needed: add it there or choose one")
+        step = did_you_mean(
+            build, builds, f", one of {', '.join(map(str, builds))} is needed: add it there or choose one"
+        )
         return [f"{entry}.build: {shown(build)} is not in llama_builds{step}"]
     keys = _with_types(BY_KIND[kind], extra_types(service, builds) if built else {})
     found = [wrong_key(entry, key, keys, kind) for key in service if key not in keys]
@@ -170,13 +172,13 @@ def _host_errors(one: Inventory, entry: str, key: str, pattern: object) -> tuple
 
 def _quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -> list[str]:
     if name not in models:
-        step = near(name, models, "; known models: " + (", ".join(sorted(models)) or "none"))
+        step = did_you_mean(name, models, "; known models: " + (", ".join(sorted(models)) or "none"))
         return [f"{entry}.{key}: {name} is not in llama_models{step}"]
     quants = sorted(models[name].get("quants") or {}) if isinstance(models[name], dict) else []
     if quant in quants or not quants:
         return []
     field = "quant" if key == "model" else f"{key}.{name}"
-    step = near(quant, quants, ": choose one of them")
+    step = did_you_mean(quant, quants, ": choose one of them")
     return [f"{entry}.{field}: {name} has no {quant}, one of {', '.join(quants)} is needed{step}"]
 
 

@@ -15,7 +15,7 @@ from .hosts import expand
 from .inventory import Inventory
 from .records import Models, Services, Settings
 from .rules import broken
-from .values import is_a, near, plain, shown, type_errors, unknown_key
+from .values import did_you_mean, is_a, plain, shown, type_errors, unknown_key
 
 # Valid in an HTTP header, in a line of a key file and in nginx' configuration.
 API_KEY = re.compile(r"^(?!#)(?!.*[\"$\\])[!-~]+\Z")
@@ -132,7 +132,7 @@ def route_errors(one: Inventory) -> list[str]:
                 route,
                 name not in served and name not in services,
                 f"{plain(name)} is served by no service, one of {', '.join(sorted(served))} is needed"
-                + near(name, served, ": correct it"),
+                + did_you_mean(name, served, ": correct it"),
             )
             for route, name in targets
         ),
@@ -153,7 +153,7 @@ def target_errors(targets: Any, services: Services) -> list[str]:
     for name, own in {} if found else targets.items():
         entry = f"llama_targets.{plain(name)}"
         if name not in services:
-            step = near(name, services, ": correct the name")
+            step = did_you_mean(name, services, ": correct the name")
             found.append(f"{entry}: no service of that name, one of {', '.join(services)} is needed{step}")
         elif not isinstance(own, dict):
             found += type_errors(entry, own, dict)
@@ -188,7 +188,9 @@ def api_key_errors(api_keys: Any, services: Services) -> list[str]:
                 % (
                     entry,
                     ", ".join(sorted(services)),
-                    near(name, services, ": rename it, or move it to gateway_keys if it is the key of a client"),
+                    did_you_mean(
+                        name, services, ": rename it, or move it to gateway_keys if it is the key of a client"
+                    ),
                 )
             )
         elif not isinstance(keys, list) or not keys:

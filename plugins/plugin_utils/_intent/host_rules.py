@@ -11,7 +11,7 @@ from typing import Any
 from ...module_utils._settings import value
 from .records import HostVars, Settings
 from .rules import Row
-from .values import is_a, near, plain, shown
+from .values import did_you_mean, is_a, plain, shown
 
 
 def host_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], accelerator: Any) -> list[Row]:
@@ -122,7 +122,7 @@ def split_rules(one: Settings, nodes: Sequence[str], workers: Sequence[str], mod
                 "tensor_split",
                 node not in nodes,
                 f"{plain(node)} is no node of this service, one of "
-                f"{', '.join(nodes)} is needed{near(node, nodes, ': correct the name')}",
+                f"{', '.join(nodes)} is needed{did_you_mean(node, nodes, ': correct the name')}",
             )
             for node in split
         ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...module_utils._text import Refusal
 from .records import Groups, HostVars
-from .values import near, shown
+from .values import did_you_mean, shown
 
 
 def expand(pattern: object, groups: Groups) -> list[str]:
@@ -27,7 +27,7 @@ def expand(pattern: object, groups: Groups) -> list[str]:
         else:
             raise Refusal(
                 "%s is neither a host nor a group of this inventory%s"
-                % (name, near(name, known + sorted(groups), ": correct the name, or add it to hosts.yml"))
+                % (name, did_you_mean(name, known + sorted(groups), ": correct the name, or add it to hosts.yml"))
             )
         if sign == "!":
             excluded.update(hosts)

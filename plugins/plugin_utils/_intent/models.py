@@ -40,7 +40,7 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
     return [items[dest] for dest in sorted(items)]
 
 
-def fan_out(nodes: Sequence[Mapping[str, Any]], host: str) -> list[dict[str, Any]]:
+def model_fan_out(nodes: Sequence[Mapping[str, Any]], host: str) -> list[dict[str, Any]]:
     """The models of ``host`` and whether it fetches each one itself or copies it from another node that fetches it.
 
     nodes: [{host, address, items, there}] in inventory order; address: on the fabric, empty for none; items: of

@@ -20,7 +20,7 @@ def sampler_port(host: str, hostvars: HostVars) -> int:
     return int(hostvars[host].get("monitoring_sampler_port") or SAMPLER_PORT)
 
 
-def allowed(host: str, groups: Groups, hostvars: HostVars) -> list[str]:
+def monitoring_addresses(host: str, groups: Groups, hostvars: HostVars) -> list[str]:
     """The addresses that the sampler of a host answers."""
     others = [one for other in hosts(groups) if other != host for one in addresses(other, hostvars)]
     own = ["127.0.0.1", node_address(host, hostvars)] if host in hosts(groups) else []

@@ -122,6 +122,8 @@ class Served(Record):
     ubatch_size: int
     # On the controller; empty for none.
     chat_template_file: str
+    # As of a head.
+    serves: str = "text"
     args: list[str] = field(default_factory=list)
 
 
@@ -176,6 +178,8 @@ class Head(Record):
     api_key_file: str
     # The record of its file in a registry of endpoints.
     registry: dict[str, Any]
+    # text, embeddings or scores; of a router text.
+    serves: str = "text"
     # Arguments of llama-server.
     args: list[str] = field(default_factory=list)
     # The models of a router.

@@ -22,7 +22,7 @@ from ...module_utils._settings import (
     value,
 )
 from .records import Settings
-from .values import hidden, is_a, near, shown, unknown_key
+from .values import did_you_mean, hidden, is_a, shown, unknown_key
 
 Row = tuple[str, object, str]
 # {key: its place in the inventory}, in the entry of the service or of its model.
@@ -226,7 +226,7 @@ def build_rules(whole: Settings, version: str) -> list[Row]:
             "chat_template",
             template is not None and not is_template_file(template) and template not in names,
             f"{shown(template)} seen, the path of a file (with a slash, or ending in .jinja) or a built-in template of "
-            f"{version} is needed{near(template, names, ': choose one that llama-server --help lists')}",
+            f"{version} is needed{did_you_mean(template, names, ': choose one that llama-server --help lists')}",
         ),
         (
             "draft",

@@ -306,6 +306,11 @@ def numa_policy(settings: Mapping[str, Any]) -> str:
     return "" if wish in LLAMA_NUMA else wish
 
 
+def _serves(settings: Mapping[str, Any]) -> str:
+    """text, embeddings or scores."""
+    return "scores" if settings.get("reranking") else "embeddings" if settings.get("embeddings") else "text"
+
+
 def _head(service: Service, here: _Node) -> Head:
     build = entry_of(service.settings, builds_of(here.hostvars[here.name]))
     model = here.models[service.settings["model"]]
@@ -342,6 +347,7 @@ def _head(service: Service, here: _Node) -> Head:
         numa=numa_policy(settings),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         chat_template_file=here.template(settings),
+        serves=_serves(settings),
         asks_build=bool(settings.get("extra_args")) or asks_build(build),
     )
     return replace(head, args=head_args(head.as_dict(), settings, dialect_of(build)))
@@ -387,5 +393,6 @@ def _served(service: Service, name: str, here: _Node, planned: Mapping[str, Any]
         tensor_split=planned.get("tensor_split"),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         chat_template_file=here.template(settings),
+        serves=_serves(settings),
     )
     return replace(one, args=model_args(one.as_dict(), settings, build))

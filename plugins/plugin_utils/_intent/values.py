@@ -128,7 +128,9 @@ def meaning(key: Key) -> str:
 
 
 def _one_of(entry: str, value: Any, choices: Sequence[str]) -> str:
-    step = ": " + _step(value, (str,)) if isinstance(value, bool) else near(value, choices, ": choose one of them")
+    step = (
+        ": " + _step(value, (str,)) if isinstance(value, bool) else did_you_mean(value, choices, ": choose one of them")
+    )
     return f"{entry}: {shown(value)} seen, one of {', '.join(choices)} is needed{step}"
 
 
@@ -141,7 +143,7 @@ def list_errors(entry: str, value: Any) -> list[str]:
 
 
 def unknown_key(entry: str, key: Any, known: Iterable[str]) -> str:
-    return f"{entry}.{plain(key)}: unknown key{near(key, known, '; known keys: ' + ', '.join(sorted(known)))}"
+    return f"{entry}.{plain(key)}: unknown key{did_you_mean(key, known, '; known keys: ' + ', '.join(sorted(known)))}"
 
 
 def _step(value: Any, kinds: Sequence[type]) -> str:
@@ -166,7 +168,7 @@ def _step(value: Any, kinds: Sequence[type]) -> str:
     return "write its keys below it" if dict in kinds else "correct it"
 
 
-def near(name: Any, known: Iterable[Any], otherwise: str = "") -> str:
+def did_you_mean(name: Any, known: Iterable[Any], otherwise: str = "") -> str:
     """A hint for a mistyped name: `, did you mean X?` where something known is near, else `otherwise`."""
     near = difflib.get_close_matches(str(name), [str(one) for one in known], 1)
     return f", did you mean {near[0]}?" if near else otherwise

@@ -41,8 +41,9 @@ def sampler_config(
 
     settings: version of the collection, export (http or textfile), textfile_dir, port, models_dir,
     certificate, plan: of memory_plan(), before: the file as it is, as slurp has it, which tells what is not planned in
-    this run.
+    this run; services: those that have changed, empty for all, where the rest of the file stays as it is.
     """
+    before = slurped(settings.get("before"))
     node = host in (groups.get("llama_nodes") or [])
     serving = node_serving(services, models, host, groups, hostvars, settings["models_dir"]) if node else {"heads": []}
     heads = serving["heads"]
@@ -50,29 +51,27 @@ def sampler_config(
     http = {
         "address": node_address(host, hostvars),
         "port": int(settings["port"]),
-        "allowed": monitoring.allowed(host, groups, hostvars),
+        "allowed": monitoring.monitoring_addresses(host, groups, hostvars),
     }
-    return {
+    current = {
         "version": settings["version"],
         "http": http if settings["export"] == "http" else None,
         "textfile": settings["textfile_dir"] if settings["export"] == "textfile" else None,
         "disks": [settings["models_dir"], paths.STATE] if node else [paths.STATE],
         "fabric_address": str(hostvars[host].get("llama_fabric_address") or "") if node else "",
-        "planned": _planned(host, heads, workers, settings.get("plan") or {}, slurped(settings.get("before"))),
+        "planned": _planned(host, heads, workers, settings.get("plan") or {}, before),
         "models": {head["service"]: {"model": head["model"], "quant": head["quant"]} for head in heads},
         "stopped": stopped_units(services, groups),
         # Its units have no service in their names.
         "primary": serving.get("primary", ""),
         "certificate": settings["certificate"],
     }
+    changed = settings.get("services")
+    return current if changed is None or not before else renewed(before, current, changed)
 
 
-def sampler_renewed(content: str, current: Mapping[str, Any], services: Sequence[str]) -> dict[str, Any]:
-    """sampler.json with changed services, empty for all; other services stay as they are.
-
-    content: the present file in base64; current: by sampler_config(), which replaces a damaged file.
-    """
-    before = slurped(content) or current
+def renewed(before: Mapping[str, Any], current: Mapping[str, Any], services: Sequence[str]) -> dict[str, Any]:
+    """sampler.json with changed services, empty for all; other services stay as they are."""
 
     def changed(service: str) -> bool:
         return not services or service in services

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._llama.api import DOCUMENTS
-from ...module_utils._llama.args import parse_args
 from ...module_utils._plan.full_prompt import record
 from .results import FORMAT, label_of
 from .table import context_cell, nodes_of, table
@@ -37,7 +36,7 @@ USUAL = ("none", "skipped: no tools", "skipped: no jinja")
 PARTS = ("embedding", "reranking", "tools", "reasoning", "draft")
 
 
-def acceptance(
+def acceptance_report(
     head: Map,
     host: str,
     health: Map,
@@ -152,13 +151,12 @@ def _report(
 
 def _curl(head: Map, prompt: str, max_tokens: int) -> str:
     """The same request as a command."""
-    line = parse_args(head.get("args") or [])
     path = "chat/completions"
     asked: dict[str, Any] = {"max_tokens": max_tokens, "temperature": 0}
     asked["messages"] = [{"role": "user", "content": prompt}]
-    if line.reranking:
+    if head["serves"] == "scores":
         path, asked = "rerank", {"query": prompt, "documents": DOCUMENTS}
-    elif line.embeddings:
+    elif head["serves"] == "embeddings":
         path, asked = "embeddings", {"input": prompt}
     # A single quote would end the shell's word; JSON can write it as an escape.
     body = json.dumps({"model": head["model"], **asked}).replace("'", "\\u0027")

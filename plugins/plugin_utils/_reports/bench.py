@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import parse_args
+from .bench_compare import comparison
 from .failures import failure_reason
-from .results import FORMAT, files_of, label_of
+from .results import FORMAT, files_of, label_of, value
 from .table import table
 
 Map = Mapping[str, Any]
@@ -28,25 +28,38 @@ def bench_heads(heads: Sequence[Map]) -> dict[str, list[Any]]:
     for head in heads:
         label = head.get("label") or head["service"]
         of_models = [
-            dict(head, model=one["model"], quant=one["quant"], args=one["args"], label=f"{label}.{one['model']}")
+            {
+                **head,
+                **{key: one[key] for key in ("model", "quant", "args", "serves")},
+                "label": f"{label}.{one['model']}",
+            }
             for one in head.get("models") or []
         ]
         for one in of_models or [dict(head, label=label)]:
-            if parse_args(one.get("args") or []).embeddings:
+            if one["serves"] != "text":
                 left_out.append(f"{one['label']}: not measured, it generates nothing")
             else:
                 found.append(one)
     return {"heads": found, "left_out": left_out}
 
 
-def benchmark(
-    head: Map, cells: Sequence[Map], watches: Map, settings: Map, measured_at: str, plan: Sequence[Map] = ()
+def bench_report(
+    head: Map,
+    cells: Sequence[Map],
+    watches: Map,
+    settings: Map,
+    measured_at: str,
+    plan: Sequence[Map] = (),
+    baseline: Sequence[Map] = (),
+    loss: float = 0.0,
 ) -> dict[str, Any]:
-    """-> {result, files: to keep, lines: to print} of one service.
+    """-> {result, files: to keep, lines: to print, refused: a sentence for each figure that is worse than
+    the baseline's} of one service.
 
     head: an entry of head_instances, of a router with the model that was measured. cells: of llama_bench. watches:
     {node: result of llama_bench_watch}. settings: of the requests, with `from` and `prompts`, their texts by name.
-    measured_at: ISO 8601, UTC. plan: the service's rows of memory_plan().
+    measured_at: ISO 8601, UTC. plan: the service's rows of memory_plan(). baseline: the result to
+    compare with, if any; loss: see comparison().
     """
     # ansible-core 2.18 returns numbers of templates as text.
     numbers = {name: int(settings[name]) for name in ("requests", "max_tokens")}
@@ -66,7 +79,9 @@ def benchmark(
         "unwatched": {node: _unwatched(watch) for node, watch in watches.items() if "samples" not in watch},
         "cells": [dict(cell, nodes=_nodes(cell, watches)) for cell in cells],
     }
-    return {"result": result, "files": files_of("benchmarks", result), "lines": lines(result)}
+    compared, refused = comparison(result, baseline[0], float(loss)) if baseline else ([], [])
+    files = files_of("benchmarks", result)
+    return {"result": result, "files": files, "lines": lines(result) + compared, "refused": refused}
 
 
 def fingerprint(head: Map, watches: Map, plan: Sequence[Map]) -> dict[str, Any]:
@@ -137,14 +152,6 @@ def _cards(during: Sequence[Map]) -> list[dict[str, Any]]:
 def _mean(values: Sequence[float | None], digits: int) -> float | None:
     known = [value for value in values if value is not None]
     return round(sum(known) / len(known), digits) if known else None
-
-
-def value(cell: Map, path: str) -> Any:
-    """The value at a path such as figures.time_to_first_token.p50; None if a part of it is missing."""
-    found: Any = cell
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def lines(result: Map) -> list[str]:

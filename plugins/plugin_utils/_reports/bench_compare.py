@@ -8,9 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._text import Refusal
-from .bench import value
-from .results import FORMAT
+from .results import FORMAT, value
 
 Map = Mapping[str, Any]
 # The standard error of a median of normal values is that of the mean times the root of pi/2.
@@ -25,20 +23,14 @@ TO_P90 = 1.2816
 SETTINGS = ("max_tokens", "ignore_eos", "cache_prompt")
 
 
-def comparison(result: Map, baseline: Map, loss: float) -> dict[str, Any]:
-    """-> {lines, refused}: each figure beside that of the baseline, and a sentence for each that is worse by more than
-    `loss` percent and the noise of both.
-
-    Errors: Refusal if they cannot be compared.
-    """
-    _require_comparable(result, baseline)
+def comparison(result: Map, baseline: Map, loss: float) -> tuple[list[str], list[str]]:
+    """-> (lines, refused): each figure beside that of the baseline, and a sentence for each that is worse by more than
+    `loss` percent and the noise of both; only a sentence if they cannot be compared."""
+    problem = _incomparable(result, baseline)
+    if problem:
+        return [], [f"{result['label']}: {problem}"]
     before = {where(cell): cell for cell in baseline["cells"]}
     pairs = [(before[where(cell)], cell) for cell in result["cells"] if where(cell) in before]
-    if not pairs:
-        raise Refusal(
-            "baseline of %s: it has no cell in common with this benchmark, the same prompts, depths and concurrency "
-            "are needed: measure as it was measured" % baseline["measured_at"]
-        )
     lines = [f"compared with {baseline['label']} of {baseline['measured_at']}:"]
     lines += ["  " + one for one in differences(result["fingerprint"], baseline["fingerprint"])]
     refused = []
@@ -47,24 +39,27 @@ def comparison(result: Map, baseline: Map, loss: float) -> dict[str, Any]:
             line, sentence = _judge(judged, old, new, loss)
             lines += [f"  {line}"] if line else []
             refused += [f"{result['label']}: {sentence}"] if sentence else []
-    return {"lines": lines, "refused": refused}
+    return lines, refused
 
 
-def _require_comparable(result: Map, baseline: Map) -> None:
+def _incomparable(result: Map, baseline: Map) -> str:
+    """Why two benchmarks cannot be compared; empty if they can."""
     if baseline.get("format") != FORMAT or baseline.get("kind") != "benchmark":
-        raise Refusal(
-            "baseline: format %s of kind %s seen, a benchmark of format %d is needed: give the JSON file of one"
-            % (baseline.get("format"), baseline.get("kind"), FORMAT)
-        )
+        words = "baseline: format %s of kind %s seen, a benchmark of format %d is needed: give the JSON file of one"
+        return words % (baseline.get("format"), baseline.get("kind"), FORMAT)
     mine, its = result["settings"], baseline["settings"]
     rows = [(name, mine.get(name), its.get(name)) for name in SETTINGS]
     rows += [(f"prompt {name}", text, its["prompts"].get(name, text)) for name, text in mine["prompts"].items()]
     for name, own, other in rows:
         if own != other:
-            raise Refusal(
-                "baseline of %s: %s %s seen, %s is needed, or nothing can be compared: measure as it was measured"
-                % (baseline["measured_at"], name, other, own)
-            )
+            words = "baseline of %s: %s %s seen, %s is needed, or nothing can be compared: measure as it was measured"
+            return words % (baseline["measured_at"], name, other, own)
+    if not {where(cell) for cell in baseline["cells"]} & {where(cell) for cell in result["cells"]}:
+        return (
+            "baseline of %s: it has no cell in common with this benchmark, the same prompts, depths and concurrency "
+            "are needed: measure as it was measured" % baseline["measured_at"]
+        )
+    return ""
 
 
 def _judge(judged: tuple[str, str, str, bool, float], old: Map, new: Map, loss: float) -> tuple[str, str]:

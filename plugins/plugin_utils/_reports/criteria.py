@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...module_utils._node import paths
 from ...module_utils._node.units import units_of
+from ...module_utils._text import counted
 from .._access.units import build_refusals
 from .results import Results
 from .targets import FIRST_TOKEN, SHARE, Measured, share
@@ -98,7 +99,7 @@ def _one_version(seen: Seen) -> Criterion:
         for node in seen.nodes.values()
         for release, one in node.get("build", {}).get("of", {}).items()
     }
-    value = f"{' and '.join(found) or 'no build'}, whole and the same on {_count(len(seen.nodes), 'node')}"
+    value = f"{' and '.join(found) or 'no build'}, whole and the same on {counted(len(seen.nodes), 'node')}"
     return _judged([wrong] if wrong else [], needed, value, "build.json and every file of each build", seen.now)
 
 
@@ -129,10 +130,10 @@ def _supervised(seen: Seen) -> Criterion:
     bad = [f"{name} on {node} not running as configured" for node, name in wanted if (node, name) not in sound]
     bad += [f"keeper of the jobs: {seen.keeper}"] * bool(seen.keeper)
     needed = "units that are enabled and run with their configuration are needed: run site.yml"
-    value = f"{_count(len(wanted), 'unit')}, enabled and running"
+    value = f"{counted(len(wanted), 'unit')}, enabled and running"
     where = "systemd"
     if seen.jobs:
-        value, where = f"{value}, {_count(seen.jobs, 'job')} of SLURM with a keeper", "systemd, the keeper of the jobs"
+        value, where = f"{value}, {counted(seen.jobs, 'job')} of SLURM with a keeper", "systemd, the keeper of the jobs"
     return _judged(bad, needed, value, where, seen.now)
 
 
@@ -148,7 +149,7 @@ def _all_work(seen: Seen) -> Criterion:
     if not bad and (unknown or not seen.services):
         return Criterion(NOT_HERE, "; ".join(unknown) or "no service runs", where, date)
     workers = sum(len(one.workers) for one in seen.services)
-    value = f"{_count(len(seen.services), 'service')} with {_count(workers, 'worker')}"
+    value = f"{counted(len(seen.services), 'service')} with {counted(workers, 'worker')}"
     return _judged(bad, "every worker has to hold its layers and to work: see docs/operations.md", value, where, date)
 
 
@@ -214,7 +215,7 @@ def _restarts(seen: Seen) -> Criterion:
     restarts = {host: one.get("restart", {}) for host, one in seen.hands.items()}
     bad = [f"{unit} on {host}" for host, unit in wanted if restarts.get(host, {}).get(unit) != "always"]
     starts = [(one["recovered"], host) for host, one in seen.hands.items() if one.get("recovered")]
-    value = f"{_count(len(wanted), 'unit')} with Restart=always, which none needed in the last day"
+    value = f"{counted(len(wanted), 'unit')} with Restart=always, which none needed in the last day"
     if starts:
         start, host = max(starts, key=lambda one: float(one[0]["at"]))
         value = f"{start['unit']} on {host} was started again by systemd at {iso(start['at'])}"
@@ -255,10 +256,6 @@ def _without_manual_change(seen: Seen) -> Criterion:
     hours = max(0.0, seconds) / 3600
     value = "%d of %d hours, %s on %s at %s" % (min(HOURS, int(hours)), HOURS, change["what"], host, iso(change["at"]))
     return Criterion(*((MET, value) if hours >= HOURS else (NOT_HERE, value + ", not yet")), where, seen.now)
-
-
-def _count(number: int, what: str) -> str:
-    return "%d %s%s" % (number, what, "" if number == 1 else "s")
 
 
 def iso(moment: float) -> str:

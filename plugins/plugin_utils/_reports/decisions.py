@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 from ...module_utils._settings import KEYS, OWN, PLAIN_CACHE_TYPES
 from ...module_utils._text import printable
-from .bench import value
 from .bench_compare import SETTINGS, where
-from .results import Results, label_of
+from .results import Results, label_of, value
 
 Map = Mapping[str, Any]
 CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "not measured here"

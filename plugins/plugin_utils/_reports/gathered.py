@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...module_utils._llama.args import parse_args
 from ...module_utils._model.memory import Shape
 from ...module_utils._node import paths
 from .._cluster_plan.lines import ceiling
 from .._intent.records import Groups, HostVars, Models, Services
 from .._intent.services import node_serving
-from .bench import value
 from .criteria import Seen, Service
 from .jobs import jobs_seen
-from .results import Results, label_of
+from .results import Results, label_of, value
 from .targets import Measured
 
 Map = Mapping[str, Any]
@@ -178,7 +176,7 @@ def _service(head: Map, label: str, known: Known) -> Service:
         workers=_workers(head),
         report=report,
         wire=known.kept.latest("wire", label) or known.kept.latest("wire", head["service"]),
-        generates=not parse_args(head.get("args") or []).embeddings,
+        generates=head["serves"] == "text",
     )
 
 

@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._text import printable
+from ...module_utils._text import counted, printable
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
@@ -48,5 +48,5 @@ def _unit(line: Mapping[str, Any]) -> str:
 
 def _text(line: Mapping[str, Any]) -> str:
     if line["folded"]:
-        return "(%d line%s)" % (line["folded"], "" if line["folded"] == 1 else "s")
+        return f"({counted(line['folded'], 'line')})"
     return printable(line["text"], None)

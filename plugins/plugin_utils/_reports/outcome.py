@@ -24,6 +24,7 @@ from .._intent.builds import named
 from .._intent.services import managed
 from .acceptance import served_lines
 from .failures import NO_REASON
+from .logs import log_lines
 from .speed import speed_lines, unmeasured_lines
 from .status import gateway_lines, status_lines
 
@@ -326,6 +327,11 @@ def _served(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
     return served_lines(dict(sorted(shown.items())), bool(run["idle"]), bool(run["behind"]))
 
 
+def _logs(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: nodes, all that should have been asked."""
+    return log_lines(hostvars, run["nodes"], hosts)
+
+
 ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[str]]] = {
     "upgraded": _upgraded,
     "upgrade_failed": _upgrade_failed,
@@ -337,4 +343,5 @@ ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[s
     "held": _held,
     "served": _served,
     "status": _status,
+    "logs": _logs,
 }

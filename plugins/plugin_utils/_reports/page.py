@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._text import Refusal
-from .bench import value
-from .results import Results, label_of
+from .results import Results, label_of, value
 
 Map = Mapping[str, Any]
 # The most runs, the newest.

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The results that are kept on the controller. Private to the collection.
 
-Kinds: benchmark (bench.benchmark()), verify (a service's report of role acceptance), report (verify.criteria_report()),
-wire (the split proof), link, drill (drill.drill_report()).
+Kinds: benchmark (bench.bench_report()), verify (a service's report of role acceptance), report
+(verify.criteria_report()), wire (the split proof), link, drill (drill.drill_report()).
 """
 
 from __future__ import annotations
@@ -57,3 +57,11 @@ def files_of(folder: str, result: Map) -> dict[str, str]:
 def label_of(one: Map) -> str:
     """The label of a result or head in file names: SERVICE, SERVICE.NODE of a replica, ROUTER.MODEL."""
     return str(one.get("label") or one.get("service") or "").replace(" on ", ".")
+
+
+def value(one: Map, path: str) -> Any:
+    """The value at a path such as figures.time_to_first_token.p50; None if a part of it is missing."""
+    found: Any = one
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .bench import value
+from .results import value
 
 Rates = Mapping[str, Any]
 RATES = {"tokens_per_second": "generates", "prompt_tokens_per_second": "reads prompts at"}

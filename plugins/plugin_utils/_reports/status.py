@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import parse_args
 from ...module_utils._node import paths
 from ...module_utils._node.units import Unit, units_of
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured
@@ -96,7 +95,7 @@ def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[s
     """How long a full prompt takes, if the head has a plan."""
     read = plans.get(head["service"], {})
     parts = kept(read)
-    if not parts or not health.get("n_ctx") or parse_args(head.get("args") or []).embeddings:
+    if not parts or not health.get("n_ctx") or head["serves"] != "text":
         return ""
     return full_prompt(health["n_ctx"], parts[0].inputs, measured(read)) or NOT_KNOWN
 

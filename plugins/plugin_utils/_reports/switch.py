@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._settings import is_stopped
-from .._intent.values import near
+from .._intent.values import did_you_mean
 
 TRIAL = re.compile(r"[1-9][0-9]{0,3}[smhd]\Z")
 RETIRE = ("never", "after", "first")
@@ -27,7 +27,7 @@ def switch_refused(
     retire, service = given.get("retire", "never"), services.get(name)
     if service is None:
         seen = f"service {name} seen" if name else "no service given"
-        step = near(name, list(services)) or ": add -e service=NAME"
+        step = did_you_mean(name, list(services)) or ": add -e service=NAME"
         return f"switch_model: {seen}, one of {', '.join(services)} is needed{step}"
     model, entry = service.get("model"), f"llama_services.{name}"
     quants = models[model]["quants"] if model else {}
@@ -48,7 +48,7 @@ def switch_refused(
         (
             quant not in quants,
             f"{seen}, one of {', '.join(quants)} of {model} is needed"
-            + (near(quant, list(quants)) or ": add -e quant=QUANT"),
+            + (did_you_mean(quant, list(quants)) or ": add -e quant=QUANT"),
         ),
         (retire not in RETIRE, f"retire {retire} seen, one of never, after and first is needed: correct -e retire="),
         (

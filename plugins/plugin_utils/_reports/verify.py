@@ -6,6 +6,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible.utils.unsafe_proxy import wrap_var
+
 from .._intent.records import Groups, HostVars, Models, Services
 from .criteria import MET, NOT_MET, Criterion, criteria
 from .gathered import gathered
@@ -27,7 +29,8 @@ def criteria_report(
     now: str,
 ) -> dict[str, Any]:
     """-> {files: to keep, lines: to print, refused: a sentence for each criterion that is not met}; see
-    gathered.gathered()."""
+    gathered.gathered(). Marked as unsafe, because it is kept as a fact: ansible-core 2.18 would read a server's words
+    in it as expressions."""
     seen = gathered(hostvars, groups, services, models, models_dir, texts, now)
     judged = criteria(seen)
     rows = [row for one in seen.services if one.generates for row in readings(one.measured)]
@@ -51,11 +54,12 @@ def criteria_report(
             for one in seen.services
         },
     }
-    return {
+    report = {
         "files": {**files_of("verify", result), "report.html": page(result, seen.kept)},
         "lines": lines(judged, rows, seen.kept.unreadable),
         "refused": [one.refusal() for one in judged if one.verdict == NOT_MET],
     }
+    return wrap_var(report)
 
 
 def lines(judged: Sequence[Criterion], rows: Sequence[Reading], unreadable: Sequence[str]) -> list[str]:

@@ -59,11 +59,12 @@ class Seen(NamedTuple):
         return list(zip(names, [self.process, *self.processes], strict=True))
 
 
-def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
+def wire_report(head: Map, facts: Map, measured_at: str) -> dict[str, Any]:
     """-> {verdict, files: to keep, lines: to print, refused: a sentence for each fault}.
 
-    head: an entry of head_instances. measured_at: ISO 8601, UTC.
+    head: an entry of head_instances. facts: the fields of Seen. measured_at: ISO 8601, UTC.
     """
+    seen = Seen(**facts)
     label, decode = label_of(head), seen.wire["decode"]
     if decode is None:
         lines = [f"wire of {label}: not looked at, {seen.wire['reason']}"]

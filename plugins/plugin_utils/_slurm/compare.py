@@ -49,7 +49,7 @@ def slurm_refusals(
     return {"refused": list(dict.fromkeys(refused)), "warnings": list(dict.fromkeys(warnings))}
 
 
-def script_refusals(tests: Sequence[Facts]) -> list[str]:
+def slurm_script_refusals(tests: Sequence[Facts]) -> list[str]:
     """tests: results of sbatch --test-only, each with the script as its item. What ends by itself is no refusal."""
     return [
         "llama_services.%s: sbatch --test-only says %s, a job that SLURM takes is needed: correct its keys"

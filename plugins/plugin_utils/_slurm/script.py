@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import parse_args
 from ...module_utils._node import paths
 from ...module_utils._slurm.job import MOST_BYTES, VARIABLE, comment, parse
 from ...module_utils._text import Refusal, exact
@@ -169,7 +168,6 @@ def _task(
     if "gres" in job["settings"] and item["cards"] != []:
         # SLURM gives the job its cards.
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-    answers = parse_args(item["args"])
     return {
         "role": role,
         "argv": words["argv"],
@@ -181,8 +179,8 @@ def _task(
         "endpoints": item.get("rpc_endpoints", []),
         "build": _build(facts, item)[0],
         "ubatch": item.get("ubatch_size", 0),
-        "embeddings": role != "rpc" and answers.embeddings,
-        "reranking": role != "rpc" and answers.reranking,
+        "embeddings": item.get("serves") == "embeddings",
+        "reranking": item.get("serves") == "scores",
     }
 
 

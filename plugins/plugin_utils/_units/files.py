@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import parse_args
 from ...module_utils._node import paths
 from ...module_utils._node.systemd_escape import systemd_escape
 from ...module_utils._node.units import ANSWERING, unit_name, units_of
@@ -24,8 +23,8 @@ Instance = Mapping[str, Any]
 Entry = dict[str, Any]
 
 # Fields of an instance that do not change the process: its state, names for the operator, the controller's path of a
-# template, and the build that listed its flags.
-UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths", "registry")
+# template, the build that listed its flags, and what its arguments say too.
+UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths", "registry", "serves")
 # Defaults that are left out of the digest: all of a node's cards, its NUMA policy, no draft, fields of routers.
 NOTHING: Mapping[str, Any] = {"cards": None, "numa": "", "draft_path": "", "models": [], "models_max": 0}
 
@@ -231,10 +230,11 @@ def _watched(kind: str, item: Instance) -> Entry:
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
-    if parse_args(item["args"]).embeddings:
-        # An embedding model generates no token.
+    serves = item.get("serves", "text")
+    if serves != "text":
+        # It generates no token.
         entry["embeddings"] = True
-    if parse_args(item["args"]).reranking:
+    if serves == "scores":
         entry["reranking"] = True
     return dict(
         entry,

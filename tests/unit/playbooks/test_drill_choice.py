@@ -52,7 +52,7 @@ def test_only_drills_that_apply_are_chosen(tmp_path):
     assert output.count("not run, chat has no workers") == len(DRILLS) - 6
     assert output.count("not run, no host in group llama_gateway") == 3
     assert "model_damaged: the head comes back" in output
-    output = done(choose(tmp_path, ["all"], dict(head, args=["--embeddings"])))
+    output = done(choose(tmp_path, ["all"], dict(head, serves="embeddings")))
     assert "head_kill: not run, chat serves embeddings, nothing is generated" in output
     assert "head_kill_idle: kill -9 of the head while it is idle" in output
     assert output.count("not run, chat has no workers") == len(DRILLS) - 6

@@ -42,13 +42,13 @@ REFUSALS = {
     "drill of a service of embeddings": (
         "drill",
         "choose",
-        dict(DRILL, drill_names=["head_kill_idle", "head_kill"], drill_head=dict(ALONE, args=["--embeddings"])),
+        dict(DRILL, drill_names=["head_kill_idle", "head_kill"], drill_head=dict(ALONE, serves="embeddings")),
         "drills: head_kill: chat serves embeddings, nothing is generated: leave them out of -e drills=",
     ),
     "drill of a service of reranking": (
         "drill",
         "names",
-        dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "args": ["--reranking", "--port", "1"]}),
+        dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "serves": "scores"}),
         "drills: chat serves only scores, a service that generates or gives embeddings is needed: name another one "
         "with -e service=NAME",
     ),

@@ -63,6 +63,12 @@ def test_host_joins_and_leaves_others_stay(cluster):
     assert changed(cluster) == ["node2"] and running(cluster) == BOTH
 
 
+def test_service_moves_to_another_node(cluster):
+    cluster.done("site", *services(head="node1"))
+    cluster.done("site", *services(head="node2"))
+    assert changed(cluster) == BOTH and running(cluster) == ["node2"]
+
+
 def test_held_node_stops_only_its_replica(cluster):
     output = cluster.done("maintenance", *services(), "-e", "node=node2")
     assert "node2 is held, no service waits for it; embed answers on node1" in output

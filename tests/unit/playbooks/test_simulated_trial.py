@@ -175,23 +175,23 @@ def test_trial_needs_the_quant_of_the_inventory(deployed, tmp_path):
     assert cluster.files() == before and cluster.events == []
 
 
-def test_trial_needs_the_old_model(deployed, tmp_path):
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (
+            "unproved",
+            "/opt/models/m.gguf: not as its record says on node1, the verified model is needed when the trial",
+        ),
+        (
+            "old-programs",
+            "programs/trial.py: missing on node1, it is needed to end a trial: run site.yml --tags node first",
+        ),
+    ],
+)
+def test_trial_needs_old_model_and_program(deployed, tmp_path, fault, sentence):
     cluster = deployed.copy(tmp_path)
-    (cluster.node("node1") / "unproved").touch()
-    assert (
-        "/opt/models/m.gguf: not as its record says on node1, the verified model is needed when the trial"
-        in cluster.refused("switch_model", *TRIAL)
-    )
-    assert cluster.events == []
-
-
-def test_trial_needs_its_program(deployed, tmp_path):
-    cluster = deployed.copy(tmp_path)
-    (cluster.node("node1") / "old-programs").touch()
-    assert (
-        "programs/trial.py: missing on node1, it is needed to end a trial: run site.yml --tags node first"
-        in cluster.refused("switch_model", *TRIAL)
-    )
+    (cluster.node("node1") / fault).touch()
+    assert sentence in cluster.refused("switch_model", *TRIAL)
     assert cluster.events == []
 
 

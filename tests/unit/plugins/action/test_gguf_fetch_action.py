@@ -13,7 +13,6 @@ import time
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.action import gguf_fetch
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
-from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 COLLECTIONS = os.path.abspath(gguf_fetch.__file__).split("/ansible_collections/")[0]
 MODEL = gguf_files.model(12)
@@ -74,12 +73,6 @@ class Control:
 @pytest.fixture
 def control(tmp_path):
     return Control(tmp_path)
-
-
-@pytest.fixture
-def fake():
-    with FakeHub() as fake:
-        yield fake
 
 
 def wait_for_bytes(fake, count, running):

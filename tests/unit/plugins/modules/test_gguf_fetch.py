@@ -9,7 +9,6 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_fetch
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
-from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 MODEL = gguf_files.model(1)
 
@@ -19,12 +18,6 @@ def run(capsys, **options):
         gguf_fetch.main()
     out = capsys.readouterr().out
     return stop.value.code, json.loads(out), out
-
-
-@pytest.fixture
-def fake():
-    with FakeHub() as fake:
-        yield fake
 
 
 def test_twice_and_check_mode(capsys, fake, tmp_path):

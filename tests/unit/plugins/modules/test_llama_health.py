@@ -10,13 +10,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 
-@pytest.fixture(name="server")
-def fixture_server():
-    server = fake.FakeLlamaServer()
-    yield server
-    server.stop()
-
-
 @pytest.fixture(name="run")
 def fixture_run(capsys, server):
     def run(**options):

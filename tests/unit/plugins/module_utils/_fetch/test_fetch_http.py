@@ -22,15 +22,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.h
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import Hub
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.sources import make_source, read_range
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 DATA = bytes(range(256)) * 40
-
-
-@pytest.fixture
-def fake():
-    with FakeHub() as fake:
-        yield fake
 
 
 @pytest.fixture

@@ -9,13 +9,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.a
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 
-@pytest.fixture(name="server")
-def fixture_server():
-    server = fake.FakeLlamaServer()
-    yield server
-    server.stop()
-
-
 def paths(server):
     return [path for _method, path, _body in server.requests]
 

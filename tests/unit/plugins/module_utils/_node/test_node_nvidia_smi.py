@@ -234,18 +234,16 @@ def test_missing_gpu_or_driver_has_a_reason(collect, does, reason):
     }
 
 
-def test_corrupt_inforom_is_a_warning(collect):
-    facts = collect("inforom %s" % V100S)
-    assert (facts["available"], facts["warning"]) == (True, "WARNING: infoROM is corrupted at gpu 0000:3B:00.0")
-    assert facts["gpus"][0]["memory_total_mib"] == 32768
-
-
-def test_cards_beside_a_lost_one_are_listed(collect):
-    facts = collect("lost %s" % V100S)
-    assert (facts["available"], facts["warning"]) == (
-        True,
-        "Unable to determine the device handle for GPU1: 0000:5E:00.0: Unknown Error",
-    )
+@pytest.mark.parametrize(
+    ("fault", "warning"),
+    [
+        ("inforom", "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"),
+        ("lost", "Unable to determine the device handle for GPU1: 0000:5E:00.0: Unknown Error"),
+    ],
+)
+def test_cards_beside_a_faulty_one_are_listed(collect, fault, warning):
+    facts = collect("%s %s" % (fault, V100S))
+    assert (facts["available"], facts["warning"]) == (True, warning)
     assert facts["gpus"][0]["memory_total_mib"] == 32768
 
 

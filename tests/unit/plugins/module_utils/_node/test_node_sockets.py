@@ -21,14 +21,6 @@ PROC_NET_TCP = """\
 """
 
 
-@pytest.fixture(name="workers")
-def fixture_workers():
-    workers = [fake.FakeWorker().attach(), fake.FakeWorker().attach()]
-    yield workers
-    for worker in workers:
-        worker.close()
-
-
 @pytest.mark.skipif(sys.byteorder != "little", reason="the text is from a little-endian kernel")
 def test_established_connections_of_the_kernel():
     assert sockets.parse_proc_net_tcp(PROC_NET_TCP) == {90512: (("127.0.0.1", 40406), ("127.0.0.1", 51052))}

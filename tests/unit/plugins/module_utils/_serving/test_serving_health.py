@@ -30,21 +30,6 @@ def fixture_quick(monkeypatch):
     monkeypatch.setattr(serving_health, "MOMENT", 0)
 
 
-@pytest.fixture(name="server")
-def fixture_server():
-    server = fake.FakeLlamaServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(name="workers")
-def fixture_workers():
-    workers = [fake.FakeWorker().attach(), fake.FakeWorker().attach()]
-    yield workers
-    for worker in workers:
-        worker.close()
-
-
 def check(server, workers=(), wait=0, timeout=None, **options):
     """Shallow without timeout, else deep."""
     api = llama_api.LlamaApi(server if isinstance(server, str) else server.url, model=options.pop("model", None))

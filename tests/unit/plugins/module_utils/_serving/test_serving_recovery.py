@@ -14,13 +14,6 @@ PIECE = 'data: {"content":"a","stop":false}\n\n'
 LAST = 'data: {"content":"","stop":true}\n\n'
 
 
-@pytest.fixture(name="server")
-def fixture_server():
-    server = fake.FakeLlamaServer()
-    yield server
-    server.stop()
-
-
 class Process:
     """The head's process: gone after some looks at it; what the server answers then."""
 

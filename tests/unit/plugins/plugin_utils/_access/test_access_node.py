@@ -234,3 +234,33 @@ def test_unmanaged_short_name_is_for_adopt(name, managed, leaving, taken):
         * taken
     )
     assert of_services(units=[unit("llama-head.service", installed=False, managed=False)]) == []
+
+
+WORKS = dict(unit("llama-rpc.service"), kind="rpc", endpoint="10.1.0.1:50052")
+SHORT, LONG = dict(unit("llama-head.service"), kind="head"), dict(unit("llama-head-chat.service"), kind="head")
+OLD = dict(WORKS, name="llama-rpc-chat.service")
+
+
+@pytest.mark.parametrize(
+    ("units", "changes", "missed", "tags"),
+    [
+        ([SHORT, WORKS], ["head"], None, None),
+        ([], [], None, None),
+        ([], ["rpc"], None, None),
+        ([], ["router"], None, None),
+        ([], ["rpc", "head"], None, None),
+        ([], ["head"], "llama-rpc.service on n1 changes", "rpc,head"),
+        ([SHORT, OLD], ["head"], "llama-rpc-chat.service, llama-rpc.service on n1 change", "rpc,head"),
+        ([SHORT, dict(WORKS, endpoint="10.1.0.1:50053")], ["head"], "llama-rpc.service on n1 changes", "rpc,head"),
+        ([LONG, WORKS], ["rpc"], "llama-head-chat.service on n1 changes", "rpc,head"),
+        ([LONG, OLD], ["router"], "llama-head-chat.service, llama-rpc-chat.service on n1 change", "rpc,head,router"),
+        ([dict(LONG, managed=False), WORKS], ["rpc"], None, None),
+    ],
+)
+def test_run_of_half_a_change_is_refused(units, changes, missed, tags):
+    sentence = "cannot change only units of kind %s because %s too: run with --tags %s"
+    assert of_services(units=units, changes=changes) == ([sentence % (changes[0], missed, tags)] if missed else [])
+
+
+def test_head_waits_for_no_stopped_worker():
+    assert of_services(workers=[dict(WORKER, state="stopped")], changes=["head"]) == []

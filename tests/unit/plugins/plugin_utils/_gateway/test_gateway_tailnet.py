@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.tailnet import tailnet, wanted_handlers
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.tailnet import (
+    gateway_tailnet,
+    wanted_handlers,
+)
 
 TASKS = Path(__file__).resolve().parents[5] / "roles/gateway/tasks"
 HOST = "slurm-ctl.tail0.ts.net"
@@ -49,7 +52,7 @@ def look(config, record=(), status=None, errors=""):
 def judged(looked, tiers=None, enabled=True):
     tiers = TIERS if tiers is None else tiers
     here = {"tiers": {name: {"port": port} for name, port in tiers.items()}}
-    return tailnet(here, {"enabled": enabled, "port": 8000, "tls": False}, looked)
+    return gateway_tailnet(here, {"enabled": enabled, "port": 8000, "tls": False}, looked)
 
 
 @pytest.fixture

@@ -59,20 +59,6 @@ def test_header_may_leave_out_what_follows_from_rest(key):
             "llama_models.m.quants.Q8_0.sha256: 3 seen, one for each of its 2 files ",
         ),
         ({"quant": {"file": "a b.gguf"}}, "llama_models.m.quants.Q8_0.file: 'a b.gguf' is the name of the file, "),
-    ],
-)
-def test_each_mistake_is_one_sentence(model, sentence):
-    (found,) = mistakes(**model)
-    assert found.startswith(sentence)
-
-
-def test_the_most_blocks_of_a_model():
-    assert mistakes(header=dict(HEADER, block_count=512)) == []
-
-
-@pytest.mark.parametrize(
-    ("model", "sentence"),
-    [
         ({"aliases": ["M", "a b", "c d"]}, "llama_models.m.aliases: 'a b' seen, names of letters, digits and "),
         ({"repo": "just-a-name"}, "llama_models.m.repo: 'just-a-name' seen, OWNER/NAME of a Hugging Face repository "),
         ({"quants": {}}, "llama_models.m.quants: missing, a map of quant name to its files is needed: add it"),
@@ -87,9 +73,13 @@ def test_the_most_blocks_of_a_model():
         ({"quant": {"size": 0}}, "llama_models.m.quants.Q8_0.size: 0 seen, more than 0 is needed"),
     ],
 )
-def test_more_mistakes_of_one_sentence(model, sentence):
+def test_each_mistake_is_one_sentence(model, sentence):
     (found,) = mistakes(**model)
     assert found.startswith(sentence)
+
+
+def test_the_most_blocks_of_a_model():
+    assert mistakes(header=dict(HEADER, block_count=512)) == []
 
 
 def test_model_needs_map_and_name():

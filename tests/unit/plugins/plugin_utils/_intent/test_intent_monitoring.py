@@ -28,25 +28,25 @@ def reported(groups=None, services=None, on="ctl", **variables):
 
 
 def test_only_the_monitoring_hosts_read_samples():
-    assert monitoring.allowed("node1", GROUPS, hostvars()) == ["10.0.0.5"]
+    assert monitoring.monitoring_addresses("node1", GROUPS, hostvars()) == ["10.0.0.5"]
     assert monitoring.sampler_access("node1", GROUPS, hostvars()) == ["10.0.0.5/32:9754"]
     assert monitoring.sampler_access("node1", GROUPS, hostvars("node1", monitoring_sampler_port=9800)) == [
         "10.0.0.5/32:9800"
     ]
     # All addresses that such a host may come from.
     both = dict(GROUPS, llama_monitoring=["node2"])
-    assert monitoring.allowed("node1", both, hostvars()) == ["10.0.0.32", "10.100.0.32"]
+    assert monitoring.monitoring_addresses("node1", both, hostvars()) == ["10.0.0.32", "10.100.0.32"]
 
 
 def test_a_monitoring_host_reads_its_own_samples():
     own = dict(GROUPS, llama_monitoring=["node1", "ctl"])
-    assert monitoring.allowed("node1", own, hostvars()) == ["127.0.0.1", "10.0.0.31", "10.0.0.5"]
+    assert monitoring.monitoring_addresses("node1", own, hostvars()) == ["127.0.0.1", "10.0.0.31", "10.0.0.5"]
     assert monitoring.sampler_access("node1", own, hostvars()) == ["10.0.0.5/32:9754"]
 
 
 @pytest.mark.parametrize("groups", [intents.GROUPS, dict(GROUPS, llama_monitoring=[])])
 def test_no_access_without_monitoring_host(groups):
-    assert monitoring.hosts(groups) == monitoring.allowed("node1", groups, hostvars()) == []
+    assert monitoring.hosts(groups) == monitoring.monitoring_addresses("node1", groups, hostvars()) == []
     assert "clients" not in node_rpc(intents.SERVICES, "node1", groups, hostvars())["access"]
 
 

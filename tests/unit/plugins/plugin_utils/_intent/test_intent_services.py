@@ -328,7 +328,7 @@ def fan_out(items, addresses, host):
         {"host": name, "address": address, "items": [dict(item, dest="/%s/m.gguf" % name) for item in items]}
         for name, address in addresses.items()
     ]
-    return [(item["source"], item["original"], item["address"]) for item in intent_models.fan_out(nodes, host)]
+    return [(item["source"], item["original"], item["address"]) for item in intent_models.model_fan_out(nodes, host)]
 
 
 def test_first_node_fetches_and_others_copy():
@@ -345,9 +345,9 @@ def test_node_that_has_the_model_lends_it():
     item = {"urls": ["https://hub/m.gguf"], "dest": "/m.gguf"}
     nodes = [{"host": "node%d" % n, "address": "10.0.0.%d" % n, "items": [item], "there": []} for n in (1, 2, 3)]
     nodes[1]["there"] = ["/m.gguf"]
-    assert [intent_models.fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["node2", "", "node2"]
+    assert [intent_models.model_fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["node2", "", "node2"]
     nodes[1]["address"] = ""
-    assert [intent_models.fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["", "", "node1"]
+    assert [intent_models.model_fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["", "", "node1"]
 
 
 def test_only_node_with_model_fetches_it():
@@ -359,12 +359,12 @@ def test_only_node_with_model_fetches_it():
         {"host": "node1", "address": "10.0.0.1", "items": [item]},
         {"host": "node2", "address": "10.0.0.2", "items": [other]},
     ]
-    assert [item["source"] for item in intent_models.fan_out(nodes, "node2")] == [""]
-    assert [item["source"] for item in intent_models.fan_out(nodes[1:], "node2")] == [""]
+    assert [item["source"] for item in intent_models.model_fan_out(nodes, "node2")] == [""]
+    assert [item["source"] for item in intent_models.model_fan_out(nodes[1:], "node2")] == [""]
     nodes.insert(
         0, {"host": "node0", "address": "10.0.0.9", "items": [dict(other, revision="main", sha256=[], urls=[])]}
     )
-    assert [item["source"] for item in intent_models.fan_out(nodes, "node2")] == ["node0"]
+    assert [item["source"] for item in intent_models.model_fan_out(nodes, "node2")] == ["node0"]
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,10 @@ def test_types_as_people_mean_them(value, kind, right):
 
 
 def test_a_name_that_is_near_is_offered():
-    assert intent_values.near("raesoning", ["reasoning", "chat"], ": x") == ", did you mean reasoning?"
-    assert intent_values.near("zzz", ["reasoning", 7], ": x") == ": x" and intent_values.near("zzz", []) == ""
-    assert intent_values.near(70, [7, 701]) == ", did you mean 701?"
+    assert intent_values.did_you_mean("raesoning", ["reasoning", "chat"], ": x") == ", did you mean reasoning?"
+    assert intent_values.did_you_mean("zzz", ["reasoning", 7], ": x") == ": x"
+    assert intent_values.did_you_mean("zzz", []) == ""
+    assert intent_values.did_you_mean(70, [7, 701]) == ", did you mean 701?"
 
 
 def test_unknown_key_lists_known_keys():

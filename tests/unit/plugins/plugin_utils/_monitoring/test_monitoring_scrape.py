@@ -128,7 +128,7 @@ def test_only_changed_service_is_renewed():
     wanted = dict(sampler("node2", export="textfile"), planned={"llama-rpc-chat.service": 7})
     wanted["models"] = {"chat": {"model": "big", "quant": "Q8_0"}}
     wanted["stopped"] = ["llama-head-chat.service", "llama-head-old.service"]
-    assert scrape.sampler_renewed(slurp(before), wanted, ["chat"]) == dict(
+    assert scrape.renewed(before, wanted, ["chat"]) == dict(
         before,
         planned={"llama-rpc-chat.service": 7, "llama-router-fast.service": 6},
         models={"chat": {"model": "big", "quant": "Q8_0"}, "fast": {}},
@@ -136,9 +136,10 @@ def test_only_changed_service_is_renewed():
     )
     # All services as by site.yml, without removed ones. The export of samples stays.
     taken = {name: wanted[name] for name in ("planned", "models", "stopped")}
-    assert scrape.sampler_renewed(slurp(before), wanted, []) == dict(before, **taken)
+    assert scrape.renewed(before, wanted, []) == dict(before, **taken)
     # A damaged file says nothing.
-    assert scrape.sampler_renewed(slurp(before)[:200], wanted, ["chat"]) == wanted
+    assert sampler("node2", services=["chat"], before=slurp(before)[:200]) == sampler("node2")
+    assert sampler("node2", services=["fast"], before=slurp(before))["models"]["chat"] == before["models"]["chat"]
 
 
 def test_unplanned_memory_is_kept():

@@ -15,6 +15,7 @@ HEAD = {
     "endpoint": "http://10.0.0.31:8000/v1",
     "model": "small",
     "quant": "Q4_1",
+    "serves": "text",
     "shares": [
         {"node": "node2", "endpoint": "10.100.0.32:50052", "layers": None},
         {"node": "node3", "endpoint": "10.100.0.33:50052", "layers": None},
@@ -44,7 +45,7 @@ READY = {
 
 
 def accepted(head, *found):
-    return acceptance.acceptance(head, "node1", *found)
+    return acceptance.acceptance_report(head, "node1", *found)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_conversation_is_a_cell(conversation, text):
 
 def test_embeddings_have_their_own_curl_line():
     embeds = dict(READY, answer="", tokens_per_second=None, conversation={"embedding": "768 numbers"})
-    judged = accepted(dict(HEAD, args=["--embeddings"]), embeds, LOAD, "Where?", 8)
+    judged = accepted(dict(HEAD, serves="embeddings"), embeds, LOAD, "Where?", 8)
     words = shlex.split(judged["report"]["curl"])
     assert words[2].endswith(":8000/v1/embeddings") and words[-1] == '{"model": "small", "input": "Where?"}'
 
@@ -378,9 +379,9 @@ def test_status_says_how_long_a_full_prompt_takes():
     assert lines(head, READY, {"content": read["content"]}) == ["chat: " + NOT_KNOWN]
     # Unknown without a plan or a context, and useless for embeddings.
     assert lines(head, READY, {}) == lines(head, dict(READY, n_ctx=None), read) == []
-    assert lines(dict(head, args=["--embeddings"]), READY, read) == []
+    assert lines(dict(head, serves="embeddings"), READY, read) == []
 
 
 def test_reranking_service_has_its_own_curl_line():
-    curl = accepted(dict(HEAD, args=["--reranking"]), READY, LOAD, "Q", 8)["report"]["curl"]
+    curl = accepted(dict(HEAD, serves="scores"), READY, LOAD, "Q", 8)["report"]["curl"]
     assert "/v1/rerank " in curl and '"query": "Q"' in curl and '"documents": [' in curl

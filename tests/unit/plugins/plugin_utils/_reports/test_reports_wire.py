@@ -6,7 +6,7 @@
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.wire import Seen, wire
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.wire import wire_report
 
 AT = "2026-11-26T11:00:00Z"
 ENDPOINTS = ("10.100.0.32:50052", "10.100.0.33:50052")
@@ -71,7 +71,7 @@ def good():
 
 
 def judged(seen, head=None):
-    return wire(head or HEAD, Seen(**seen), AT)
+    return wire_report(head or HEAD, seen, AT)
 
 
 def checks(found):

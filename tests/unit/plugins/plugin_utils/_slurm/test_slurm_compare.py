@@ -138,7 +138,7 @@ def test_only_errors_that_stay_refuse_a_script():
     busy = "allocation failure: Requested partition configuration not available now"
     wrong = "allocation failure: Invalid qos\nspecification"
     tests = [{"item": item, "rc": rc, "stderr": text} for rc, text in ((0, "Job 1 to start"), (1, busy), (1, wrong))]
-    assert compare.script_refusals([*tests, {"item": item, "skipped": True}]) == [
+    assert compare.slurm_script_refusals([*tests, {"item": item, "skipped": True}]) == [
         "llama_services.chat: sbatch --test-only says allocation failure: Invalid qos specification, a job that SLURM "
         "takes is needed: correct its keys"
     ]

@@ -145,12 +145,12 @@ def test_replica_keeps_its_plan_and_digest():
     assert "/etc/llama-cluster/plan-chat.json" not in paths
 
 
-@pytest.mark.parametrize("words", [["--port", "8000"], ["--embeddings", "--port", "8000"], ["--reranking"]])
-def test_the_watchdog_knows_a_head_of_embeddings(words):
-    entries = heads(dict(HEAD, args=words))
+@pytest.mark.parametrize("serves", ["text", "embeddings", "scores"])
+def test_the_watchdog_knows_a_head_of_embeddings(serves):
+    entries = heads(dict(HEAD, serves=serves))
     watched = json.loads(of(entries, "/etc/llama-cluster/watchdog/head-chat.json")["content"])
-    assert watched.get("embeddings", False) is ("--embeddings" in words or "--reranking" in words)
-    assert watched.get("reranking", False) is ("--reranking" in words)
+    assert watched.get("embeddings", False) is (serves != "text")
+    assert watched.get("reranking", False) is (serves == "scores")
 
 
 def test_files_of_a_worker():
