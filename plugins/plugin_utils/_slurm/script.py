@@ -179,7 +179,7 @@ def _task(
         "endpoints": item.get("rpc_endpoints", []),
         "build": _build(facts, item)[0],
         "ubatch": item.get("ubatch_size", 0),
-        "embeddings": item.get("serves") == "embeddings",
+        "embeddings": item.get("serves", "text") != "text",
         "reranking": item.get("serves") == "scores",
     }
 
