@@ -170,7 +170,9 @@ class _Turn:
             self.actions.append(Taken(self.name, "hold"))
             if not self.known.held:
                 self._hold(str(hold["by"]), float(hold["at"]))
-        if self.name in self.seen.resume:
+        # A job that ends may turn out to be cancelled, which would hold the service after the request.
+        ends = bool(self.known.open) or any(job.state == COMPLETING for job in self.mine)
+        if self.name in self.seen.resume and not ends:
             self.actions.append(Taken(self.name, "resume"))
             if self.known.held:
                 self.actions.append(Say(f"{self.name}: resumed by {self.seen.resume[self.name]['by']}"))

@@ -210,6 +210,18 @@ def test_scancel_of_a_person_holds():
     assert one.known.held is None
 
 
+def test_resume_waits_for_the_end_of_a_cancelled_job():
+    one = Keeper()
+    one.turn(running())
+    bob = {"fast": {"by": "bob", "at": 1.0}}
+    assert one.turn(job(7, "COMPLETING"), resume=bob) == []
+    # SLURM does not say yet how it ended.
+    assert one.turn(resume=bob) == []
+    assert one.turn(resume=bob, **ended("CANCELLED", by_uid=0)) == []
+    assert one.known.held
+    assert one.turn(resume=bob) == [Taken("fast", "resume"), SUBMIT]
+
+
 def test_scancel_while_the_keeper_was_down_holds():
     one = Keeper()
     one.submit()
