@@ -24,7 +24,6 @@ DEFAULTS: dict[str, Any] = {
     "slurm_qos": {},
     "slurm_associations": [],
     "slurm_yield_to": [],
-    "slurm_reserve": False,
 }
 
 
