@@ -31,6 +31,8 @@ DRAIN, CANCEL, KILL = "drain", "cancel", "kill"
 LATE, AGAIN = 60, 60
 # Seconds before a submission that SLURM has refused is tried again, at least.
 REFUSED = 30
+# Begins SLURM's reason of a pending job that a user or an administrator holds: it may never start.
+HELD = "JobHeld"
 NO_BLAME = (reasons.CANCELLED, reasons.PREEMPTED, reasons.REPLACED)
 DUPLICATE = Why(reasons.REPLACED, "another job of its service exists")
 CHANGED = Why(reasons.REPLACED, "replaced: its configuration has changed")
@@ -137,8 +139,9 @@ def decide(config: Config, state: Mapping[str, Known], seen: Seen, now: float) -
 def _busy(config: Config, seen: Seen) -> str:
     """The first partition with jobs to which services give way."""
     own = {job.job_id for job in seen.jobs}
+    others = [job for job in seen.others if job.job_id not in own and not (job.waits and job.reason.startswith(HELD))]
     # A pending job may name several.
-    found = {name for job in seen.others if job.job_id not in own for name in job.partition.split(",")}
+    found = {name for job in others for name in job.partition.split(",")}
     return next((name for name in config.partitions_yield if name in found), "")
 
 
@@ -231,8 +234,7 @@ class _Turn:
         wait = delay(self.known.failures)
         self.known = self.known._replace(next_submit=self.now + wait if wait else None)
         if why.code == reasons.CANCELLED and not asked:
-            by = why.words.partition(" by ")[2] or "scancel"
-            self._hold(by, self.now)
+            self._hold(why.by or "scancel", self.now)
 
     def _unwanted(self) -> Why | None:
         """Why the service is to have no job; None if it is to have one."""

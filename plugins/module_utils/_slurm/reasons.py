@@ -33,8 +33,11 @@ LAST_LINES = 5
 
 
 class Why(NamedTuple):
+    """by: who cancelled the job, if SLURM knows."""
+
     code: str
     words: str
+    by: str = ""
 
 
 def user_name(uid: int) -> str:
@@ -86,7 +89,8 @@ def why(
     if ended.state == "FAILED" and not ended.nodes and ended.reason not in ("", "None"):
         return Why(CRASHED, f"SLURM could not run it ({ended.reason})")
     if ended.state == "CANCELLED":
-        return Why(CANCELLED, "cancelled" + (f" by {name(ended.by_uid)}" if ended.by_uid is not None else ""))
+        by = name(ended.by_uid) if ended.by_uid is not None else ""
+        return Why(CANCELLED, "cancelled" + (f" by {by}" if by else ""), by)
     if ended.state in ("TIMEOUT", "DEADLINE") or (ended.state == "COMPLETED" and _at_limit(ended)):
         return Why(WALLTIME, "its time was over" + (f" ({duration(ended.limit)})" if ended.limit else ""))
     if ended.state == "COMPLETED":

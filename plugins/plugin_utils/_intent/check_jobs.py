@@ -202,10 +202,12 @@ def _card_errors(one: Inventory, wanted: list[Service]) -> Iterator[str]:
             both = {*job.heads, *job.workers} & {*unit.heads, *unit.workers}
             shared = [node for node in one.nodes if node in both and _meet(one, job, unit, node)]
             if shared and not is_stopped(job.settings) and not is_stopped(unit.settings):
+                # SLURM chooses the cards of a gres, whatever both lists have.
+                step = "drop gres and write cards for both" if "gres" in job.settings else "write cards for both"
                 yield (
                     f"llama_services.{job.name}.launcher: slurm seen on {', '.join(shared)} beside {unit.name}, which "
-                    f"systemd starts on the same cards, cards of its own are needed for each: write cards for both, or "
-                    f"launcher: slurm for {unit.name}"
+                    f"systemd starts on the same cards, cards of its own are needed for each: {step}, name another "
+                    f"node for one, or write launcher: slurm for {unit.name}"
                 )
 
 

@@ -14,7 +14,7 @@ from .records import Groups, HostVars, Job, Models, Services
 from .services import head_instances, managed, rpc_instances
 
 GROUP = "llama_slurm"
-# The defaults of role slurm_launcher, which no other host sees.
+# The defaults of the variables slurm_*, which only the host that submits has.
 DEFAULTS: dict[str, Any] = {
     "slurm_user": "",
     "slurm_scripts": {},
@@ -32,7 +32,7 @@ def hosts(groups: Groups) -> list[str]:
 
 
 def setting(name: str, facts: Mapping[str, Any]) -> Any:
-    """A variable of role slurm_launcher, as the host that submits has it."""
+    """A variable slurm_*, as the host that submits has it."""
     found = facts.get(name)
     return DEFAULTS[name] if found is None else found
 

@@ -210,7 +210,7 @@ def test_scancel_of_a_person_holds():
     assert one.known.held is None
 
 
-def test_resume_waits_for_the_end_of_a_cancelled_job():
+def test_resume_waits_for_a_job_that_ends():
     one = Keeper()
     one.turn(running())
     bob = {"fast": {"by": "bob", "at": 1.0}}
@@ -390,6 +390,13 @@ def test_it_gives_way_to_partitions():
     assert one.turn(others=[vasp(partition="normal,gpu_vasp")], **ended("COMPLETED")) == []
     assert state.sentence(one.known, one.now) == "no job, it gives way to jobs of partition gpu_vasp"
     assert one.turn() == [SUBMIT]
+
+
+def test_it_gives_way_to_no_held_job():
+    one = Keeper("gpu_vasp")
+    held = [vasp(job_state="PENDING", reason=reason) for reason in ("JobHeldUser", "JobHeldAdmin")]
+    assert one.turn(running(), others=held) == []
+    assert one.turn(running(), others=[*held, vasp(91, "PENDING")]) == [Drain("fast", 7)]
 
 
 def test_refused_submission_is_tried_later():

@@ -59,8 +59,13 @@ VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp
     ],
 )
 def test_why_a_job_ended(one, given, code, words):
-    assert reasons.why(one, name=lambda uid: "uid%d" % uid, **given) == Why(code, words)
+    assert reasons.why(one, name=lambda uid: "uid%d" % uid, **given)[:2] == (code, words)
     assert code in reasons.CODES
+
+
+def test_person_who_cancelled_is_named():
+    assert reasons.why(ended("CANCELLED", by_uid=2000), name=lambda _uid: "ann by night").by == "ann by night"
+    assert reasons.why(ended("CANCELLED")).by == ""
 
 
 def test_real_rows_of_sacct():

@@ -155,6 +155,18 @@ def test_job_and_unit_share_no_card(other, settings, facts, shared):
     assert bool(found) is shared
 
 
+def test_cards_beside_a_unit_need_no_gres():
+    cards = {"cards": [1], "gres": "gpu:1"}
+    assert "beside gres gpu:1, 1 is needed" in mistakes(with_other({"cards": [0]}, **cards))[0]
+    (found,) = mistakes(with_other({"cards": [0]}, gres="gpu:1"))
+    assert found.endswith(
+        "drop gres and write cards for both, name another node for one, or write launcher: slurm for small"
+    )
+    # Each step of the sentence.
+    assert mistakes(with_other({"cards": [0]}, cards=[1])) == []
+    assert mistakes(with_other({"launcher": "slurm"}, gres="gpu:1")) == []
+
+
 def test_two_jobs_have_two_names():
     both = with_other({"launcher": "slurm", "job_name": "x"}, job_name="x")
     (found,) = mistakes(both)
