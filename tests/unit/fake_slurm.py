@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import re
 import sys
 import time
@@ -91,10 +92,13 @@ def squeue(queue, words):
     shown = words[words.index("-o") + 1]
     states = options.get("--states", "all").split(",")
     for job_id, job in queue["jobs"].items():
-        if states == ["all"] or job["state"] in states:
+        theirs = options.get("--user", job["user"]) != job["user"]
+        if not theirs and (states == ["all"] or job["state"] in states):
             values = {"A": job_id, "T": job["state"], "r": job["reason"], "V": job["submitted"], "k": job["comment"]}
             values.update(S=job["start"] or job.get("expected") or "N/A", l=job["limit"], u=job["user"])
-            values.update(P="gpu_ai", q="ai", N=job["nodes"], Y="(null)", n="(null)", j=job["name"])
+            values.update(
+                P=job.get("partition", "gpu_ai"), q="ai", N=job["nodes"], Y="(null)", n="(null)", j=job["name"]
+            )
             print(re.sub(r"%(\w)", lambda found, values=values: str(values[found.group(1)]), shown))
 
 
@@ -116,7 +120,8 @@ def sacct(queue, words):
 def sbatch(queue, words):
     options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\S+)", Path(words[-1]).read_text(), re.MULTILINE))
     queue["number"] += 1
-    job = {"state": "PENDING", "reason": "Priority", "nodes": "", "start": None, "user": "x"}
+    job = {"state": "PENDING", "reason": "Priority", "nodes": "", "start": None}
+    job["user"] = pwd.getpwuid(os.geteuid()).pw_name
     job.update(
         limit="1-00:00:00",
         id=queue["number"],

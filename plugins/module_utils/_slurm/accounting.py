@@ -90,7 +90,7 @@ def parse_qos(text: str) -> dict[str, dict[str, Any]]:
         if len(row) == 5:
             name, priority, grace, preempt, mode = row
             found[name] = {
-                "priority": int(priority) if priority.isdigit() else 0,
+                "priority": ask.moment(priority) or 0,
                 "grace_time": ask.period(grace),
                 "preempt": sorted(filter(None, preempt.split(","))),
                 "preempt_mode": mode.lower(),

@@ -4,7 +4,7 @@
 """Runs SLURM's commands and parses what they print, as SLURM 22.05 prints it. Private to the collection.
 
 All times are seconds since 1970: SLURM_TIME_FORMAT=%s. Fields are separated by a character that no name has, and free
-texts of users come last.
+texts of users come last. A line feed in such a text makes a row of its own, so of other users none is asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .job import COMMENT
 
 # Seconds for a command, bytes and lines of its output.
 SECONDS = 10.0
-MOST_BYTES = 1 << 20
+MOST_BYTES = 4 << 20
 MOST_ROWS = 10_000
 # Codes of refusals: SLURM does not respond, so what was requested may happen nevertheless; it has refused it.
 AWAY, REFUSED = "slurm_away", "slurm_refused"
@@ -39,7 +39,12 @@ FINAL = frozenset(
 # States of a job that has no node.
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"))
 COMPLETING = "COMPLETING"
-QUEUE = SEPARATOR.join(("%A", "%T", "%r", "%S", "%l", "%V", "%u", "%P", "%q", "%N", "%Y", "%n", "%j", "%k"))
+OTHERS = SEPARATOR.join(("%A", "%T", "%r", "%S", "%l", "%V", "%u", "%P", "%q", "%N", "%Y", "%n"))
+QUEUE = SEPARATOR.join((OTHERS, "%j", "%k"))
+# int() takes more than these digits, and refuses some of what str.isdigit() takes.
+NUMBER = re.compile(r"[0-9]{1,11}\Z")
+# Seconds of a time limit; a longer one does not count.
+LONGEST = 10**10
 # Not DerivedExitCode: that of a job that was requeued is of all its runs.
 RUNS = (
     "JobIDRaw,State,ExitCode,ReqMem,MaxRSS,Submit,Eligible,Start,End,TimelimitRaw,NodeList,QOS,Partition,User,JobName"
@@ -201,19 +206,20 @@ def _rows(text: str, count: int) -> list[list[str]]:
 
 def moment(text: str) -> int | None:
     """A time of SLURM's; None for N/A, Unknown and None."""
-    return int(text) if text.isdigit() and 0 < len(text) < 12 else None
+    return int(text) if NUMBER.match(text) else None
 
 
 def period(text: str) -> int:
     """'10:00', '00:00:30', '1-00:00:00' -> seconds; 0 for UNLIMITED and anything else."""
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
-    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()):
+    if not all(map(NUMBER.match, [*parts, days] if dash else parts)):
         return 0
     total = 0
     for part in parts:
         total = 60 * total + int(part)
-    return total + 86400 * int(days or 0)
+    total += 86400 * int(days or 0)
+    return total if total < LONGEST else 0
 
 
 def _or_nothing(text: str) -> str:
@@ -226,15 +232,17 @@ def jobs(user: str) -> list[Queued]:
 
 
 def everybody() -> list[Queued]:
-    """Pending and running jobs of all users that this user may see. Errors: Refusal."""
-    return parse_queue(run(["squeue", "-h", "--states=PENDING,RUNNING", "-o", QUEUE]))
+    """Pending and running jobs of all users that this user may see, without names and comments. Errors: Refusal."""
+    return parse_queue(run(["squeue", "-h", "--states=PENDING,RUNNING", "-o", OTHERS]), texts=False)
 
 
-def parse_queue(text: str) -> list[Queued]:
+def parse_queue(text: str, texts: bool = True) -> list[Queued]:
+    """texts: whether a row has name and comment."""
     found = []
-    for row in _rows(text, 14):
-        job_id, state, reason, start, limit, submitted, user, partition, qos, nodes, planned, given, name, comment = row
-        if job_id.isdigit():
+    for row in _rows(text, 14 if texts else 12):
+        job_id, state, reason, start, limit, submitted, user, partition, qos, nodes, planned, given = row[:12]
+        name, comment = row[12:] or ("", "")
+        if NUMBER.match(job_id):
             found.append(
                 Queued(
                     job_id=int(job_id),
@@ -286,7 +294,7 @@ def parse_runs(text: str) -> list[Ended]:
     last: dict[int, int] = {}  # the latest run of a job in found
     for row in _rows(text, 15):
         number, _dot, step = row[0].partition(".")
-        if not number.isdigit():
+        if not NUMBER.match(number):
             continue
         job_id = int(number)
         if not step:
@@ -316,14 +324,14 @@ def _run(job_id: int, row: Sequence[str], restarts: int) -> Ended:
         state=state.split(" ")[0],
         exit_code=exit_code,
         signal=number,
-        by_uid=int(cancelled_by) if cancelled_by.isdigit() else None,
+        by_uid=int(cancelled_by) if NUMBER.match(cancelled_by) else None,
         req_mem=printable(row[3], 20),
         max_rss=printable(row[4], 20),
         submitted=moment(row[5]),
         eligible=moment(row[6]),
         start=moment(row[7]),
         end=moment(row[8]),
-        limit=int(row[9]) * 60 if row[9].isdigit() else None,
+        limit=int(row[9]) * 60 if NUMBER.match(row[9]) else None,
         restarts=restarts,
         nodes="" if " " in row[10] else row[10],  # None assigned
         qos=printable(row[11], 60),
@@ -336,7 +344,7 @@ def _run(job_id: int, row: Sequence[str], restarts: int) -> Ended:
 def _pair(text: str) -> tuple[int, int]:
     """'1:0' -> exit code and signal."""
     code, _colon, number = text.partition(":")
-    return (int(code) if code.isdigit() else 0), (int(number) if number.isdigit() else 0)
+    return moment(code) or 0, moment(number) or 0
 
 
 def size(text: str) -> float:
@@ -372,7 +380,7 @@ def submit(script: str, keep: Sequence[int] = ()) -> int:
     """Submits a script -> the job's number. Errors: Refusal."""
     text = run(["sbatch", "--parsable", script], keep)
     number = text.strip().split(";")[0]
-    if not number.isdigit():
+    if not NUMBER.match(number):
         raise Refusal(f"sbatch: {printable(text, 60)!r} seen, the number of a job is needed: run sbatch {script}", AWAY)
     return int(number)
 

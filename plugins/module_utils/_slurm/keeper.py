@@ -355,9 +355,10 @@ class _Turn:
     def _window(self) -> dict[str, Any] | None:
         """The next pending job, of no service, that SLURM plans for one of the service's nodes."""
         wanted = set(self.service.nodes) if self.service else set()
+        own = {job.job_id for job in self.seen.jobs if job.service}
         found: list[tuple[int, str, str]] = []
         for job in self.seen.others:
-            if job.waits and job.start and job.start > self.now and not job.service:
+            if job.waits and job.start and job.start > self.now and job.job_id not in own:
                 taken = sorted(wanted.intersection(nodes(job.planned)))
                 found += [(job.start, job.partition, taken[0])] if taken else []
         if not found:

@@ -68,6 +68,28 @@ def test_damaged_rows_are_left_out():
     assert ask.parse_queue("\n12\nslurm_load_jobs error\n" + row(*["x"] * 14)) == []
 
 
+def test_texts_of_other_users_are_not_read(tmp_path, monkeypatch):
+    command(tmp_path, monkeypatch, "squeue", 'for word; do :; done; printf "%s\\n" "$word" | tr -d "%"\n')
+    assert ask.everybody() == []
+    shown = ask.run(["squeue", ask.OTHERS]).strip().split(ask.SEPARATOR)
+    assert not set(shown) & {"j", "k"} and len(shown) == 12
+
+
+@pytest.mark.parametrize("text", ["\u00b2", "\u0663", "9" * 5000, "-1", "1e9", " 1", "", "1\n"])
+def test_odd_numbers_are_none(text):
+    assert ask.moment(text) is None and ask.period(text) == 0 and ask.period(f"{text}-0:00") in (0, ask.period("0:00"))
+    assert ask.parse_queue(row(text, *["x"] * 13)) == ask.parse_queue(row(text, *["x"] * 11), texts=False) == []
+    assert ask.parse_runs(row(text, *["x"] * 14)) == []
+    fields = (7, "CANCELLED by " + text, text + ":" + text, *[text] * 12)
+    (one,) = ask.parse_runs(row(*fields)) if "\n" not in text else [ask.Ended(7, "CANCELLED")]
+    assert (one.job_id, one.state, one.by_uid, one.exit_code, one.limit) == (7, "CANCELLED", None, 0, None)
+    assert hostlist.nodes(f"a[{text}-{text}]") != []
+
+
+def test_endless_time_limit_is_none():
+    assert ask.period("99999999999-00:00:00") == 0 and ask.period("365-00:00:00") == 365 * 86400
+
+
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "OUT_OF_MEMORY"])
 def test_final_states_are_not_alive(state):
     assert not queued(1, state, "None", 1, "2:00", 3, "alice", "gpu", "ai", "c1", "(null)", "(null)", "x", "").alive
@@ -112,6 +134,10 @@ def test_names_of_a_list_of_nodes(text, names):
 def test_lists_of_nodes_are_bounded():
     assert len(hostlist.nodes("a[0-999999999]")) <= hostlist.MOST + 1
     assert len(hostlist.nodes("a[0-9999]b[0-9999]c[0-9999]")) <= hostlist.MOST + 1
+    began = time.monotonic()
+    for text in ("a[" + "0-9999," * 50_000 + "1]", "a[0-9999]," * 50_000, "a[" * 500_000, "a[1]" * 200_000):
+        assert len(hostlist.nodes(text)) <= hostlist.MOST
+    assert time.monotonic() - began < 5
 
 
 def test_squeue_is_asked_in_its_own_form(tmp_path, monkeypatch):
@@ -168,7 +194,7 @@ def test_command_that_hangs_is_ended(tmp_path, monkeypatch):
         pytest.fail("the child lives")
 
 
-@pytest.mark.parametrize("text", ["yes", "head -c 2000000 /dev/zero"])
+@pytest.mark.parametrize("text", ["yes", "head -c 5000000 /dev/zero"])
 def test_output_is_bounded(tmp_path, monkeypatch, text):
     command(tmp_path, monkeypatch, "squeue", text + "\n")
     with pytest.raises(Refusal, match="fewer are needed"):

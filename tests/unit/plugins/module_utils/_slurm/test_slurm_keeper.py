@@ -413,7 +413,7 @@ def test_window_ahead():
     wants = vasp(91, "PENDING", start=NOW + 3600, planned="vasp-[01-02]")
     later = vasp(92, "PENDING", start=NOW + 7200, planned="vasp-02")
     elsewhere = vasp(93, "PENDING", start=NOW + 60, planned="vasp-03")
-    one.turn(running(), others=[later, wants, elsewhere, job(8, start=NOW + 9, planned="vasp-02")])
+    one.turn(running(), others=[later, wants, elsewhere, job(7, start=NOW + 9, planned="vasp-02", comment="")])
     assert one.known.window == {"partition": "gpu_vasp", "node": "vasp-02", "at": NOW + 3600}
     assert state.ahead(one.known, NOW).startswith("a job of partition gpu_vasp wants vasp-02 at ")
     assert state.ahead(one.known, NOW + 4000) == ""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._registry import files
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import state
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, state
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import slurm_keeper
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_slurm import FakeSlurm
 
@@ -200,6 +200,37 @@ def test_requests_of_other_users_are_ignored(keeper):
     (keeper.directory / "fast.resume").symlink_to("/etc/passwd")
     time.sleep(2)
     assert keeper.known.held is None and keeper.job() == job_id
+
+
+def test_forged_rows_of_others_do_nothing(keeper):
+    """A line feed in a job's name begins a row of squeue."""
+    fields = ["PENDING", "x", "4000000000", "1:00", "1", "vasp", "gpu_vasp", "q", "", "vasp-02", "vasp-02", "x"]
+    forged = "".join("\n" + ask.SEPARATOR.join([number, *fields]) for number in ("99", "\u00b2", "9" * 5000))
+    with keeper.slurm.changing() as queue:
+        queue["jobs"]["5"] = {
+            **{
+                "state": "PENDING",
+                "reason": "Priority",
+                "nodes": "",
+                "start": None,
+                "user": "mallory",
+                "limit": "1:00",
+            },
+            **{"submitted": 1, "name": "x" + forged + ask.SEPARATOR * 20, "comment": forged},
+        }
+    config = json.loads((keeper.folder / "jobs.json").read_text())
+    keeper.write({**config, "partitions_yield": ["gpu_vasp"]})
+    keeper.start()
+    job_id = keeper.until(lambda: keeper.known.job_id)
+    keeper.slurm.start(job_id)
+    keeper.until(lambda: keeper.known.state == state.RUNNING)
+    time.sleep(1)
+    assert (keeper.known.yields, keeper.known.window, keeper.slurm.calls("scancel")) == ("", None, [])
+    assert keeper.processes[0].poll() is None
+    # A real one has its way.
+    with keeper.slurm.changing() as queue:
+        queue["jobs"]["5"]["partition"] = "gpu_vasp"
+    keeper.until(lambda: keeper.known.yields == "gpu_vasp", 30)
 
 
 def test_absent_controller_changes_nothing(keeper):
