@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decisions of the keeper of jobs: one job of each wanted service. No clock, no I/O. Private to the collection.
 
-A job is known by its comment. So a keeper that was killed between a submission and the end of its notes finds it.
+A job is known by its comment. So a keeper that was killed after a submission, before it has recorded it, finds it.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def decide(config: Config, state: Mapping[str, Known], seen: Seen, now: float) -
     found: State = {}
     actions: list[Action] = []
     yields = _busy(config, seen)
-    strays = {job.service for job in seen.jobs if job.alive and job.service}
-    for name in sorted({*config.services, *state, *strays}):
+    queued = {job.service for job in seen.jobs if job.alive and job.service}
+    for name in sorted({*config.services, *state, *queued}):
         turn = _Turn(name, config.services.get(name), state.get(name, Known()), seen, now)
         turn.take(yields)
         if turn.service or turn.mine or turn.known.open:
@@ -256,8 +256,8 @@ class _Turn:
         for job in running + waiting:
             if unwanted:
                 # A person may submit a job of a service that is held.
-                by_hand = bool(self.known.held) and self.known.wanted and str(job.job_id) not in self.known.asked
-                why = None if by_hand else unwanted
+                manual = bool(self.known.held) and self.known.wanted and str(job.job_id) not in self.known.asked
+                why = None if manual else unwanted
             elif not self._right(job):
                 why = CHANGED
             elif not kept or (len(kept) == 1 and job.waits and self._near_end(kept[0])):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Takes a node out of SLURM for maintenance, and returns it. Private to the collection.
 
-Only what has our reason is returned: a node that an operator, or SLURM itself, has drained stays so.
+Only a node whose reason has MARK is returned: one that an operator, or SLURM itself, has drained stays so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED")
 
 
 class Node(NamedTuple):
-    """drained: whether it gets no new job until somebody resumes it. One that is down may come back by itself."""
+    """drained: whether it gets no new job until it is resumed. One that is down may come back by itself."""
 
     drained: bool
     reason: str

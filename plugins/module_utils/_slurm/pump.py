@@ -75,7 +75,7 @@ class LogFile:
                 self.lost += 1
 
     def mark(self, name: str) -> bool:
-        """Has an empty file of that name beside the log, some time -> whether it was noted."""
+        """Has an empty file of that name beside the log, some time -> whether its writer will make it."""
         return self._put(MARK.decode() + name)
 
     def _put(self, text: str) -> bool:

@@ -5,7 +5,7 @@
 
 SLURM starts a preempted job again only if its batch script runs until the end of the grace time, which a server that
 ends cleanly does not wait for. So this program asks SLURM whether the job was preempted, and only then requeues it: a
-job that a user cancels ends. SIGTERM, which SLURM also sends when the grace time is over, is noted and no more.
+job that a user cancels ends. SIGTERM, which SLURM also sends when the grace time is over, is only counted.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Batch:
     def say(self, text: str) -> None:
         say(f"{stamp(time.time())} job {self._id}: {text}")
 
-    def _note(self, number: int, _frame: object) -> None:
+    def _count(self, number: int, _frame: object) -> None:
         self._terms += number == signal.SIGTERM
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
-            signal.signal(number, self._note)
+            signal.signal(number, self._count)
         nodes = ", ".join(sorted(self._job.tasks))
         self.say(f"start {self._restarts + 1} of service {self._job.service} on {nodes}, digest {self._job.digest}")
         try:

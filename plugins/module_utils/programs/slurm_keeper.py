@@ -71,7 +71,7 @@ class Program:
     def complain(self, about: str, text: str) -> None:
         """Prints a fault once, and its end."""
         if text != self._complaints.get(about, ""):
-            say(f"{about}: {text or 'well again'}")
+            say(f"{about}: {text or 'recovered'}")
         self._complaints[about] = text
 
     def tick(self, now: float) -> None:
@@ -199,7 +199,7 @@ class Program:
                 # A refused one has ended meanwhile.
                 say(f"{action.service}: {refusal}")
                 if refusal.code == ask.AWAY:
-                    self._note(action.service, keeper.failed(self.state[action.service], action.job_id))
+                    self._update(action.service, keeper.failed(self.state[action.service], action.job_id))
 
     def _submit(self, action: actions.Submit, now: float) -> None:
         known = self.state[action.service]
@@ -209,19 +209,19 @@ class Program:
         except Refusal as refusal:
             say(f"{action.service}: {refusal}")
             if refusal.code == ask.REFUSED:
-                self._note(action.service, keeper.refused(known, f"not submitted: {refusal}", now))
+                self._update(action.service, keeper.refused(known, f"not submitted: {refusal}", now))
             return
         say(f"{action.service}: job {job_id} submitted")
-        self._note(action.service, keeper.submitted(known, job_id))
+        self._update(action.service, keeper.submitted(known, job_id))
 
-    def _note(self, service: str, known: Known) -> None:
+    def _update(self, service: str, known: Known) -> None:
         self.state = {**self.state, service: known}
 
     def _save(self, now: float, durable: bool) -> None:
         try:
             state.write(self.config.directory, state.public(self.state, now, self._away), durable)
         except OSError as error:
-            # Without its notes it must not act: a restart would do the same again.
+            # Without its record it must not act: a restart would do the same again.
             raise Refusal(
                 f"{self.config.directory}: {error.strerror} seen, a disk that can be written is needed: make room there"
             ) from None

@@ -27,7 +27,7 @@ def jobs_seen(
     plan: Map | None = None,
     seen: Map | None = None,
 ) -> dict[str, Any]:
-    """seen: result of module slurm_jobs, without `services` if the host gave no answer.
+    """seen: result of module slurm_jobs, without `services` if the host did not respond.
 
     -> heads: {node: the heads whose jobs serve, as role acceptance verifies them: without a unit, with the job and its
     log}; unmeasured: a sentence for each other job that is to run; refused: a sentence for each that is to be stopped
@@ -67,7 +67,7 @@ def jobs_seen(
 def _unknown(seen: Map, hosts: Sequence[str]) -> str:
     """Why nothing is known of the jobs, or empty."""
     if not isinstance(seen.get("services"), Mapping):
-        return f"{', '.join(hosts) or 'no host of group llama_slurm'} gave no answer"
+        return f"{', '.join(hosts) or 'no host of group llama_slurm'} did not respond"
     return str(seen.get("keeper") or "")
 
 

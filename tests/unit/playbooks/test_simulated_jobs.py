@@ -89,9 +89,9 @@ def test_keeper_that_is_down_is_a_criterion(cluster):
 
 def test_host_of_slurm_without_answer_is_named(cluster):
     (cluster.node("ctl") / "lost").touch()
-    assert "deep: not measurable: ctl gave no answer" in cluster.refused("verify")
+    assert "deep: not measurable: ctl did not respond" in cluster.refused("verify")
     (row,) = [line for line in status(cluster) if line.startswith("deep ")]
-    assert "no job" in row and "ctl gave no answer" in row
+    assert "no job" in row and "ctl did not respond" in row
 
 
 def test_stopped_service_has_no_job(cluster):

@@ -244,7 +244,7 @@ def test_absent_controller_changes_nothing(keeper):
     assert keeper.job() == job_id
     keeper.processes[0].terminate()
     text = keeper.processes[0].communicate()[0]
-    assert text.count("Unable to contact") == 1 and "SLURM: well again" in text
+    assert text.count("Unable to contact") == 1 and "SLURM: recovered" in text
     assert keeper.processes[0].returncode == 0 and keeper.waiting() is None
 
 
