@@ -15,6 +15,7 @@ import threading
 import time
 
 from .._llama import handshake
+from .._node import sockets
 from .._text import Refusal
 from .._watchdog.actions import Repair, Serves
 from .._watchdog.rounds import HeadRounds
@@ -60,9 +61,10 @@ class Head(Runner):
 
     def run(self) -> int:
         placed = self.placed()
+        if self.task.endpoints and not self.has_rules():
+            return 0
         if not self.port_is_free():
             return 0
-        self._start_writer()
         if self.task.endpoints:
             failed = self._wait_for_workers()
             if failed is not None:
@@ -218,8 +220,21 @@ class Head(Runner):
         with self._writer.stdin as stream, contextlib.suppress(OSError):
             stream.write(json.dumps(registry._asdict()).encode("utf-8"))
 
+    def _listens(self) -> bool:
+        """Whether it is the server itself that listens at its address."""
+        if self.server is None:
+            return False
+        with contextlib.suppress(Refusal, OSError):
+            ends = sockets.resolve(f"{self.task.address}:{self.task.port}")
+            found = list(filter(None, map(sockets.listener, ends)))
+            return bool(found) and all(sockets.is_of(one, self.server.pid) for one in found)
+        return False
+
     def _keep_writer(self) -> None:
-        if self._writer is not None and self._writer.poll() is not None and self.now() > self._write_after:
+        # What is in the registry gets prompts. Before the server has its port, anybody on the node may take it.
+        if self._writer is None and self.asked is None and self.job.registry is not None and self._listens():
+            self._start_writer()
+        elif self._writer is not None and self._writer.poll() is not None and self.now() > self._write_after:
             self.say(f"the writer of its endpoint has ended ({exit_code(self._writer.returncode)}): starts it again")
             self._start_writer()
             if self.asked is not None:

@@ -122,6 +122,20 @@ class Runner:
             ) from None
         return placed
 
+    def has_rules(self) -> bool:
+        """Waits for the firewall: no rules, no RPC. False when the task is to end before."""
+        said = False
+        while self.asked is None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                if not subprocess.run(RULES, stdin=subprocess.DEVNULL, timeout=ANSWER, check=False).returncode:
+                    return True
+            if not said:
+                said = True
+                unit = RULES[-1]
+                self.say(f"waits for {unit}, without which others reach a worker or act as one: see systemctl status")
+            self.wait()
+        return False
+
     def port_is_free(self) -> bool:
         """Waits until the server's port is free, says who listens there. False when the task is to end before."""
         said = ""
@@ -216,7 +230,7 @@ class Worker(Runner):
 
     def run(self) -> int:
         self._prepare_cache()
-        if not self._has_rules() or not self.port_is_free():
+        if not self.has_rules() or not self.port_is_free():
             return 0
         subject = self.start(self.placed())
         end = (socket.gethostbyname(self.task.address), self.task.port)
@@ -246,19 +260,6 @@ class Worker(Runner):
     def close(self) -> None:
         self._clean_cache()
         super().close()
-
-    def _has_rules(self) -> bool:
-        """Waits for the firewall: no rules, no worker. False when the task is to end before."""
-        said = False
-        while self.asked is None:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                if not subprocess.run(RULES, stdin=subprocess.DEVNULL, timeout=ANSWER, check=False).returncode:
-                    return True
-            if not said:
-                said = True
-                self.say(f"waits for {RULES[-1]}, without which others reach it: see systemctl status {RULES[-1]}")
-            self.wait()
-        return False
 
     def _head(self) -> sockets.End | None:
         head = self.job.head

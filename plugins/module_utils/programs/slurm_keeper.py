@@ -254,8 +254,9 @@ class Program:
         known = self.state.get(name)
         if known is None or not known.wanted:
             return None
-        runs = known.state in (state.RUNNING, state.COMPLETING)
-        why = state.ahead(known, now) if runs else state.sentence(known, now, self._away)
+        # A job is in the registry itself once its server listens.
+        served = known.served and known.state in (state.RUNNING, state.COMPLETING)
+        why = state.ahead(known, now) if served else state.sentence(known, now, self._away)
         if not why:
             return None
         record = writer.full(self.config.services[name].record, 0, files.WAITING, self._began)

@@ -136,6 +136,8 @@ def test_job_from_submission_to_successor(keeper):
     assert keeper.until(lambda: "job %d waits (Priority)" % job_id in keeper.waiting()["why"])
     files.parse("0-14b.json", json.dumps(record).encode(), {"vasp-02": "10.0.0.21"})
     keeper.slurm.start(job_id)
+    keeper.until(lambda: "job %d runs on " % job_id in keeper.waiting()["why"])
+    assert keeper.waiting()["why"].endswith(", and does not serve yet")
     (keeper.registry / ("%d-14b.json" % job_id)).write_text(json.dumps({"state": files.READY}))
     keeper.until(lambda: keeper.known.serves)
     keeper.until(lambda: keeper.waiting() is None)

@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -169,14 +171,15 @@ def test_stopped_worker_is_lost(cluster):
     assert "its process has been stopped for 3 s: it is ended" in one.output(task)
 
 
-def test_worker_waits_for_the_rules(cluster):
+@pytest.mark.parametrize(("node", "then"), [("n1", "waits for RPC worker"), ("n2", "starts")])
+def test_task_waits_for_the_rules(cluster, node, then):
     one = cluster(workers=1)
     (one.slurm / "systemctl").write_text("#!/bin/sh\n[ -e %s/rules ]\n" % one.slurm)
-    task = one.task("n2")
+    task = one.task(node)
     wait_for(lambda: "waits for llama-firewall.service" in one.output(task))
-    assert "starts" not in one.output(task)
+    assert then not in one.output(task)
     (one.slurm / "rules").touch()
-    wait_for(lambda: "starts" in one.output(task))
+    wait_for(lambda: then in one.output(task))
 
 
 def test_tensors_cut_short_are_deleted(cluster, tmp_path):
@@ -304,6 +307,36 @@ def test_head_waits_for_workers_and_loses_one(cluster):
     assert re.search("lost (an|its connection to) RPC worker", one.output(head))
     assert [worker.wait(10) for worker in workers] == [0, LOST]
     assert one.calls("scancel") == ["--signal=USR1 4711.0"], "SLURM has asked no task to end"
+
+
+def test_only_the_own_server_is_registered(cluster):
+    """While the head waits for its worker, another program takes its port and says that it is well."""
+    one = cluster(workers=1)
+    task = one.task()
+    wait_for(lambda: "waits for RPC worker" in one.output(task))
+    (one.registry / "health").write_text('{"status": "ok"}')
+    health = ["-m", "http.server", "--bind", "127.0.0.1", "--directory", one.registry, str(one.port)]
+    with subprocess.Popen([sys.executable, *health], stderr=subprocess.DEVNULL) as other:
+        wait_for(lambda: listens(one.port))
+        one.task("n2")
+        states = set()
+        wait_for(lambda: states.add(one.state()) or task.poll() is not None)
+        other.kill()
+    assert states == {None}
+    assert "ended by itself: exit code 1" in one.output(task)
+
+
+def test_loading_server_is_registered_soon(cluster):
+    one = cluster(workers=1)
+    one.head["argv"] += ["--load", "60"]
+    head = one.task()
+    wait_for(lambda: "waits for RPC worker" in one.output(head))
+    time.sleep(1)
+    assert one.state() is None
+    one.task("n2")
+    wait_for(lambda: listens(one.port))
+    # 0.8 s on a quiet machine.
+    wait_for(lambda: one.state() == "loading", 4)
 
 
 def test_request_to_end_is_heard_while_waiting(cluster):
