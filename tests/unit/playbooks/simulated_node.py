@@ -582,6 +582,10 @@ class ActionModule(ActionBase):
             (host / "jobs-next.json").rename(host / "jobs.json")
         return dict(answer, changed=False)
 
+    def do_slurm_accounting(self, arguments):
+        self.event("accounting %s" % arguments["state"])
+        return {"changed": True}
+
     def do_slurm_node(self, arguments):
         host = NODES / (self._task.delegate_to or self.node.name)
         services = " for " + ", ".join(arguments["services"]) if arguments.get("services") else ""

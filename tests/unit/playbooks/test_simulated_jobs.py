@@ -38,6 +38,7 @@ def cluster(deployed, tmp_path):
     deep = {**nodes["llama_services"]["chat"], "launcher": "slurm", "port": 8001, "rpc_port": 50053}
     nodes["llama_services"]["deep"] = {name: one for name, one in deep.items() if name != "rpc_cache"}
     here = {"ansible_connection": "local", "ansible_become": False, "slurm_user": "ai", "slurm_log_dir": "/logs"}
+    here.update((name, nodes[name]) for name in ("llama_services", "llama_models"))
     cluster.inventory["llama_slurm"] = {"hosts": {"ctl": here}}
     cluster.node("ctl").mkdir()
     answers(cluster, PENDING)
@@ -166,3 +167,71 @@ def test_benchmark_measures_a_running_job(cluster):
     answers(cluster, PENDING)
     output = cluster.done("benchmark", "-e", "service=deep", "-e", "prompts=short")
     assert f"deep: not measurable: {WAITS}" in output and "measure" not in " ".join(cluster.events)
+
+
+def keeps(cluster, *services):
+    """The keeper's configuration and the record of a run before."""
+    config = {"user": "ai", "services": {name: {"grace": 30} for name in services}}
+    record = {"user": "ai", "registry_dir": "", "scripts": ["/jobs/%s" % name for name in services]}
+    record.update(qos=["low"], associations=[])
+    texts = {"etc/llama-cluster/jobs.json": config, "var/lib/llama-cluster/slurm-made.json": record}
+    for path, content in texts.items():
+        (cluster.node("ctl") / path).parent.mkdir(parents=True)
+        (cluster.node("ctl") / path).write_text(json.dumps(content))
+
+
+def configured(cluster):
+    return json.loads((cluster.node("ctl") / "etc/llama-cluster/jobs.json").read_text())["services"]
+
+
+LEFT = {"slurm": "", "jobs": [{"job_id": 4711, "service": "deep", "state": "RUNNING"}]}
+AWAY = {"slurm": "squeue: no answer in time", "jobs": []}
+
+
+@pytest.mark.parametrize(
+    "seen, sentence",
+    [
+        (
+            LEFT,
+            "deep: jobs 4711 seen after 120 s on ctl, none is needed before units start or the keeper goes: look at "
+            "llama-jobs list, end them with scancel and run again",
+        ),
+        (
+            AWAY,
+            "ctl: no answer of SLURM seen after 120 s (squeue: no answer in time), one is needed, since jobs may run: "
+            "start slurmctld, and munge on this host, and run again",
+        ),
+    ],
+)
+def test_units_start_after_the_last_job(cluster, seen, sentence):
+    keeps(cluster, "deep")
+    del cluster.inventory["llama_nodes"]["vars"]["llama_services"]["deep"]["launcher"]
+    answers(cluster, seen)
+    assert sentence in cluster.refused("site")
+    assert configured(cluster) == {} and not [event for event in cluster.events if "started" in event]
+    # The configuration is written by now, and the job is still there.
+    assert sentence.replace("120", "90") in cluster.refused("site")
+    assert not [event for event in cluster.events if "started" in event]
+    answers(cluster, seen, {"slurm": "", "jobs": []})
+    cluster.done("site")
+    assert "node1 started llama-head-deep.service" in cluster.events
+
+
+def test_job_of_a_service_that_stays_is_left(cluster):
+    keeps(cluster, "deep", "gone")
+    answers(cluster, LEFT)
+    cluster.done("site")
+    assert list(configured(cluster)) == ["deep"]
+
+
+@pytest.mark.parametrize("seen", [LEFT, AWAY])
+def test_nothing_is_removed_beside_jobs(cluster, seen):
+    keeps(cluster, "deep")
+    answers(cluster, seen)
+    assert "run again" in cluster.refused("teardown")
+    assert not [event for event in cluster.events if "accounting" in event or "remove" in event]
+    answers(cluster, {"slurm": "", "jobs": []})
+    cluster.done("teardown")
+    events = [event for event in cluster.events if event.startswith("ctl")]
+    assert events.index("ctl accounting absent") > events.index("ctl jobs of ctl")
+    assert not (cluster.node("ctl") / "etc/llama-cluster/jobs.json").exists()
