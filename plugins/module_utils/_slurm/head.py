@@ -231,7 +231,7 @@ class Head(Runner):
         return False
 
     def _keep_writer(self) -> None:
-        # What is in the registry gets prompts. Before the server has its port, anybody on the node may take it.
+        # The gateway sends requests to what is in the registry, and the port is free to all until the server has it.
         if self._writer is None and self.asked is None and self.job.registry is not None and self._listens():
             self._start_writer()
         elif self._writer is not None and self._writer.poll() is not None and self.now() > self._write_after:
