@@ -8,7 +8,7 @@ import pytest
 import rendered
 
 HEAD, WORKER, PORT = rendered.HEAD, rendered.WORKER, rendered.PORT
-THIRD, ELSE = "10.9.1.2", 9999
+THIRD, ELSE, JOBS, FREE = "10.9.1.2", 9999, 9998, 9997
 LISTEN = """
 import socket, sys, threading
 def serve(stream):
@@ -126,6 +126,10 @@ def fixture_nodes(lab):
         "echo $! > /run/listen.pids)" % PORT
     )
     commands.append(
+        "(ip netns exec fw-worker setpriv --reuid=4711 --clear-groups python3 /run/listen.py %d >/dev/null 2>&1 & "
+        "echo $! >> /run/listen.pids)" % JOBS
+    )
+    commands.append(
         "(ip netns exec fw-worker python3 /run/listen.py %d >/dev/null 2>&1 & echo $! >> /run/listen.pids)" % ELSE
     )
     commands.append(
@@ -217,17 +221,32 @@ def test_into_a_worker_only_its_head_comes(nodes):
 
 
 def test_only_job_user_reaches_workers_of_jobs(nodes):
-    """ELSE as the port of a job's worker, which no account of systemd's services runs."""
-    nodes.rules("fw-worker", rendered.rules(jobs_incoming=["%s:%d" % (HEAD, ELSE)]))
+    """No account of systemd's services runs them."""
+    nodes.rules("fw-worker", rendered.rules(jobs_incoming=["%s:%d" % (HEAD, JOBS)]))
     nodes.rules("fw-head", "")
-    assert nodes.ways("fw-head", "nobody", WORKER, "fd09::2", ELSE, 0)["tcp"], "the head's node decides about its users"
-    nodes.rules("fw-head", rendered.rules(jobs_outgoing=["%s:%d" % (WORKER, ELSE)]))
+    assert nodes.ways("fw-head", "nobody", WORKER, "fd09::2", JOBS, 0)["tcp"], "the head's node decides about its users"
+    nodes.rules("fw-head", rendered.rules(jobs_outgoing=["%s:%d" % (WORKER, JOBS)]))
     for user, reaches in (("4711", True), ("nobody", False), ("root", False), ("llama", False), ("llama-rpc", False)):
-        ways = nodes.ways("fw-head", user, WORKER, "fd09::2", ELSE, 0)
+        ways = nodes.ways("fw-head", user, WORKER, "fd09::2", JOBS, 0)
         assert {ways[way] for way in TO_WORKER} == {reaches}, user
-        assert not nodes.ways("fw-worker", user, WORKER, "fd09::2", ELSE, 0)["tcp"], user + " of the worker's node"
-    third = "ip netns exec fw-third timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d'" % (WORKER, ELSE)
+        assert not nodes.ways("fw-worker", user, WORKER, "fd09::2", JOBS, 0)["tcp"], user + " of the worker's node"
+    third = "ip netns exec fw-third timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d'" % (WORKER, JOBS)
     assert nodes.run(third).rc != 0
+
+
+def test_only_job_user_answers_a_head(nodes):
+    """ELSE as the port of a job's worker: between two jobs another user listens there."""
+    nodes.rules("fw-head", rendered.rules(jobs_outgoing=["%s:%d" % (WORKER, ELSE)]))
+    nodes.rules("fw-worker", "")
+    ways = nodes.ways("fw-head", "4711", WORKER, "fd09::2", ELSE, 0)
+    assert {ways[way] for way in TO_WORKER} == {True}, "nothing else keeps it from it"
+    nodes.rules("fw-worker", rendered.rules(jobs_incoming=["%s:%d" % (HEAD, ELSE)]))
+    ways = nodes.ways("fw-head", "4711", WORKER, "fd09::2", ELSE, 0)
+    assert {ways[way] for way in TO_WORKER} == {False}
+    # Two ends may open one connection at once, without a listener.
+    for port, opens in ((FREE, False), (ELSE, True)):
+        nodes.rules("fw-worker", rendered.rules(jobs_incoming=["%s:%d" % (HEAD, port)]))
+        assert nodes.ways("fw-worker", "nobody", HEAD, "fd09::1", ELSE, FREE)["from"] == opens
 
 
 def test_compromised_worker_reaches_no_host(nodes):
