@@ -37,7 +37,7 @@ options:
     type: list
     elements: dict
     default: []
-    options:
+    suboptions:
       service: {description: Its service., type: str, required: true}
       name: {description: The name of the job., type: str, required: true}
       log_dir: {description: "The directory of the logs of its processes, JOBID/ROLE-NODE.log.", type: path,

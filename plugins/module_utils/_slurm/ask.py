@@ -170,7 +170,8 @@ def run(words: Sequence[str], keep: Sequence[int] = (), seconds: float = SECONDS
 
 def _read(process: subprocess.Popen[bytes], name: str, until: float) -> tuple[str, str]:
     """Output and errors of a command that ends in time. Errors: Refusal."""
-    assert process.stdout and process.stderr
+    if not process.stdout or not process.stderr:
+        raise ValueError("a command without pipes")
     texts = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
     out, errors = texts
     open_ones = list(texts)

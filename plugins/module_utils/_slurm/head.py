@@ -73,8 +73,7 @@ class Head(Runner):
         self._rounds = HeadRounds(subject, self._config(), self.task.role == "router", self.say)
         while True:
             self.wait()
-            assert self.server is not None
-            if self.server.poll() is not None:
+            if self.running.poll() is not None:
                 return self._ended()
             now = self.now()
             if self.asked is not None:
@@ -86,7 +85,7 @@ class Head(Runner):
                     self.say(f"{action.reason}: it is ended")
                     self.kill_server()
                     self._end_writer()
-                    return AGAIN if action.fact else exit_code(self.server.returncode)
+                    return AGAIN if action.fact else exit_code(self.running.returncode)
                 if isinstance(action, Serves):
                     self.say(f"serves (loaded in {action.seconds:.1f} s)")
                     self._marker = self._marker_name
@@ -165,7 +164,8 @@ class Head(Runner):
 
     def _is_idle(self, now: float) -> bool:
         """Whether a look since the request to end shows no work."""
-        assert self._rounds is not None and self.asked is not None
+        if self._rounds is None or self.asked is None:
+            return False
         process = self._rounds.subject.look(now)
         if process is None:
             return True
@@ -216,9 +216,9 @@ class Head(Runner):
             at_death=signal.SIGINT,
             stdin=subprocess.PIPE,
         )
-        assert self._writer.stdin is not None
-        with self._writer.stdin as stream, contextlib.suppress(OSError):
-            stream.write(json.dumps(registry._asdict()).encode("utf-8"))
+        if self._writer.stdin:
+            with self._writer.stdin as stream, contextlib.suppress(OSError):
+                stream.write(json.dumps(registry._asdict()).encode("utf-8"))
 
     def _listens(self) -> bool:
         """Whether it is the server itself that listens at its address."""

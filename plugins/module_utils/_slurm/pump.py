@@ -156,8 +156,7 @@ class _Writer:
         return opened
 
     def _write(self, data: bytes) -> None:
-        assert self._file is not None
-        while data:
+        while data and self._file is not None:
             data = data[os.write(self._file, data) :]
 
 

@@ -184,6 +184,13 @@ class Runner:
             return
         self.kill_server()
 
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        """The server, after start()."""
+        if self.server is None:
+            raise ValueError("the server is not started yet")
+        return self.server
+
     def due(self, rounds: HeadRounds | WorkerRounds) -> Sequence[Action]:
         """The decisions of a judge now."""
         try:
@@ -202,11 +209,11 @@ class Runner:
 
     def say_crash(self) -> int:
         """Says how the server ended, and its last lines -> the exit code of the task."""
-        assert self.server is not None and self.pump is not None
-        self.pump.join(END)
-        status = self.server.returncode
+        if self.pump is not None:
+            self.pump.join(END)
+        status = self.running.returncode
         self.say(f"{os.path.basename(self.program())} ended by itself: {how_it_ended(status)}; its last lines:")
-        for line in self.pump.last(LAST_LINES):
+        for line in self.pump.last(LAST_LINES) if self.pump is not None else ():
             self._print(f"  {line}")
         code = exit_code(status)
         # 0 would be a drain, AGAIN a worker that was lost.
@@ -238,10 +245,9 @@ class Worker(Runner):
         served = False
         while True:
             self.wait()
-            assert self.server is not None
             connected = is_connected(end)
             served = served or connected
-            if self.server.poll() is not None:
+            if self.running.poll() is not None:
                 code = self.say_crash()
                 # Without a head so far it would only crash again.
                 return 0 if self.asked is not None else AGAIN if served else code

@@ -13,6 +13,7 @@ head -c 1024 /dev/urandom >"$files/etc/munge/munge.key"
 inside() { docker exec -i "$lab-$1" sh -ec "$2"; }
 
 configure() {
+    # shellcheck disable=SC2016  # the shell in the container expands it
     tar -C "$files" -c etc | inside "$1" '
         tar -C / -x --no-same-owner
         chown -R munge: /etc/munge
@@ -28,6 +29,7 @@ configure() {
 
 # As the operators of SLURM do it: the collection does none of it.
 control() {
+    # shellcheck disable=SC2016  # the shell in the container expands it
     inside ctl '
         install -d -m 0755 /cluster/shared/scripts /cluster/shared/ai
         install -d -o ai -g ai -m 0755 /cluster/shared/ai/endpoints /cluster/shared/ai/logs

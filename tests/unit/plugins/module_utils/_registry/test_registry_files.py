@@ -76,7 +76,8 @@ def test_waiting_endpoint_has_its_sentence():
 
 
 def test_sentence_of_a_server_is_ignored():
-    assert parse(**dict(WAITS, state="ready"))[-2:] == (None, None)
+    ready = {**WAITS, "state": "ready"}
+    assert parse(**ready)[-2:] == (None, None)
 
 
 @pytest.mark.parametrize("field, seen", [("why", "a\nb"), ("why", "x" * 201), ("retry_after", 0), ("retry_after", 601)])

@@ -437,6 +437,7 @@ WRITTEN = {
     "etc/llama-cluster/doctor.json": '{"rules": []}\n',
     "usr/local/bin/llama-cluster-monitor": "#!/bin/sh\n# llama-cluster-monitor: what runs, live.\n",
     "usr/local/bin/llama-service-status": "#!/bin/sh\n# llama-service-status [SERVICE]: whether services answer.\n",
+    "usr/local/bin/llama-jobs": "#!/bin/sh\n# Ansible managed\n# llama-jobs list | hold SERVICE: services as jobs.\n",
     "usr/local/bin/llama-doctor": "#!/bin/sh\n# llama-doctor: what is wrong on this node.\n",
     "run/llama-cluster/samples.prom": "# HELP llama_sampler_info The sampler.\n",
     "run/llama-cluster/repairs/llama-head-chat.json": '{"count": 1}\n',

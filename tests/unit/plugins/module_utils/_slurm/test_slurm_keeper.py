@@ -492,7 +492,8 @@ def test_random_events_leave_one_job(seed):
         waiting = [each for each in slurm.jobs.values() if each.waits]
         if waiting and len(waiting) == len(slurm.jobs):
             slurm.jobs[waiting[0].job_id] = running(waiting[0].job_id, digest=waiting[0].digest, limit=None)
-    (left,) = slurm.jobs.values()
+    assert len(slurm.jobs) == 1
+    left = next(iter(slurm.jobs.values()))
     assert (left.digest, left.state, one.known.job_id) == (one.config.services["fast"].digest, "RUNNING", left.job_id)
 
 

@@ -17,8 +17,9 @@ JOB = changed(launcher="slurm")
 SMALL = {"model": "big", "quant": "Q8_0", "head": "node1", "port": 8010, "ctx_size": 512}
 
 
-def mistakes(given=JOB, groups=HOSTS, api_keys=None, **facts):
+def mistakes(given=None, groups=None, api_keys=None, **facts):
     """facts: of the host that submits."""
+    given, groups = JOB if given is None else given, HOSTS if groups is None else groups
     return check.intent_errors(given, MODELS, groups, dict(HOSTVARS, ctl=dict(FACTS, **facts)), {}, api_keys)
 
 

@@ -58,13 +58,13 @@ def node(host, sha="1", **more):
     return dict(HOSTVARS[host], ansible_facts={"llama_node": {"build": {"of": Built()}, "files": files}}, **more)
 
 
-def scripts(services, templates=TEMPLATES, **facts):
+def scripts(services, templates=None, **facts):
     """facts: of hosts, in place of those here."""
     hostvars = dict({host: node(host) for host in GROUPS["llama_nodes"]}, ctl=dict(SUBMITS, **GATEWAY))
     hostvars.update(facts)
     groups = dict(GROUPS, llama_slurm=["ctl"], llama_gateway=["ctl"])
     wanted = script.slurm_jobs(services, MODELS, groups, hostvars, "/opt/models")
-    return script.slurm_scripts(wanted, hostvars, templates)
+    return script.slurm_scripts(wanted, hostvars, TEMPLATES if templates is None else templates)
 
 
 def options(text):
