@@ -91,7 +91,8 @@ def node_serving(
 
     -> {heads, jobs: heads of SLURM's jobs, models, clients: networks that may use the ports of its heads, empty for the
     network of each head, units: of wanted_units(), for every node, stopped: those among them that do not run, primary:
-    the service that is meant if none is named, empty if several are and none is primary}
+    the service that is meant if none is named, empty if several are and none is primary, job_units: names that units of
+    SLURM's services would have}
     """
     known = _Known(hostvars)
     heads, jobs = (
@@ -105,6 +106,7 @@ def node_serving(
         "models": [item.as_dict() for item in model_items(services, models, host, groups, models_dir)],
         "units": wanted_units(services, groups),
         "stopped": stopped_units(services, groups),
+        "job_units": sorted({name for names in wanted_units(services, groups, "slurm").values() for name in names}),
         "primary": next((name for name, one in services.items() if one.get("primary") or len(services) == 1), ""),
     }
 
@@ -148,10 +150,10 @@ def _peers(workers: Sequence[Worker]) -> list[str]:
     return ["%s:%d" % (worker.head_address, worker.port) for worker in workers]
 
 
-def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
-    """{node: names of the units that the services want there}"""
+def wanted_units(services: Services, groups: Groups, launcher: str = "systemd") -> dict[str, list[str]]:
+    """{node: names of the units that the services want there, or with launcher slurm would have}"""
     wanted: dict[str, list[str]] = {}
-    for service in managed(services, groups):
+    for service in managed(services, groups, launcher):
         for node in service.heads:
             wanted.setdefault(node, []).append(service.head_unit)
         for node in service.workers:

@@ -145,6 +145,19 @@ REFUSALS = {
         "FOLDER/unrecorded.gguf.manifest.json: no record of root's seen, one is needed to remove that model: "
         "run site.yml --tags model, which records the model that serves, then this again",
     ),
+    "directory that the user of jobs may not write to": (
+        "slurm_launcher",
+        "writable",
+        {
+            "slurm_launcher_jobs": [{"user": "ai"}],
+            "folders": [
+                {"variable": "slurm_local_log_dir", "path": "FOLDER"},
+                {"variable": "slurm_log_dir", "path": "FOLDER/none"},
+            ],
+        },
+        "slurm_log_dir: ai may not write into FOLDER/none of node1, a directory that it may write to is needed: "
+        "create, chown or chmod it, or name another one",
+    ),
     "models that do not both fit during a trial": (
         "model",
         "make_room",
@@ -192,6 +205,9 @@ def fixture_said(tmp_path_factory):
         # The description of a build.
         (folder / "systemd-run").write_text("#!/bin/sh\necho '-m,    --model FNAME    the model'\n")
         (folder / "systemd-run").chmod(0o755)
+        # After its own -u USER -- it runs the command here.
+        (folder / "runuser").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
+        (folder / "runuser").chmod(0o755)
         tasks = [{"ansible.builtin.set_fact": dict(FACTS, cacheable=True)}]
         for case, (role, part, variables, _sentence) in REFUSALS.items():
             asked = {"name": "thefermisea.llama_cluster." + role, "tasks_from": part}

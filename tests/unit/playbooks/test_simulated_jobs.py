@@ -7,7 +7,13 @@ import copy
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    INVENTORY,
+    ROOT,
+    deployment,
+    done,
+    run_playbook,
+)
 
 WAITS = "job 4711 waits (Priority), expected 14:05"
 PENDING = {
@@ -235,3 +241,27 @@ def test_nothing_is_removed_beside_jobs(cluster, seen):
     events = [event for event in cluster.events if event.startswith("ctl")]
     assert events.index("ctl accounting absent") > events.index("ctl jobs of ctl")
     assert not (cluster.node("ctl") / "etc/llama-cluster/jobs.json").exists()
+
+
+def test_rollback_starts_no_unit_beside_its_job(cluster):
+    cluster.done("upgrade", "-e", "service=chat", "-e", "tag=b2")
+    cluster.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]["launcher"] = "slurm"
+    output = cluster.refused("rollback")
+    assert "rollback: llama-head-chat.service seen in snapshot " in output and "and run site.yml" in output
+    assert not [event for event in cluster.events if "restored" in event]
+    del cluster.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]["launcher"]
+    cluster.done("rollback")
+
+
+@pytest.mark.parametrize("hosts, user", [({"ctl": {"slurm_user": "ai"}}, "ai"), ({}, ""), (None, "")])
+def test_jobs_end_only_with_their_group(tmp_path, hosts, user):
+    """Without it no play waits for them, so that their processes take ports and memory in preflight."""
+    groups = {"llama_nodes": {"hosts": {"node1": {"slurm_user": "ai"}}}}
+    groups.update({"llama_slurm": {"hosts": hosts}} if hosts is not None else {})
+    (tmp_path / "hosts.json").write_text(json.dumps(groups))
+    show = {"ansible.builtin.debug": {"msg": "user '{{ __preflight_jobs_user }}'"}}
+    play = {"hosts": "node1", "gather_facts": False, "tasks": [show]}
+    play["vars_files"] = [str(ROOT / "roles/preflight/vars/main.yml")]
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    arguments = (tmp_path / "play.yml", "-i", str(tmp_path / "hosts.json"))
+    assert "user '%s'" % user in done(run_playbook(*arguments, home=tmp_path))

@@ -200,6 +200,7 @@ def test_nodes_of_a_job_get_models_and_rules():
     serving = services.node_serving(JOB, MODELS, "node1", HOSTS, hostvars, "/m")
     assert serving["heads"] == [] and [one["service"] for one in serving["jobs"]] == ["reasoning"]
     assert serving["units"] == {}
+    assert serving["job_units"] == ["llama-head.service", "llama-rpc.service"]
 
 
 def test_clients_reach_the_head_of_a_job():

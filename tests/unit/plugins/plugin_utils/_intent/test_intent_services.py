@@ -192,6 +192,7 @@ def test_what_a_node_serves():
             "clients": [],
             "units": intent_services.wanted_units(SERVICES, GROUPS),
             "stopped": [],
+            "job_units": [],
             "primary": "reasoning",
         }
         assert json.loads(json.dumps(serving)) == serving
