@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import grp
 import os
@@ -110,18 +111,22 @@ class Files:
             )
         if seen is not None and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
             return
+        above, name = os.path.split(path.rstrip("/"))
+        with contextlib.suppress(FileNotFoundError):
+            # Check mode refuses it too.
+            os.close(_files.open_directory(above))
         self._changed(path, None if seen is None else "directory\n", "directory\n", seen is not None)
         if self.check or owner is None:
             return
-        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
-        if seen is None:
-            os.mkdir(path, 0o700)
-        descriptor = os.open(path, _files.DIRECTORY)
-        try:
-            os.fchown(descriptor, *owner)
-            os.fchmod(descriptor, mode)
-        finally:
-            os.close(descriptor)
+        with _files.directory(above, make=0o755) as folder:
+            if seen is None:
+                os.mkdir(name, 0o700, dir_fd=folder)
+            descriptor = os.open(name, _files.DIRECTORY, dir_fd=folder)
+            try:
+                os.fchown(descriptor, *owner)
+                os.fchmod(descriptor, mode)
+            finally:
+                os.close(descriptor)
 
     def _link(self, path: str, entry: Entry) -> None:
         seen, target = _lstat(path), entry["target"]

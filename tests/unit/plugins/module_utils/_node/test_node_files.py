@@ -168,6 +168,21 @@ def test_kept_directory_stays(tmp_path):
     assert apply({"path": path, "state": "directory", "kept": True}) == ([], [])
 
 
+@pytest.mark.parametrize("planted", ["directory", "link"])
+def test_directory_is_made_on_no_way_of_others(tmp_path, planted):
+    """Its owner could have it lead to any directory of root's while it is made."""
+    way = tmp_path / "ai"
+    way.mkdir() if planted == "directory" else way.symlink_to("/etc")
+    give_away(way)
+    if planted == "link":
+        give_away(tmp_path)
+    for check in (True, False):
+        for entry in ({}, {"kept": True, "owner": "nobody"}):
+            with pytest.raises(Refusal, match=": it belongs to user id 4711, 0 is needed because root uses it"):
+                apply({"path": way / "llama/logs", "state": "directory", **entry}, check=check)
+    assert list(way.glob("llama*")) == []
+
+
 def test_file_is_validated_before_it_is_written(tmp_path):
     program = "import sys; text = open(sys.argv[1]).read(); print('line 1: ' + text); sys.exit(text != 'right')"
     path, validate = tmp_path / "file", [sys.executable, "-c", program, "%s"]
