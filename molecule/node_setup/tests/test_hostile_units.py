@@ -50,8 +50,9 @@ def template(kind, source, target):
     """A task of a role, without the role and its sandbox."""
     item = dict(ITEM, unit=target.rpartition("/")[2])
     (unit,) = (entry for entry in FILTERS["unit_files"]([item], kind, NODE, PROCESS, False) if "template" in entry)
-    variables = dict(unit["vars"], sandbox=[], **ROLE)
-    command = [
+    command = unit["vars"]["command"].replace(unit["vars"]["release"], ROLE["release"])
+    variables = dict(unit["vars"], sandbox=[], **ROLE, command=command)
+    words = [
         "ansible",
         "node1",
         "-i",
@@ -61,7 +62,7 @@ def template(kind, source, target):
         "-a",
         "src=%s dest=%s" % (source, target),
     ]
-    subprocess.run([*command, "-e", json.dumps(variables)], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE)
+    subprocess.run([*words, "-e", json.dumps(variables)], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE)
 
 
 @pytest.mark.parametrize(
