@@ -206,19 +206,12 @@ def test_requests_of_other_users_are_ignored(keeper):
 
 def test_forged_rows_of_others_do_nothing(keeper):
     """A line feed in a job's name begins a row of squeue."""
-    fields = ["PENDING", "x", "4000000000", "1:00", "1", "vasp", "gpu_vasp", "q", "", "vasp-02", "vasp-02", "x"]
-    forged = "".join("\n" + ask.SEPARATOR.join([number, *fields]) for number in ("99", "\u00b2", "9" * 5000))
+    fields = ["PENDING", "x", 4 * 10**9, "1:00", 1, "vasp", "gpu_vasp", "q", "", "vasp-02", "vasp-02", "x", ""]
+    forged = "".join("\n" + ask.SEPARATOR.join(map(str, [number, *fields])) for number in ("99", "\u00b2", "9" * 5000))
     with keeper.slurm.changing() as queue:
         queue["jobs"]["5"] = {
-            **{
-                "state": "PENDING",
-                "reason": "Priority",
-                "nodes": "",
-                "start": None,
-                "user": "mallory",
-                "limit": "1:00",
-            },
-            **{"submitted": 1, "name": "x" + forged + ask.SEPARATOR * 20, "comment": forged},
+            **{"state": "PENDING", "reason": "Priority", "nodes": "", "start": None, "user": "mallory"},
+            **{"submitted": 1, "limit": "1:00", "name": "x" + forged, "comment": forged},
         }
     config = json.loads((keeper.folder / "jobs.json").read_text())
     keeper.write({**config, "partitions_yield": ["gpu_vasp"]})
