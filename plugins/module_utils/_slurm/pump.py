@@ -20,7 +20,7 @@ import time
 from typing import Callable
 
 from .._files import owners
-from .._text import printable
+from .._text import human, printable
 from .process import end_with
 
 Say = Callable[[str], None]
@@ -29,6 +29,8 @@ KEPT, MOST_LINE, WHOLE = 50, 3000, 4096
 # Bytes that wait for a child that hangs; Linux gives them to every user.
 WAITING = 1 << 20
 F_SETPIPE_SZ = 1031
+# Bytes of a log: clients may have a server write without an end.
+MOST_LOG = 256 << 20
 # Seconds for the child to write the rest, and between two tries to open a file.
 END, AGAIN = 2.0, 1.0
 # Begins a line that is the name of an empty file to make; a server's lines begin with their time.
@@ -102,6 +104,7 @@ class _Writer:
     def __init__(self, folder: str, name: str, say: Say) -> None:
         self._folder, self._name, self._say = folder, name, say
         self._file: int | None = None
+        self._size, self._full = 0, False
         self._lost = 0
         self._again = 0.0  # no try before
 
@@ -120,8 +123,18 @@ class _Writer:
             if line.startswith(MARK):
                 self._open(line[1:].decode().strip(), close=True)
                 return
+            if self._full:
+                return
             if self._file is None:
                 self._file = self._open(self._name)
+                self._size = os.fstat(self._file).st_size
+            if self._size + len(line) > MOST_LOG:
+                self._full = True
+                self._say(
+                    f"log {self._folder}/{self._name}: it is full ({human(MOST_LOG)}), lines are lost from here on"
+                )
+                self._write(f"{stamp(time.time())} the log is full, lines are lost from here on\n".encode())
+                return
             if self._lost:
                 self._write(f"{stamp(time.time())} {self._lost} lines before this one are lost\n".encode())
             self._write(line)
@@ -141,14 +154,15 @@ class _Writer:
 
     def _open(self, name: str, close: bool = False) -> int:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(self._folder, 0o755)
+            os.mkdir(self._folder, 0o750)
         folder = os.open(self._folder, os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             # Another user may have made it first, in a directory that all may write.
             if os.fstat(folder).st_uid not in owners():
                 raise OSError(errno.EPERM, "its directory belongs to another user")
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            opened = os.open(name, flags, 0o644, dir_fd=folder)
+            # A server may log a part of a request.
+            opened = os.open(name, flags, 0o640, dir_fd=folder)
         finally:
             os.close(folder)
         if close:
@@ -156,6 +170,7 @@ class _Writer:
         return opened
 
     def _write(self, data: bytes) -> None:
+        self._size += len(data)
         while data and self._file is not None:
             data = data[os.write(self._file, data) :]
 

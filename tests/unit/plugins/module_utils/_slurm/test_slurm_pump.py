@@ -68,6 +68,28 @@ def test_full_disk_loses_lines(said):
     ]
 
 
+def test_log_has_an_end(tmp_path, said, monkeypatch):
+    monkeypatch.setattr(pump, "MOST_LOG", 2000)
+    path = tmp_path / "4711" / "head-n1.log"
+    for _start in range(2):
+        log = pump.LogFile(str(path.parent), path.name, said_to(said))
+        for number in range(100):
+            log.write("line %d" % number)
+        assert log.mark("served-0")
+        log.close()
+    lines = texts(path)
+    assert path.stat().st_size < 2200 and lines[-1] == "the log is full, lines are lost from here on"
+    assert said.read_text() == f"log {path}: it is full (2.0 kB), lines are lost from here on\n" * 2
+    assert (path.parent / "served-0").exists()
+
+
+def test_logs_are_closed_to_others(tmp_path, said):
+    log = pump.LogFile(str(tmp_path / "4711"), "head-n1.log", said_to(said))
+    log.write("one")
+    log.close()
+    assert (tmp_path / "4711").stat().st_mode & 0o027 == (tmp_path / "4711/head-n1.log").stat().st_mode & 0o137 == 0
+
+
 def test_hanging_share_loses_lines_and_comes_back(tmp_path, said):
     path = tmp_path / "4711/head-n1.log"
     path.parent.mkdir()
