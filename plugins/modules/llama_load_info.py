@@ -15,6 +15,7 @@ description: >-
 options:
   unit: {description: "systemd unit of the head, or of the router.", type: str}
   log: {description: The log of a head or router that is a job of SLURM., type: path}
+  user: {description: The user whose job it is., type: str}
   model: {description: The model of a router whose last load is read., type: str}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes, thefermisea.llama_cluster.attributes.reads]
 """
@@ -64,14 +65,20 @@ from ..module_utils._text import Refusal
 
 def main():
     module = AnsibleModule(
-        argument_spec={"unit": {"type": "str"}, "log": {"type": "path"}, "model": {"type": "str"}},
+        argument_spec={
+            "unit": {"type": "str"},
+            "log": {"type": "path"},
+            "user": {"type": "str"},
+            "model": {"type": "str"},
+        },
+        required_by={"log": ["user"]},
         required_one_of=[("unit", "log")],
         mutually_exclusive=[("unit", "log")],
         supports_check_mode=True,
     )
-    unit, log, model = (module.params[name] for name in ("unit", "log", "model"))
+    unit, log, user, model = (module.params[name] for name in ("unit", "log", "user", "model"))
     try:
-        result = load_of(log, model) if log else load_info(unit, model)
+        result = load_of(log, user, model) if log else load_info(unit, model)
     except Refusal as error:
         module.fail_json(msg=f"llama_load_info: {error}")
     module.exit_json(changed=False, **result)

@@ -42,6 +42,7 @@ options:
       name: {description: The name of the job., type: str, required: true}
       log_dir: {description: "The directory of the logs of its processes, JOBID/ROLE-NODE.log.", type: path,
         required: true}
+      user: {description: The user whose jobs they are., type: str, required: true}
       local_log_dir: {description: "The directory of its own log, NAME-JOBID.log.", type: path, required: true}
   node: {description: "The name of this node in SLURM.", type: str, default: ""}
   all:
@@ -104,7 +105,7 @@ def main():
         "kind": {"type": "str", "required": True, "choices": ["restart", "start", "away", "firewall"]},
         "says": {"type": "str", "default": ""},
     }
-    job = {name: {"type": "str", "required": True} for name in ("service", "name")}
+    job = {name: {"type": "str", "required": True} for name in ("service", "name", "user")}
     job.update({name: {"type": "path", "required": True} for name in ("log_dir", "local_log_dir")})
     module = AnsibleModule(
         argument_spec={

@@ -34,6 +34,19 @@ def become(user: str) -> str:
     return person
 
 
+def as_user(user: str, work: Callable[[], Any]) -> Callable[[], Any]:
+    """Work of a child process that root starts, done as the user."""
+
+    def done() -> Any:
+        try:
+            become(user)
+            return work()
+        except Refusal as refusal:
+            raise OSError(0, str(refusal)) from None
+
+    return done
+
+
 def uid_of(user: str) -> int | None:
     try:
         return pwd.getpwnam(user).pw_uid
@@ -107,15 +120,11 @@ def resume(user: str, wanted: Mapping[str, str], directory: str, now: float, che
     if names and not check_mode:
 
         def write() -> None:
-            # The directory is the user's.
-            try:
-                become(user)
-                for name in names:
-                    state.request(directory, name, "resume", "site.yml", now)
-            except Refusal as refusal:
-                raise OSError(0, str(refusal)) from None
+            for name in names:
+                state.request(directory, name, "resume", "site.yml", now)
 
-        error = Disposable(WRITE).run(write).error
+        # The directory is the user's.
+        error = Disposable(WRITE).run(as_user(user, write)).error
         if error:
             raise Refusal(f"{directory}: {error} seen, a directory of {user} is needed: run site.yml with --tags slurm")
     return names

@@ -213,7 +213,7 @@ class _Turn:
         asked = self.known.asked.get(str(job_id))
         if last:
             intended = Why(str(asked["code"]), str(asked["words"])) if asked else None
-            why = reasons.why(last, taker, intended, self.seen.lines.get(job_id, []))
+            why = reasons.why(last, taker, intended)
         else:
             why = Why(reasons.UNKNOWN, "it ended, and SLURM does not say why")
         self._ended(run, why, asked=asked is not None)
@@ -225,6 +225,9 @@ class _Turn:
             last={"job_id": job_id, "code": why.code, "words": why.words, "at": self.now},
         )
         self.actions.append(Say(f"{self.name}: job {job_id}: {why.words}"))
+        if why.code == reasons.CRASHED:
+            # Into the journal only: a log may have a part of a request.
+            self.actions += [Say(f"  {line}") for line in self.seen.lines.get(job_id, [])]
         if run["requeued"]:
             return
         if run.get("served") or job_id in self.seen.served:

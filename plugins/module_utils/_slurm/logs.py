@@ -4,29 +4,31 @@
 """The logs of jobs on a node: of the jobs themselves on its disk, of their processes on a share, which may hang.
 Private to the collection.
 
-They are the user's files, so a reader follows no link of that user, reads no other file and only a bounded part. Each
-line begins with its time in UTC; a line without one has the time of the line before.
+They are the user's files, so root reads them as that user: no link, no file of another user, and only a bounded part.
+Each line begins with its time in UTC; a line without one has the time of the line before.
 """
 
 from __future__ import annotations
 
 import calendar
+import errno
 import os
 import re
-import stat
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._files import DIRECTORY, FILE
+from .._files import DIRECTORY, FILE, is_trusted, owners
 from .._llama.load_log import PARSED, of_model, parse
 from .._node.journal import MOST_LETTERS, is_chatter
 from .._registry.disposable import Disposable
 from .._text import printable
+from .facts import as_user
 
-# Seconds for a share; bytes that are read of the end of a log, and of the beginning of a head's; logs and jobs that
-# are looked at, the newest first.
-DEADLINE, TAIL, BEGINNING = 10.0, 1 << 20, 16 << 20
+# Seconds for a share; bytes that are read of the end of a log, of the beginning of a head's, of all logs of a
+# directory, and for the last lines of a head's; logs and jobs that are looked at, the newest first.
+DEADLINE, TAIL, BEGINNING, MOST_BYTES, END = 10.0, 1 << 20, 16 << 20, 8 << 20, 4096
 MOST_LOGS, MOST_JOBS = 50, 500
 STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,6})?Z (.*)")
 ROLES = ("head", "router", "rpc")
@@ -39,13 +41,14 @@ def added(
 ) -> dict[str, Any]:
     """The result of journal.recent() with the lines of jobs; missing: why logs were not read, or empty.
 
-    jobs: [{name: of the job, log_dir: on the share, local_log_dir}]; node: its name in SLURM; most: lines.
+    jobs: [{name: of the job, log_dir: on the share, local_log_dir, user}]; node: its name in SLURM; most: lines.
     """
     child, missing = Disposable(DEADLINE), []
-    texts: list[list[str]] = []
+    lines: list[Line] = list(found["lines"])
     names = [one["name"] for one in jobs]
-    places = [(one["local_log_dir"], False) for one in jobs] + [(one["log_dir"], True) for one in jobs]
-    for folder, shared in dict(places).items():
+    places = {(one["local_log_dir"], one["user"]): False for one in jobs}
+    places.update({(one["log_dir"], one["user"]): True for one in jobs})
+    for (folder, user), shared in places.items():
 
         def read(folder: str = folder, shared: bool = shared) -> list[list[str]]:
             if not os.path.isdir(folder):
@@ -53,10 +56,11 @@ def added(
                 return []
             return _shared(folder, node, since) if shared else _local(folder, names, since)
 
-        outcome = child.run(read)
-        texts += outcome.value or []
+        outcome = child.run(as_user(user, read))
+        for unit, text in outcome.value or []:
+            # Every second line may be a folded one, which does not count.
+            lines += deque(_lines(unit, text, since, everything), maxlen=2 * most + 2)
         missing += [f"{folder}: {outcome.error}"] if outcome.error else []
-    lines = [*found["lines"], *(line for unit, text in texts for line in _lines(unit, text, since, everything))]
     lines.sort(key=lambda line: float(line["at"]))
     shown = [at for at, line in enumerate(lines) if not line["folded"]]
     more = len(shown) > most
@@ -67,9 +71,9 @@ def added(
     }
 
 
-def load_of(path: str, model: str | None = None) -> dict[str, Any]:
-    """load_log.load_info() of a head or router that is a job, whose log this is."""
-    outcome = Disposable(DEADLINE).run(lambda: _read_path(path))
+def load_of(path: str, user: str, model: str | None = None) -> dict[str, Any]:
+    """load_log.load_info() of a head or router that is a job of the user, whose log this is."""
+    outcome = Disposable(DEADLINE).run(as_user(user, lambda: _read_path(path)))
     # A job that was requeued writes to the log of its earlier runs: the last layout counts.
     plain = [STAMP.sub(r"\3", line) for line in (outcome.value or "").split("\n")]
     info = parse(of_model(reversed(plain), model)[0] if model else filter(PARSED.search, plain))
@@ -79,15 +83,23 @@ def load_of(path: str, model: str | None = None) -> dict[str, Any]:
 
 
 def _read_path(path: str) -> str:
-    with _opened(os.path.dirname(path)) as folder:
+    with JobFolder(os.path.dirname(path)) as folder:
         return _text_of(folder, os.path.basename(path), BEGINNING, from_end=False) or ""
 
 
-class _opened:
+def last_lines(path: str, most: int) -> list[str]:
+    """The last lines of the head's log in a job's directory. It may hang. Errors: OSError."""
+    with JobFolder(path) as folder:
+        names = [name for name in os.listdir(folder) if re.match(r"^(head|router)-[^/]*\.log\Z", name)]
+        text = (_text_of(folder, names[0], END) or "") if names else ""
+    return [printable(STAMP.sub(r"\3", line), 160) for line in text.split("\n") if line.strip()][-most:]
+
+
+class _Folder:
     """A directory as a descriptor. Links on the way are part of the inventory's path."""
 
-    def __init__(self, path: str, below: int | None = None) -> None:
-        self.descriptor = os.open(path, DIRECTORY if below is not None else os.O_DIRECTORY, dir_fd=below)
+    def __init__(self, path: str) -> None:
+        self.descriptor = os.open(path, os.O_DIRECTORY)
 
     def __enter__(self) -> int:
         return self.descriptor
@@ -96,47 +108,75 @@ class _opened:
         os.close(self.descriptor)
 
 
+class JobFolder(_Folder):
+    """The directory of a job, which no other user has made or may write. Errors: OSError."""
+
+    def __init__(self, path: str, above: int | None = None) -> None:
+        self.descriptor = os.open(path, DIRECTORY, dir_fd=above)
+        seen = os.fstat(self.descriptor)
+        if seen.st_uid not in owners() or seen.st_mode & 0o022:
+            os.close(self.descriptor)
+            raise OSError(errno.EPERM, "another user may write it", path)
+
+
 def _text_of(folder: int, name: str, most: int, from_end: bool = True, since: float = 0.0) -> str | None:
-    """The text of a log, None for another file or an older one."""
+    """The text of a log, empty for an older one, None for another file or one of another user."""
     try:
         descriptor = os.open(name, os.O_RDONLY | FILE, dir_fd=folder)
     except OSError:
         return None
     with open(descriptor, "rb") as stream:
         seen = os.fstat(descriptor)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1 or seen.st_mtime < since:
+        if not is_trusted(seen):
             return None
+        if seen.st_mtime < since:
+            return ""
         if from_end:
             stream.seek(max(0, seen.st_size - most))
-        return stream.read(most).decode("utf-8", "replace")
+        return stream.read(min(most, seen.st_size)).decode("utf-8", "replace")
+
+
+def _bounded(logs: Iterator[tuple[str, str | None]]) -> list[list[str]]:
+    """The texts of the first logs."""
+    texts, number, size = [], 0, 0
+    for unit, text in logs:
+        number += text is not None
+        if text:
+            texts.append([unit, text[-(MOST_BYTES - size) :]])
+            size += len(texts[-1][1])
+        if number >= MOST_LOGS or size >= MOST_BYTES:
+            break
+    return texts
 
 
 def _local(path: str, names: Sequence[str], since: float) -> list[list[str]]:
     """The job's own log: NAME-JOBID.log."""
-    pattern = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})-(\d{{1,10}})\.log\Z")
-    with _opened(path) as folder:
-        ids = {int(found.group(1)): found.group() for found in map(pattern.match, os.listdir(folder)) if found}
-        newest = sorted(ids.items(), reverse=True)[:MOST_LOGS]
-        texts = [(f"job {number}", _text_of(folder, name, TAIL, since=since)) for number, name in newest]
-    return [[unit, text] for unit, text in texts if text]
+    pattern = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})-([0-9]{{1,10}})\.log\Z")
+    with _Folder(path) as folder:
+        found = [(int(match.group(1)), match.group()) for match in map(pattern.match, os.listdir(folder)) if match]
+        found.sort(reverse=True)
+        return _bounded((f"job {number}", _text_of(folder, name, TAIL, since=since)) for number, name in found)
 
 
 def _shared(path: str, node: str, since: float) -> list[list[str]]:
     """The logs of this node's processes: JOBID/ROLE-NODE.log."""
-    texts: list[list[str]] = []
-    with _opened(path) as folder:
-        ids = sorted((int(name) for name in os.listdir(folder) if re.match(r"^[1-9]\d{0,9}\Z", name)), reverse=True)
-        for number in ids[:MOST_JOBS]:
-            try:
-                with _opened(str(number), folder) as own:
-                    for role in ROLES:
-                        text = _text_of(own, f"{role}-{node}.log", TAIL, since=since)
-                        texts += [[f"job {number} {role}", text]] if text else []
-            except OSError:
-                continue
-            if len(texts) >= MOST_LOGS:
-                break
-    return texts
+    with _Folder(path) as folder:
+        ids = [int(name) for name in os.listdir(folder) if re.match(r"^[1-9][0-9]{0,9}\Z", name)]
+        return _bounded(_of_jobs(folder, sorted(ids, reverse=True), node, since))
+
+
+def _of_jobs(folder: int, ids: Sequence[int], node: str, since: float) -> Iterator[tuple[str, str | None]]:
+    jobs = 0
+    for number in ids:
+        try:
+            with JobFolder(str(number), folder) as own:
+                for role in ROLES:
+                    yield f"job {number} {role}", _text_of(own, f"{role}-{node}.log", TAIL, since=since)
+        except OSError:
+            continue
+        jobs += 1
+        if jobs >= MOST_JOBS:
+            return
 
 
 def _lines(unit: str, text: str, since: float, everything: bool) -> Iterator[Line]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pwd
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
-from .._text import duration, printable
+from .._text import duration
 from .ask import Ended, size
 from .hostlist import nodes
 
@@ -69,11 +69,10 @@ def why(
     ended: Ended,
     taker: Ended | None = None,
     asked: Why | None = None,
-    lines: Sequence[str] = (),
     name: Callable[[int], str] = user_name,
 ) -> Why:
-    """Why a run of a job ended. taker: the job that took its nodes; asked: why the keeper ended it; lines: the last
-    ones of its log."""
+    """Why a run of a job ended. taker: the job that took its nodes; asked: why the keeper ended it. Every client may
+    read the words: no line of a log is in them."""
     if ended.state == "PREEMPTED" or (ended.state == "REQUEUED" and ended.step_code != AGAIN and taker):
         return Why(PREEMPTED, "preempted" + (f" by job {taker.job_id} of {_owner(taker)}" if taker else ""))
     if AGAIN in (ended.step_code, ended.exit_code):
@@ -95,7 +94,7 @@ def why(
         return Why(WALLTIME, "its time was over" + (f" ({duration(ended.limit)})" if ended.limit else ""))
     if ended.state == "COMPLETED":
         return Why(DRAINED, "ended after a drain")
-    return Why(CRASHED, _crash(ended, lines))
+    return Why(CRASHED, _crash(ended))
 
 
 def _owner(one: Ended) -> str:
@@ -126,8 +125,7 @@ def _at_limit(ended: Ended) -> bool:
     return ended.end >= ended.start + ended.limit - EARLY - LATE
 
 
-def _crash(ended: Ended, lines: Sequence[str]) -> str:
+def _crash(ended: Ended) -> str:
     number = ended.signal or max(0, ended.exit_code - 128) or (0 if ended.exit_code else ended.step_signal)
     how = f"signal {number}" if number else "exit code %d" % (ended.exit_code or ended.step_code)
-    shown = " / ".join(printable(line, 160) for line in list(lines)[-LAST_LINES:])
-    return f"crashed ({how})" + (f": {shown}" if shown else "")
+    return f"crashed ({how})"

@@ -17,13 +17,16 @@ import time
 
 from .._monitor.view import show
 from .._node import paths
-from .._slurm import ask, facts, report, state
+from .._registry.disposable import Disposable
+from .._slurm import ask, facts, logs, reasons, report, state
 from .._slurm.facts import become
 from .._slurm.state import Config
 from .._text import Refusal
 
 # Seconds for the keeper to take a request.
 TAKEN = 15.0
+# Seconds for the logs.
+SHARE = 3.0
 
 
 def listed(config: Config, now: float) -> list[str]:
@@ -39,7 +42,18 @@ def listed(config: Config, now: float) -> list[str]:
             "; the run before: {words}, {}".format(state.moment(one.last["at"], now), **one.last) if one.last else ""
         )
         found.append(f"{service}: {words.get(service, 'not known')}{before if one.state != state.NONE else ''}")
+        found += _crash(config, service, one)
     return found or ["no service has jobs: see launcher in llama_services"]
+
+
+def _crash(config: Config, service: str, known: state.Known) -> list[str]:
+    """The last lines of a head that crashed. Its log is open to root and the user only, and its share may hang."""
+    last, own = known.last, config.services.get(service)
+    if not last or last["code"] != reasons.CRASHED or not own:
+        return []
+    folder = os.path.join(own.log_dir, str(last.get("job_id")))
+    lines = Disposable(SHARE).run(lambda: logs.last_lines(folder, reasons.LAST_LINES)).value
+    return [f"  {line}" for line in lines or []]
 
 
 def requested(config: Config, service: str, kind: str, person: str) -> str:

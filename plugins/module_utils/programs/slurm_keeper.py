@@ -14,7 +14,6 @@ import fcntl
 import json
 import os
 import pwd
-import re
 import signal
 import sys
 import time
@@ -25,7 +24,7 @@ from .. import _files
 from .._node.notify import notify, say
 from .._registry import files, writer
 from .._registry.disposable import Disposable, Outcome
-from .._slurm import actions, ask, keeper, state
+from .._slurm import actions, ask, keeper, logs, reasons, state
 from .._slurm.ask import Queued
 from .._slurm.state import Config, Known, State
 from .._text import Refusal, printable
@@ -35,11 +34,7 @@ from .._text import Refusal, printable
 LOOK, EVERYBODY, YIELDS, TICK = 5.0, 30.0, 10.0, 0.5
 # Seconds for the shares, and for the end of a submission of a keeper that was killed.
 SHARES, LOCKED = 3.0, 2 * ask.SECONDS
-# Bytes of a head's log that are read.
-TAIL = 4096
 LOCK = "lock"
-# The time before each line of a task's log.
-STAMP = re.compile(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z ")
 
 
 class Program:
@@ -282,34 +277,24 @@ def look(job_id: int, registry: str, folder: str, started: int | None, lines: bo
     """{job_id, ready, served, lines}. registry: the job's file there; folder: of its logs. It may hang.
 
     The head's task leaves a file served-RESTARTS once its server has served."""
-    served, last = [], []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+    served: list[float] = []
+    last: list[str] = []
+    with contextlib.suppress(OSError), logs.JobFolder(folder) as own, os.scandir(own) as entries:
         for entry, _number in zip(entries, range(1000)):
-            if entry.name.startswith("served-"):
+            if entry.name.startswith("served-") and _files.is_trusted(entry.stat(follow_symlinks=False)):
                 served.append(entry.stat(follow_symlinks=False).st_mtime)
-            elif lines and entry.name.startswith(("head-", "router-")) and entry.name.endswith(".log"):
-                last = _tail(entry.path)
+        last = logs.last_lines(folder, reasons.LAST_LINES) if lines else []
     now = started is not None and any(at >= started for at in served)
     ready = _ready(registry) if registry else now
     return {"job_id": job_id, "ready": ready, "served": now or (started is None and bool(served)), "lines": last}
 
 
 def _ready(path: str) -> bool:
-    text = _files.text_of(path)
     try:
-        record = json.loads(text) if text and len(text) <= files.MOST_BYTES else None
-    except (ValueError, RecursionError):
+        record = json.loads(_files.read_trusted(path, files.MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(record, dict) and record.get("state") == files.READY
-
-
-def _tail(path: str) -> list[str]:
-    """The last lines of a log; links are not followed."""
-    with contextlib.suppress(OSError), open(os.open(path, _files.FILE), "rb") as stream:
-        stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL))
-        lines = stream.read(TAIL).decode("utf-8", "replace").split("\n")
-        return [STAMP.sub("", line) for line in lines if line.strip()][-5:]
-    return []
 
 
 def _mtime(path: str) -> int:

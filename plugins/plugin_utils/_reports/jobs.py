@@ -73,13 +73,16 @@ def _unknown(seen: Map, hosts: Sequence[str]) -> str:
 
 def _head(job: Job, job_id: int) -> dict[str, Any]:
     head = job.head
-    return dict(head.as_dict(), unit="", job=job_id, log=f"{job.log_dir}/{job_id}/{head.kind}-{head.node}.log")
+    return dict(
+        head.as_dict(), unit="", job=job_id, user=job.user, log=f"{job.log_dir}/{job_id}/{head.kind}-{head.node}.log"
+    )
 
 
 def _logs(job: Job) -> dict[str, str]:
     return {
         "service": job.service,
         "name": job.name,
+        "user": job.user,
         "log_dir": job.log_dir,
         "local_log_dir": job.local_log_dir,
     }

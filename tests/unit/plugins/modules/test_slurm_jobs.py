@@ -138,6 +138,21 @@ def test_list_of_services(host, capsys):
     assert line.startswith("fast: job 11 runs on vasp-02, and serves; the run before: preempted by job 90 of vasp, ")
 
 
+def test_list_shows_the_last_lines_of_a_crash(host, capsys):
+    (host.directory / "9").mkdir(0o750)
+    text = "".join("2026-11-27T21:20:03.123Z line %d\x1b[0m\n" % number for number in range(9))
+    (host.directory / "9" / "head-vasp-02.log").write_text(text)
+    config = json.loads(host.config.read_text())
+    config["services"]["fast"]["log_dir"] = str(host.directory)
+    host.config.write_text(json.dumps(config))
+    last = {"job_id": 9, "code": "crashed", "words": "crashed (exit code 1)", "at": time.time()}
+    host.knows(failures=1, last=last)
+    assert program.main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("(the last one: crashed (exit code 1))")
+    assert lines[1:] == ["  line %d?[0m" % number for number in range(4, 9)]
+
+
 def test_hold_waits_for_the_keeper(host, capsys, monkeypatch):
     host.knows()
     monkeypatch.setenv("SUDO_USER", "bob")

@@ -4,6 +4,7 @@
 
 import os
 import pathlib
+import pwd
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import logs
@@ -11,6 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm i
 # 2026-11-27 21:00:00 UTC.
 BEGIN = 1795813200.0
 FIXTURES = pathlib.Path(__file__).parents[3] / "fixtures"
+USER = pwd.getpwuid(os.geteuid()).pw_name
 SOME = {"lines": [{"at": BEGIN + 2, "unit": "llama-head-a.service", "text": "x", "folded": 0}], "more": False}
 
 
@@ -34,8 +36,8 @@ def fixture_folders(tmp_path):
     return local, shared
 
 
-def shown(folders, most=100, everything=False, since=BEGIN, found=None):
-    job = {"name": "llama-72b", "log_dir": str(folders[1]), "local_log_dir": str(folders[0])}
+def shown(folders, most=100, everything=False, since=BEGIN, found=None, user=USER):
+    job = {"name": "llama-72b", "log_dir": str(folders[1]), "local_log_dir": str(folders[0]), "user": user}
     return logs.added(SOME if found is None else found, [job], "vasp-01", since, most, everything)
 
 
@@ -87,6 +89,46 @@ def test_linked_directory_of_a_job_is_skipped(folders, tmp_path):
     assert "secret" not in str(shown(folders))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of other users")
+def test_planted_logs_are_not_read(folders, monkeypatch):
+    monkeypatch.setattr(logs, "MOST_LOGS", 2)
+    monkeypatch.setattr(logs, "MOST_JOBS", 2)
+    own = str(shown(folders))
+    for number in range(9_999_999_990, 10_000_000_000):
+        path = folders[0] / f"llama-72b-{number}.log"
+        path.write_text(stamped(1, "planted"))
+        os.chown(path, 4711, 4711)
+        theirs, inside = folders[1] / str(number), folders[1] / "4712" / "rpc-vasp-01.log"
+        theirs.mkdir()
+        (theirs / "head-vasp-01.log").write_text(stamped(1, "planted"))
+        os.chown(theirs, 4711, 4711)
+    inside.write_text(stamped(1, "planted"))
+    os.chown(inside, 4711, 4711)
+    assert str(shown(folders)) == own and "start 1" in own and "no memory" in own
+    for path, why in ((inside, "none logged"), (theirs / "head-vasp-01.log", "another user may write it")):
+        assert why in logs.load_of(str(path), USER)["reason"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_root_reads_as_the_user(folders):
+    # Only root may enter a directory of the tests.
+    assert shown(folders, user="nobody") == dict(SOME, missing="")
+    assert "slurm_user: no-such is not known on this host" in shown(folders, user="no-such")["missing"]
+    assert "slurm_user: no-such" in logs.load_of(str(folders[1] / "4711" / "head-vasp-01.log"), "no-such")["reason"]
+
+
+def test_long_logs_are_bounded(folders, monkeypatch):
+    monkeypatch.setattr(logs, "MOST_BYTES", 20_000)
+    for number in range(20):
+        path = folders[0] / f"llama-72b-{5000 + number}.log"
+        path.write_text("".join(stamped(2, "0.00.000.001 I routine") + stamped(2, "line %d" % at) for at in range(200)))
+    texts = logs._local(str(folders[0]), ["llama-72b"], 0)
+    assert [unit for unit, _text in texts] == ["job 5019"] + ["job 5018"] * (len(texts) - 1)
+    assert sum(len(text) for _unit, text in texts) == 20_000
+    result = shown(folders, most=10)
+    assert sum(not line["folded"] for line in result["lines"]) == 10 and result["more"]
+
+
 def test_hanging_share_is_named(folders, monkeypatch):
     monkeypatch.setattr(logs, "DEADLINE", 0.3)
     monkeypatch.setattr(logs, "_shared", lambda *_given: __import__("time").sleep(60))
@@ -98,11 +140,13 @@ def test_layers_are_read_from_the_log(tmp_path):
     text = (FIXTURES / "load_b11434.log").read_text()
     log = tmp_path / "head-vasp-01.log"
     log.write_text("".join(stamped(1, line) for line in text.split("\n")) * 2)
-    found, plain = logs.load_of(str(log)), logs.parse(text.split("\n"))
+    found, plain = logs.load_of(str(log), USER), logs.parse(text.split("\n"))
     assert found["devices"] == plain["devices"] and found["layers_total"] == plain["layers_total"]
     assert (found["reason"], found["unit"]) == (None, str(log))
 
 
 def test_log_without_layers_has_a_reason(tmp_path):
-    assert logs.load_of(str(tmp_path / "none"))["reason"].startswith(f"{tmp_path}/none has no buffer sizes (none log")
-    assert "No such file" in logs.load_of(str(tmp_path / "a" / "b"))["reason"]
+    assert logs.load_of(str(tmp_path / "none"), USER)["reason"].startswith(
+        f"{tmp_path}/none has no buffer sizes (none log"
+    )
+    assert "No such file" in logs.load_of(str(tmp_path / "a" / "b"), USER)["reason"]

@@ -52,9 +52,9 @@ VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp
         (ended("FAILED", step_signal=6), {}, "crashed", "crashed (signal 6)"),
         (
             ended("FAILED", exit_code=1),
-            {"lines": ["one", "two\x1b[0m"]},
+            {},
             "crashed",
-            "crashed (exit code 1): one / two?[0m",
+            "crashed (exit code 1)",
         ),
     ],
 )
@@ -92,11 +92,6 @@ def test_real_rows_of_sacct():
     assert found[5][0].words == "preempted by job 7 of vasp_priority"
     assert found[14][0].words == "out of memory: 417668K used by a task, 50M requested"
     assert found[5][1].words == "cancelled by root"
-
-
-def test_only_the_last_lines_are_shown():
-    found = reasons.why(ended("FAILED", exit_code=1), lines=[str(number) for number in range(9)])
-    assert found.words == "crashed (exit code 1): 4 / 5 / 6 / 7 / 8"
 
 
 @pytest.mark.parametrize(

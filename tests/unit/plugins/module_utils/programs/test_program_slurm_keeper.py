@@ -148,16 +148,40 @@ def test_job_from_submission_to_successor(keeper):
     assert len(keeper.slurm.calls("sbatch")) == 2
 
 
-def test_crash_shows_the_last_lines(keeper):
-    keeper.start()
+def test_crash_is_public_without_lines(keeper):
+    process = keeper.start()
     job_id = keeper.job()
     keeper.slurm.start(job_id)
     keeper.until(lambda: keeper.known.state == state.RUNNING)
     (keeper.logs / str(job_id)).mkdir()
-    (keeper.logs / str(job_id) / "head-vasp-02.log").write_text("2026-11-27T21:20:03.123Z out of cards\n")
+    (keeper.logs / str(job_id) / "head-vasp-02.log").write_text("2026-11-27T21:20:03.123Z a client's words\n")
     keeper.slurm.end(job_id, "FAILED", ExitCode="1:0")
     keeper.until(lambda: keeper.known.last)
-    assert keeper.known.last["words"] == "crashed (exit code 1): out of cards"
+    assert keeper.known.last["words"] == "crashed (exit code 1)"
+    waiting = keeper.until(keeper.waiting)
+    assert "client" not in (keeper.directory / "state.json").read_text() + waiting["why"]
+    process.terminate()
+    # The journal is root's.
+    assert f"job {job_id}: crashed (exit code 1)\n  a client's words\n" in process.communicate()[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of other users")
+@pytest.mark.parametrize("planted", ["record", "directory", "mark", "open directory"])
+def test_files_of_others_are_not_believed(tmp_path, planted):
+    record, folder = tmp_path / "7-14b.json", tmp_path / "7"
+    record.write_text(json.dumps({"state": files.READY}))
+    folder.mkdir(0o755)
+    for name, text in (("served-0", ""), ("head-vasp-02.log", "2026-11-27T21:20:03.123Z words\n")):
+        (folder / name).write_text(text)
+    true = {"job_id": 7, "ready": True, "served": True, "lines": ["words"]}
+    assert slurm_keeper.look(7, str(record), str(folder), 1000, True) == true
+    if planted == "open directory":
+        folder.chmod(0o757)
+    else:
+        os.chown({"record": record, "directory": folder, "mark": folder / "served-0"}[planted], 4711, 4711)
+    found = slurm_keeper.look(7, str(record), str(folder), 1000, True)
+    assert found["ready"] == (planted != "record") and found["served"] == (planted == "record")
+    assert found["lines"] == (["words"] if planted in ("record", "mark") else [])
 
 
 def test_scancel_holds_until_resumed(keeper):
