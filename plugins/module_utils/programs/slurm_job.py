@@ -10,9 +10,11 @@ job that a user cancels ends. SIGTERM, which SLURM also sends when the grace tim
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -158,12 +160,20 @@ def check_user(job: Job) -> None:
         raise Refusal(f"{VARIABLE}.user: {printable(seen)} seen, {job.user} is needed: run sbatch as {job.user}")
 
 
+def close_log() -> None:
+    """SLURM has made the job's log, open to all by the user's umask; it has the last lines of a server that crashed."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(os.fstat(1).st_mode):
+            os.fchmod(1, 0o640)
+
+
 def main(arguments: list[str]) -> int | str:
     if arguments:
         return "usage: slurm_job, in a job of SLURM"
     try:
         job = parse(os.environ.get(VARIABLE, ""))
         check_user(job)
+        close_log()
     except Refusal as error:
         return f"slurm_job: {error}"
     return Batch(job, os.environ).run()

@@ -50,6 +50,7 @@ def test_preempted_job_is_started_again(cluster):
     job.send_signal(signal.SIGTERM)
     assert job.wait(5) == 0
     words = one.output(job)
+    assert (one.folder / "output-0").stat().st_mode & 0o137 == 0
     assert f"job 4711: start 3 of service chat on n1, n2, digest {one.job()['digest']}" in words
     assert words.splitlines()[-1].endswith("job 4711: preempted: starts again")
     assert one.calls("srun") == [
