@@ -9,6 +9,7 @@ import os
 import sys
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import OTHER_USER
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
     done,
@@ -158,6 +159,29 @@ REFUSALS = {
         "slurm_log_dir: ai may not write into FOLDER/none of node1, a directory that it may write to is needed: "
         "create, chown or chmod it, or name another one",
     ),
+    "logs that others may plant": (
+        "slurm_launcher",
+        "writable",
+        {
+            "slurm_launcher_jobs": [{"user": "daemon"}],
+            "folders": [
+                {"variable": "gateway_registry_dir", "path": "FOLDER/open"},
+                {"variable": "slurm_log_dir", "path": "FOLDER/open"},
+            ],
+        },
+        "slurm_log_dir: others than daemon may write into FOLDER/open of node1, a directory of that user or root with "
+        "mode 0755 is needed: look at what is in it, then chown and chmod it, or name another one",
+    ),
+    "logs in a directory of another user": (
+        "slurm_launcher",
+        "writable",
+        {
+            "slurm_launcher_jobs": [{"user": "daemon"}],
+            "folders": [{"variable": "slurm_local_log_dir", "path": "FOLDER/theirs"}],
+        },
+        "slurm_local_log_dir: others than daemon may write into FOLDER/theirs of node1, a directory of that user or "
+        "root with mode 0755 is needed: look at what is in it, then chown and chmod it, or name another one",
+    ),
     "models that do not both fit during a trial": (
         "model",
         "make_room",
@@ -208,6 +232,11 @@ def fixture_said(tmp_path_factory):
         # After its own -u USER -- it runs the command here.
         (folder / "runuser").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
         (folder / "runuser").chmod(0o755)
+        (folder / "open").mkdir()
+        (folder / "open").chmod(0o1777)
+        (folder / "theirs").mkdir(mode=0o755)
+        if os.geteuid() == 0:
+            os.chown(folder / "theirs", OTHER_USER, OTHER_USER)
         tasks = [{"ansible.builtin.set_fact": dict(FACTS, cacheable=True)}]
         for case, (role, part, variables, _sentence) in REFUSALS.items():
             asked = {"name": "thefermisea.llama_cluster." + role, "tasks_from": part}
