@@ -94,8 +94,8 @@ class Queued(NamedTuple):
 
 class Ended(NamedTuple):
     """A run of a job, as sacct has it: a job that was requeued has several. step_code, step_signal: the highest of its
-    steps; by_uid: the user who cancelled it; end: None while it runs; limit: its time limit in seconds; restarts: the
-    number of runs before it; reason: that of squeue."""
+    steps; by_uid: the user who cancelled it; end: None while it runs; limit: its time limit in seconds; reason:
+    that of squeue."""
 
     job_id: int
     state: str
@@ -111,7 +111,6 @@ class Ended(NamedTuple):
     start: int | None = None
     end: int | None = None
     limit: int | None = None
-    restarts: int = 0
     nodes: str = ""
     qos: str = ""
     partition: str = ""
@@ -299,8 +298,7 @@ def parse_runs(text: str) -> list[Ended]:
             continue
         job_id = int(number)
         if not step:
-            before = last.get(job_id)
-            found.append(_run(job_id, row, 0 if before is None else found[before].restarts + 1))
+            found.append(_run(job_id, row))
             last[job_id] = len(found) - 1
         elif job_id in last:
             # Only steps have these two.
@@ -317,7 +315,7 @@ def parse_runs(text: str) -> list[Ended]:
     return found
 
 
-def _run(job_id: int, row: Sequence[str], restarts: int) -> Ended:
+def _run(job_id: int, row: Sequence[str]) -> Ended:
     state, _space, cancelled_by = row[1].partition(" by ")
     exit_code, number = _pair(row[2])
     return Ended(
@@ -333,7 +331,6 @@ def _run(job_id: int, row: Sequence[str], restarts: int) -> Ended:
         start=moment(row[7]),
         end=moment(row[8]),
         limit=int(row[9]) * 60 if NUMBER.match(row[9]) else None,
-        restarts=restarts,
         nodes="" if " " in row[10] else row[10],  # None assigned
         qos=printable(row[11], 60),
         partition=printable(row[12], 60),

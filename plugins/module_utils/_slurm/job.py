@@ -107,11 +107,6 @@ class Job(NamedTuple):
         """The task that clients talk to."""
         return next(task for task in self.tasks.values() if task.role != "rpc")
 
-    @property
-    def needed(self) -> list[str]:
-        """The endpoints of the workers, without which the head cannot serve."""
-        return self.head.endpoints
-
 
 def comment(service: str, digest: str) -> str:
     """The comment of a job, which COMMENT reads."""

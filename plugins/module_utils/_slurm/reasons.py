@@ -17,10 +17,6 @@ from .hostlist import nodes
 PREEMPTED, CANCELLED, WALLTIME, NODE_FAILURE = "preempted", "cancelled", "walltime", "node_failure"
 OUT_OF_MEMORY, LOST_WORKER, CRASHED = "out_of_memory", "lost_worker", "crashed"
 REPLACED, DRAINED, REQUEUED, UNKNOWN = "replaced", "drained", "requeued", "unknown"
-CODES = (
-    *(PREEMPTED, CANCELLED, WALLTIME, NODE_FAILURE, OUT_OF_MEMORY, LOST_WORKER, CRASHED),
-    *(REPLACED, DRAINED, REQUEUED, UNKNOWN),
-)
 # sysexits.h, EX_TEMPFAIL: a task of the job lost a worker or a node, another start may succeed.
 AGAIN = 75
 # Seconds before the end of its time at which a job drains, and for that a later end still counts.

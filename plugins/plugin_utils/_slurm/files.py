@@ -28,7 +28,6 @@ def slurm_files(
     scripts = slurm_scripts(wanted, hostvars, templates)
     written, made = [script["path"] for script in scripts], settings["made"]
     config = {
-        "version": 1,
         "user": settings["user"],
         "directory": paths.KEEPER,
         "partitions_yield": list(settings["yield_to"]),
@@ -44,7 +43,6 @@ def slurm_files(
                 "suffix": job["suffix"],
                 "record": registry_record(job),
                 "nodes": job["nodes"],
-                "partition": job["settings"].get("partition", ""),
             }
             for job, script in zip(wanted, scripts, strict=True)
         },

@@ -108,7 +108,7 @@ def test_runs_of_a_requeued_job():
     )
     first, second = ask.parse_runs(text)
     assert (first.state, first.step_code, first.max_rss, first.over) == ("REQUEUED", 75, "2000K", True)
-    assert (second.state, second.by_uid, second.restarts, second.step_code) == ("CANCELLED", 2000, 1, 0)
+    assert (second.state, second.by_uid, second.step_code) == ("CANCELLED", 2000, 0)
     assert (second.limit, second.nodes, second.qos) == (86400, "c[1-2]", "ai")
 
 

@@ -50,7 +50,7 @@ def without(entry, *names):
 
 def test_sound_job_is_read():
     found = job.parse(json.dumps(JOB))
-    assert found.head.node == "n1" and found.needed == ["10.0.0.32:50052"]
+    assert found.head.node == "n1" and found.head.endpoints == ["10.0.0.32:50052"]
     assert found.registry.suffix == "72b" and found.tasks["n2"].cache == "/var/cache/x"
     assert job.parse(json.dumps(dict(JOB, registry=None))).registry is None
 
