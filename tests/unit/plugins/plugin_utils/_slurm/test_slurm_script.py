@@ -122,7 +122,7 @@ def test_bash_hands_the_job_to_the_program():
     subprocess.run(["bash", "-n"], input=one["content"], text=True, check=True)
     found = slurm_job.parse(exported(one["content"]))
     assert (found.service, found.digest, found.user, found.grace) == ("reasoning", one["digest"], "llama", 60)
-    assert found.needed == ["10.100.0.32:50052", "10.100.0.33:50052"]
+    assert found.head.endpoints == ["10.100.0.32:50052", "10.100.0.33:50052"]
     assert found.registry[:3] == ("/cluster/shared/ai/endpoints", "72b", "http://10.0.0.31:8000")
     assert found.registry.record["host"] == "node1" and found.registry.record["build"].startswith("b11434-cpu-")
     head, worker = found.tasks["node1"], found.tasks["node2"]
