@@ -14,7 +14,6 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench import exchange, run
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.answer import answer
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 PIECE = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":null}]}\n\n'
@@ -57,13 +56,6 @@ class Streams:
                 self.act(client)
             with self.lock:
                 self.open -= 1
-
-
-@pytest.fixture(name="fake")
-def fixture_fake():
-    server = fake_llama_server.FakeLlamaServer()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(name="streams")
@@ -113,37 +105,37 @@ ASKED = run.Asked("m", 3, True, False, 30.0)
 CELL = run.Cell("short", "Say a.", 0, 2, 4, 1)
 
 
-def test_cell_counts_tokens_of_others(fake):
+def test_cell_counts_tokens_of_others(server):
     pieces = (HEAD + PIECE * 3 + LAST).decode()
-    fake.responses["/v1/chat/completions"] = (200, pieces.partition("\r\n\r\n")[2])
+    server.responses["/v1/chat/completions"] = (200, pieces.partition("\r\n\r\n")[2])
     counted = iter([100, 130])
-    fake.responses["/metrics"] = lambda: (200, "llamacpp:tokens_predicted_total %d\n" % next(counted))
-    cell = run.measure(fake.url, "secret", CELL, ASKED)
+    server.responses["/metrics"] = lambda: (200, "llamacpp:tokens_predicted_total %d\n" % next(counted))
+    cell = run.measure(server.url, "secret", CELL, ASKED)
     assert cell["figures"]["errors"] == 0 and cell["figures"]["generated_tokens"] == 12
     assert cell["others"] == 18 and cell["concurrency"] == 2
-    bodies = [body for _method, path, body in fake.requests if path == "/v1/chat/completions"]
+    bodies = [body for _method, path, body in server.requests if path == "/v1/chat/completions"]
     assert len(bodies) == 5 and all(body["model"] == "m" and body["stream"] for body in bodies)
     # Each prompt begins with other words.
     assert len({body["messages"][0]["content"].split(":")[0] for body in bodies}) == 5
-    assert {headers.get("Authorization") for headers in fake.headers} == {"Bearer secret"}
+    assert {headers.get("Authorization") for headers in server.headers} == {"Bearer secret"}
 
 
-def test_depth_is_counted_by_the_server(fake):
-    fake.responses["/v1/chat/completions"] = (200, (PIECE + LAST).decode())
-    fake.responses["/tokenize"] = (200, {"tokens": list(range(20))})
-    cell = run.measure(fake.url, None, CELL._replace(depth=50), ASKED)
-    sent = [body for _method, path, body in fake.requests if path == "/v1/chat/completions"][0]["messages"][0][
+def test_depth_is_counted_by_the_server(server):
+    server.responses["/v1/chat/completions"] = (200, (PIECE + LAST).decode())
+    server.responses["/tokenize"] = (200, {"tokens": list(range(20))})
+    cell = run.measure(server.url, None, CELL._replace(depth=50), ASKED)
+    sent = [body for _method, path, body in server.requests if path == "/v1/chat/completions"][0]["messages"][0][
         "content"
     ]
     assert cell["depth_counted"] and sent.count("The river") == 3 and sent.endswith("\nSay a.")
-    fake.responses["/tokenize"] = (404, "")
-    assert not run.measure(fake.url + "/v1", None, CELL._replace(depth=50), ASKED)["depth_counted"]
+    server.responses["/tokenize"] = (404, "")
+    assert not run.measure(server.url + "/v1", None, CELL._replace(depth=50), ASKED)["depth_counted"]
 
 
-def test_server_without_answers_is_not_measured(fake):
-    fake.responses["/v1/chat/completions"] = (503, {"error": {"message": "Loading model"}})
+def test_server_without_answers_is_not_measured(server):
+    server.responses["/v1/chat/completions"] = (503, {"error": {"message": "Loading model"}})
     with pytest.raises(Refusal, match=r"it answers 503 \(Loading model\)"):
-        run.measure(fake.url, None, CELL, ASKED)
+        run.measure(server.url, None, CELL, ASKED)
 
 
 def test_trickling_answer_times_out(streams):
@@ -183,7 +175,7 @@ def test_key_is_kept_from_an_ipv6_address():
         exchange.target("http://[::1]:%d" % listener.getsockname()[1], "k3y", os.getpid())
 
 
-def test_unknown_counters_leave_others_unknown(fake):
-    fake.responses["/v1/chat/completions"] = (200, (PIECE + LAST).decode())
-    fake.responses["/metrics"] = (501, "")
-    assert run.measure(fake.url, None, CELL, ASKED)["others"] is None
+def test_unknown_counters_leave_others_unknown(server):
+    server.responses["/v1/chat/completions"] = (200, (PIECE + LAST).decode())
+    server.responses["/metrics"] = (501, "")
+    assert run.measure(server.url, None, CELL, ASKED)["others"] is None
