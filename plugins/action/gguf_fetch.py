@@ -173,10 +173,12 @@ class ActionModule(ActionBase):
 
     def _poll(self, state):
         """The job's state with `alive` added, or None while it has not written one. Renews the lease."""
-        # Whether it lives is asked first: a job that ends in between has left its result by the time of cat.
+        # Whether it lives is asked between two readings: a job that begins after the first is not seen yet, one that
+        # ends in between has left its result by the second.
         command = (
-            """touch {0}.lease; test -d /proc/$(sed 's/.*"pid": \\([0-9]*\\).*/\\1/' {0} 2>/dev/null || echo none) """
-            """&& echo alive; cat {0} 2>/dev/null"""
+            """touch {0}.lease; first=$(cat {0} 2>/dev/null) || exit 0; """
+            """test -d /proc/$(printf '%s' "$first" | sed 's/.*"pid": \\([0-9]*\\).*/\\1/') && echo alive; """
+            """cat {0} 2>/dev/null"""
         )
         lines = self._shell(command.format(shlex.quote(state))).splitlines()
         for text in lines:

@@ -103,6 +103,32 @@ def test_several_hosts_print_whole_lines_and_publish(control, fake):
     assert [outcome["changed"] for outcome in outcomes] == [False, False]
 
 
+def test_poll_beside_first_state_waits(tmp_path, monkeypatch):
+    """The job writes its first state while the poll reads: that is a job that begins, not one that has ended."""
+    state = tmp_path / "job.json"
+    late = tmp_path / "sed"
+    late.write_text(
+        """#!/bin/sh\nPATH=%s\nsed "$@"\ncode=$?\necho '{"pid": %d}' >%s\nexit $code\n"""
+        % (os.environ["PATH"], os.getpid(), state)
+    )
+    late.chmod(0o755)
+    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    action = object.__new__(gguf_fetch.ActionModule)
+    monkeypatch.setattr(
+        gguf_fetch.ActionModule,
+        "_shell",
+        lambda self, command: (
+            subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, check=False).stdout
+        ),
+    )
+    assert action._poll(str(state)) is None
+    late.unlink()
+    state.write_text('{"pid": %d}' % os.getpid())
+    assert action._poll(str(state)) == {"pid": os.getpid(), "alive": True}
+    state.write_text('{"pid": 0}')
+    assert action._poll(str(state)) == {"pid": 0, "alive": False}
+
+
 def test_check_mode_transfers_nothing(control, fake):
     output, (outcome,) = control.run(fake.add_plain("m.gguf", MODEL), "--check")
     assert (outcome["changed"], outcome["transferred"], left(control.folder / "models")) == (True, 0, []), output
