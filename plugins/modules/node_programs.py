@@ -48,14 +48,14 @@ from ..module_utils.programs import (
     backoff,
     doctor,
     gateway,
+    llama_jobs,
     model_selector,
     monitor,
     registry_reader,
     registry_writer,
     sampler,
     service_status,
-    slurm_job,
-    slurm_jobs,
+    slurm_batch,
     slurm_keeper,
     slurm_task,
     trial,
@@ -65,7 +65,7 @@ from ..module_utils.programs import (
 
 PROGRAMS = (
     *(backoff, doctor, gateway, model_selector, registry_reader, registry_writer),
-    *(monitor, sampler, service_status, slurm_job, slurm_jobs, slurm_keeper, slurm_task),
+    *(monitor, sampler, service_status, slurm_batch, llama_jobs, slurm_keeper, slurm_task),
     *(trial, wait_for_workers, watchdog),
 )
 

@@ -169,7 +169,7 @@ def kill_step(lab, chance):
 
 
 def kill_batch(lab, chance):
-    kill(lab, chance.choice(("c1", "c2")), "slurm_job")
+    kill(lab, chance.choice(("c1", "c2")), "slurm_batch")
 
 
 def kill_keeper(lab, _chance):

@@ -58,7 +58,7 @@ export PATH=/usr/local/bin:/usr/bin:/bin
 {end}
 )
 export {variable}
-exec {program} slurm_job
+exec {program} slurm_batch
 """
 
 

@@ -12,7 +12,7 @@ import time
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import state
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import slurm_jobs as program
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import llama_jobs as program
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import slurm_accounting, slurm_jobs
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_slurm import FakeSlurm
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, reasons
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import slurm_job
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import slurm_batch
 from ansible_collections.thefermisea.llama_cluster.tests.unit.slurm_tasks import Cluster, get, tree, wait_for
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures/slurm"
@@ -41,7 +41,7 @@ def signal_tasks(cluster, number):
 
 def test_preempted_job_is_started_again(cluster):
     one = cluster(workers=1)
-    job = one.start("slurm_job", SLURM_RESTART_COUNT="2", SLURM_CPUS_PER_TASK="4")
+    job = one.start("slurm_batch", SLURM_RESTART_COUNT="2", SLURM_CPUS_PER_TASK="4")
     wait_for((one.folder / "logs/4711/served-2").exists)
     one.shows(preempted=int(time.time()))
     signal_tasks(one, signal.SIGTERM)
@@ -62,7 +62,7 @@ def test_preempted_job_is_started_again(cluster):
 def test_cancelled_job_ends(cluster):
     """Its batch part gets SIGTERM too."""
     one = cluster()
-    job = one.start("slurm_job")
+    job = one.start("slurm_batch")
     one.serves()
     job.send_signal(signal.SIGTERM)
     time.sleep(0.3)
@@ -75,7 +75,7 @@ def test_cancelled_job_ends(cluster):
 
 def test_earlier_preemption_does_not_count(cluster):
     one = cluster()
-    job = one.start("slurm_job")
+    job = one.start("slurm_batch")
     one.serves()
     one.shows(preempted=int(time.time()) - 3600)
     signal_tasks(one, signal.SIGUSR1)
@@ -87,7 +87,7 @@ def test_earlier_preemption_does_not_count(cluster):
 def test_job_that_slurm_has_requeued_itself(cluster):
     """For a node that failed: PreemptTime is gone by then."""
     one = cluster()
-    job = one.start("slurm_job", SLURM_RESTART_COUNT="1")
+    job = one.start("slurm_batch", SLURM_RESTART_COUNT="1")
     wait_for((one.folder / "logs/4711/served-1").exists)
     one.shows(restarts=2)
     signal_tasks(one, signal.SIGTERM)
@@ -98,7 +98,7 @@ def test_job_that_slurm_has_requeued_itself(cluster):
 
 def test_crash_ends_the_job_with_its_code(cluster):
     one = cluster(workers=1)
-    job = one.start("slurm_job")
+    job = one.start("slurm_batch")
     one.serves()
     with pytest.raises(OSError):
         get(one.port, "/crash?3")
@@ -109,7 +109,7 @@ def test_crash_ends_the_job_with_its_code(cluster):
 
 def test_lost_worker_starts_the_job_again(cluster):
     one = cluster(workers=1)
-    job = one.start("slurm_job")
+    job = one.start("slurm_batch")
     one.serves()
     time.sleep(1)
     (rpc,) = [pid for pid in tree(job.pid) if "stand_in_rpc" in Path(f"/proc/{pid}/cmdline").read_text()]
@@ -123,7 +123,7 @@ def test_lost_worker_starts_the_job_again(cluster):
 def test_hanging_scontrol_holds_no_job(cluster):
     one = cluster()
     (one.slurm / "hangs").touch()
-    job = one.start("slurm_job")
+    job = one.start("slurm_batch")
     wait_for(lambda: "the end of its time is not known" in one.output(job))
     one.serves()
     (one.slurm / "hangs").unlink()
@@ -134,17 +134,17 @@ def test_hanging_scontrol_holds_no_job(cluster):
 # The decision
 
 
-class Batch(slurm_job.Batch):
+class Batch(slurm_batch.Batch):
     def __init__(self, monkeypatch, restarts=0, shown=()):
         environment = {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": str(restarts)}
         super().__init__(None, environment)
         self.said, self.shown, self.ran, self.refused = [], list(shown), [], []
         self.say = self.said.append
         self.clock = 1000.0
-        monkeypatch.setattr(slurm_job.time, "monotonic", lambda: self.clock)
-        monkeypatch.setattr(slurm_job.time, "sleep", self.sleep)
-        monkeypatch.setattr(slurm_job.ask, "show_job", lambda _job_id: self.answer(self.shown))
-        monkeypatch.setattr(slurm_job.ask, "run", lambda words: self.ran.append(words) or self.answer(self.refused))
+        monkeypatch.setattr(slurm_batch.time, "monotonic", lambda: self.clock)
+        monkeypatch.setattr(slurm_batch.time, "sleep", self.sleep)
+        monkeypatch.setattr(slurm_batch.ask, "show_job", lambda _job_id: self.answer(self.shown))
+        monkeypatch.setattr(slurm_batch.ask, "run", lambda words: self.ran.append(words) or self.answer(self.refused))
 
     def sleep(self, seconds):
         self.clock += seconds
@@ -171,14 +171,14 @@ REFUSED = Refusal("scontrol: SLURM reports 'Invalid job id specified'", ask.REFU
     ],
 )
 def test_whether_slurm_has_preempted_the_job(shown, preempted):
-    assert slurm_job.is_preempted(shown) is preempted
+    assert slurm_batch.is_preempted(shown) is preempted
 
 
 @pytest.mark.parametrize(("answers", "seen"), [([AWAY, AWAY, {"a": "b"}], {"a": "b"}), ([AWAY], {}), ([REFUSED], {})])
 def test_slurm_is_asked_for_a_while(monkeypatch, answers, seen):
     batch = Batch(monkeypatch, shown=answers)
     assert batch._shown() == seen
-    assert batch.clock <= 1000 + slurm_job.SEEN + ask.SECONDS + slurm_job.PAUSE
+    assert batch.clock <= 1000 + slurm_batch.SEEN + ask.SECONDS + slurm_batch.PAUSE
     assert len(batch.said) == (not seen)
 
 
@@ -190,7 +190,7 @@ def test_preemption_in_slurms_own_words(name, preempted):
     for found, moment in moments.items():
         text = text.replace(found, moment)
     shown = dict(word.partition("=")[::2] for word in text.split())
-    assert slurm_job.is_preempted(shown) is preempted
+    assert slurm_batch.is_preempted(shown) is preempted
 
 
 def stamps(text):
@@ -233,11 +233,11 @@ def test_end_of_its_time_is_named(monkeypatch):
 
 def test_job_of_another_user_is_refused(cluster):
     one = cluster()
-    job = one.start("slurm_job", LLAMA_JOB=json.dumps(dict(one.job(), user="someone")))
+    job = one.start("slurm_batch", LLAMA_JOB=json.dumps(dict(one.job(), user="someone")))
     assert job.wait(5) == 1
     assert re.search(r"LLAMA_JOB.user: \w+ seen, someone is needed: run sbatch as someone", one.output(job))
 
 
 def test_missing_job_is_refused(cluster):
-    job = cluster().start("slurm_job", LLAMA_JOB="")
+    job = cluster().start("slurm_batch", LLAMA_JOB="")
     assert job.wait(5) == 1

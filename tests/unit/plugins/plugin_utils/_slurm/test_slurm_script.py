@@ -73,7 +73,7 @@ def options(text):
 
 def exported(text):
     """LLAMA_JOB as bash exports it to the program."""
-    shown = text.replace("exec /opt/llama-cluster/bin/llama-program slurm_job", 'exec printenv "LLAMA_JOB"')
+    shown = text.replace("exec /opt/llama-cluster/bin/llama-program slurm_batch", 'exec printenv "LLAMA_JOB"')
     assert shown != text
     return subprocess.run(["bash", "-c", shown], capture_output=True, text=True, check=True).stdout
 

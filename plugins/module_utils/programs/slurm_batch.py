@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""slurm_job: the batch part of a job. It runs slurm_task on each node, and has the job started again if that is due.
+"""slurm_batch: the batch part of a job. It runs slurm_task on each node, and has the job started again if that is due.
 
 SLURM starts a preempted job again only if its batch script runs until the end of the grace time, which a server that
 ends cleanly does not wait for. So this program asks SLURM whether the job was preempted, and only then requeues it: a
@@ -169,13 +169,13 @@ def close_log() -> None:
 
 def main(arguments: list[str]) -> int | str:
     if arguments:
-        return "usage: slurm_job, in a job of SLURM"
+        return "usage: slurm_batch, in a job of SLURM"
     try:
         job = parse(os.environ.get(VARIABLE, ""))
         check_user(job)
         close_log()
     except Refusal as error:
-        return f"slurm_job: {error}"
+        return f"slurm_batch: {error}"
     return Batch(job, os.environ).run()
 
 
