@@ -234,19 +234,32 @@ def test_only_job_user_reaches_workers_of_jobs(nodes):
     assert nodes.run(third).rc != 0
 
 
-def test_only_job_user_answers_a_head(nodes):
-    """ELSE as the port of a job's worker: between two jobs another user listens there."""
-    nodes.rules("fw-head", rendered.rules(jobs_outgoing=["%s:%d" % (WORKER, ELSE)]))
+@pytest.mark.parametrize(("kind", "user"), [("", "llama"), ("jobs_", "4711")])
+def test_no_other_user_answers_a_head(nodes, kind, user):
+    """ELSE as the port of a worker: while it is down, another user of its node listens there."""
+
+    def load(port):
+        nodes.rules("fw-worker", rendered.rules(**{kind + "incoming": ["%s:%d" % (HEAD, port)]}))
+
+    nodes.rules("fw-head", rendered.rules(**{kind + "outgoing": ["%s:%d" % (WORKER, ELSE)]}))
     nodes.rules("fw-worker", "")
-    ways = nodes.ways("fw-head", "4711", WORKER, "fd09::2", ELSE, 0)
+    ways = nodes.ways("fw-head", user, WORKER, "fd09::2", ELSE, 0)
     assert {ways[way] for way in TO_WORKER} == {True}, "nothing else keeps it from it"
-    nodes.rules("fw-worker", rendered.rules(jobs_incoming=["%s:%d" % (HEAD, ELSE)]))
-    ways = nodes.ways("fw-head", "4711", WORKER, "fd09::2", ELSE, 0)
+    load(ELSE)
+    ways = nodes.ways("fw-head", user, WORKER, "fd09::2", ELSE, 0)
     assert {ways[way] for way in TO_WORKER} == {False}
     # Two ends may open one connection at once, without a listener.
     for port, opens in ((FREE, False), (ELSE, True)):
-        nodes.rules("fw-worker", rendered.rules(jobs_incoming=["%s:%d" % (HEAD, port)]))
+        load(port)
         assert nodes.ways("fw-worker", "nobody", HEAD, "fd09::1", ELSE, FREE)["from"] == opens
+
+
+def test_a_worker_answers_its_head(nodes):
+    for kind, user, port in (("", "llama", PORT), ("jobs_", "4711", JOBS)):
+        nodes.rules("fw-head", rendered.rules(**{kind + "outgoing": ["%s:%d" % (WORKER, port)]}))
+        nodes.rules("fw-worker", rendered.rules(**{kind + "incoming": ["%s:%d" % (HEAD, port)]}))
+        ways = nodes.ways("fw-head", user, WORKER, "fd09::2", port, 0)
+        assert {ways[way] for way in TO_WORKER} == {True}, kind
 
 
 def test_compromised_worker_reaches_no_host(nodes):
