@@ -45,10 +45,11 @@ def collect(rules: Iterable[Mapping[str, Any]], since: float | None = None, node
             "machine": (OTHERS, system.machine),
             "gateway": (OTHERS, system.gateway),
             "slurm": (OTHERS, system.jobs),
+            "differences": (2 * OTHERS, system.differences),
         }
     )
     failed.update(why)
-    for name in ("cards", "machine", "slurm"):
+    for name in ("cards", "machine", "slurm", "differences"):
         evidence.update(more.pop(name, {}))
     lines = more.pop("journal", [])
     evidence.update(more, lines=annotated(lines, evidence), failed=failed)

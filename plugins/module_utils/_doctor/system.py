@@ -183,7 +183,7 @@ def jobs(config: str = paths.KEEPER_CONFIG, directory: str = paths.KEEPER) -> di
     """The keeper of SLURM's jobs and its services, on the host that submits them.
 
     -> keepers: [{why: it is not believed, or empty}]; jobs: [{service, state, reason: why it waits, serves, failures:
-    jobs in a row that ended before they served, last: why the last one ended}]
+    jobs in a row that ended before they served, last, code, ended: why and when the last one ended}]
     """
     if not os.path.exists(config):
         return {"keepers": [], "jobs": []}
@@ -200,10 +200,18 @@ def jobs(config: str = paths.KEEPER_CONFIG, directory: str = paths.KEEPER) -> di
                 "serves": one.serves,
                 "failures": one.failures,
                 "last": str(one.last["words"]) if one.last else "",
+                "code": one.last["code"] if one.last else "",
+                "ended": one.last["at"] if one.last else None,
             }
             for service, one in sorted(known.items())
         ],
     }
+
+
+def differences(config: str = paths.KEEPER_CONFIG) -> dict[str, Any]:
+    """Differences of SLURM from the inventory, on the host that submits jobs. Errors: Refusal."""
+    compared = table(_json(config)).get("compared")
+    return facts.differences(compared) if compared else {"accounting": [], "gres": []}
 
 
 def _certificate() -> dict[str, Any]:

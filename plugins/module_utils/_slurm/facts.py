@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from .._registry.disposable import Disposable
-from .._text import Refusal
+from .._text import Refusal, printable
 from . import accounting, ask, state
 from .state import Known
 
@@ -71,6 +72,43 @@ def facts(user: str) -> dict[str, Any]:
         "nodes": _or_none(lambda: ask.show("node", "NodeName")),
         "qos": _or_none(accounting.qos),
         "associations": _or_none(lambda: accounting.associations_of(user)),
+    }
+
+
+def has_gres(seen: str, wanted: str) -> bool:
+    """gpu:v100s:1(S:0-1),shard:4 has gpu:1 and gpu:v100s:1."""
+    name, _colon, count = wanted.rpartition(":")
+    total = 0
+    for one in re.sub(r"\([^)]*\)", "", seen).split(","):
+        words = one.split(":")
+        if one.startswith(name + ":") and words[-1].isdigit():
+            total += int(words[-1])
+    return total >= int(count)
+
+
+def differences(compared: Mapping[str, Any]) -> dict[str, Any]:
+    """Differences of SLURM from the inventory. compared: of the keeper's configuration.
+
+    -> accounting: [{seen, wanted}], of QoS and associations; gres: [{service, place, seen, wanted}]. Errors: Refusal.
+    """
+    changes = accounting.present(accounting.look(), *accounting.wanted(compared["qos"], compared["associations"]))
+    nodes = ask.show("node", "NodeName")
+    found = [
+        {
+            "service": one["service"],
+            "place": node,
+            "seen": printable(nodes[node].get("Gres", ""), 60),
+            "wanted": one["gres"],
+        }
+        for one in compared["gres"]
+        for node in one["nodes"]
+        if node in nodes
+    ]
+    return {
+        "accounting": [{"seen": "; ".join(dict.fromkeys(changes.before)), "wanted": "; ".join(changes.after)}]
+        if changes.calls
+        else [],
+        "gres": [one for one in found if not has_gres(one["seen"], one["wanted"])],
     }
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._slurm.facts import has_gres
 from ...module_utils._text import printable
 from .script import Job
 
@@ -99,7 +100,7 @@ def _places(job: Job, seen: Facts) -> Iterator[str]:
         if partition in partitions and partition not in facts.get("Partitions", "").split(","):
             line = f"PartitionName={partition} Nodes={','.join(job['nodes'])}"
             yield f"{entry}.partition: {node} is not in {partition}: write {line} into slurm.conf"
-        if own.get("gres") and not _has(facts.get("Gres", ""), own["gres"]):
+        if own.get("gres") and not has_gres(facts.get("Gres", ""), own["gres"]):
             there = printable(facts.get("Gres") or "nothing", 60)
             yield (
                 f"{entry}.gres: {there} seen on {node}, {own['gres']} is needed: "
@@ -115,17 +116,6 @@ def _places(job: Job, seen: Facts) -> Iterator[str]:
             f"{entry}.time: {own['time']} seen, at most {partitions[partition]['MaxTime']} is allowed, the MaxTime of "
             f"{partition}: lower it"
         )
-
-
-def _has(seen: str, wanted: str) -> bool:
-    """gpu:v100s:1(S:0-1),shard:4 has gpu:1 and gpu:v100s:1."""
-    name, _colon, count = wanted.rpartition(":")
-    total = 0
-    for one in re.sub(r"\([^)]*\)", "", seen).split(","):
-        words = one.split(":")
-        if one.startswith(name + ":") and words[-1].isdigit():
-            total += int(words[-1])
-    return total >= int(count)
 
 
 def _mib(size: str) -> float:

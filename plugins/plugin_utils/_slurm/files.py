@@ -22,8 +22,8 @@ def slurm_files(
 ) -> dict[str, Any]:
     """The scripts of jobs, and the files that node_files writes for them.
 
-    wanted, hostvars, templates: as for slurm_scripts(), none to end all jobs; settings: {user, yield_to, made: of
-    slurm_made(), by earlier runs}. -> {scripts: of slurm_scripts(), files: entries}
+    wanted, hostvars, templates: as for slurm_scripts(), none to end all jobs; settings: {user, yield_to, qos,
+    associations, made: of slurm_made(), by earlier runs}. -> {scripts: of slurm_scripts(), files: entries}
     """
     scripts = slurm_scripts(wanted, hostvars, templates)
     written, made = [script["path"] for script in scripts], settings["made"]
@@ -46,12 +46,35 @@ def slurm_files(
             }
             for job, script in zip(wanted, scripts, strict=True)
         },
+        "compared": _compared(wanted, settings),
     }
     # A script of this name that the operators wrote stays.
     files = [{"path": one["path"], "content": one["content"], "mode": "0755", "mark": WRITTEN} for one in scripts]
     files.append({"path": paths.KEEPER_CONFIG, "content": _text(config)})
     gone = [path for path in made.get("scripts", []) if path not in written]
     return {"scripts": scripts, "files": files + [{"path": path, "state": "absent"} for path in gone]}
+
+
+def _compared(wanted: Sequence[Job], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that SLURM should have, for the doctor. A QoS that the inventory does not write has the services' GraceTime."""
+    own = [(job, job["settings"]) for job in wanted]
+    named = [
+        {"user": settings["user"], "account": one["account"], "qos": [one["qos"]] if one.get("qos") else []}
+        for _job, one in own
+        if one.get("account")
+    ]
+    return {
+        "qos": {
+            **{one["qos"]: {"grace_time": job["grace"]} for job, one in own if one.get("qos")},
+            **settings.get("qos", {}),
+        },
+        "associations": [*settings.get("associations", []), *named],
+        "gres": [
+            {"service": job["service"], "nodes": job["nodes"], "gres": one["gres"]}
+            for job, one in own
+            if one.get("gres")
+        ],
+    }
 
 
 def slurm_made(wanted: Sequence[Job], created: Mapping[str, Any], made: Mapping[str, Any]) -> str:
