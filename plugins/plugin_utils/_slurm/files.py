@@ -56,7 +56,7 @@ def slurm_files(
 
 
 def _compared(wanted: Sequence[Job], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that SLURM should have, for the doctor. A QoS that the inventory does not write has the services' GraceTime."""
+    """For the doctor, who compares SLURM with it. Of a QoS that the inventory does not write only GraceTime counts."""
     own = [(job, job["settings"]) for job in wanted]
     named = [
         {"user": settings["user"], "account": one["account"], "qos": [one["qos"]] if one.get("qos") else []}
