@@ -183,7 +183,7 @@ def jobs(config: str = paths.KEEPER_CONFIG, directory: str = paths.KEEPER) -> di
     """The keeper of SLURM's jobs and its services, on the host that submits them.
 
     -> keepers: [{why: it is not believed, or empty}]; jobs: [{service, state, reason: why it waits, serves, failures:
-    jobs in a row that ended before they served, last, code, ended: why and when the last one ended}]
+    jobs in a row that did not serve a minute, last, code, ended: why and when the last one ended}]
     """
     if not os.path.exists(config):
         return {"keepers": [], "jobs": []}

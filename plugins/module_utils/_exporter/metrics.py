@@ -40,7 +40,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "llama_gpu_throttled": ("gauge", "Why its clock is held down."),
     "llama_gpu_utilization_ratio": ("gauge", "How much of the time a kernel ran on it."),
     "llama_gpu_xid_total": ("counter", "Xid errors in the kernel's log."),
-    "llama_job_failures": ("gauge", "Jobs in a row that ended before they served."),
+    "llama_job_failures": ("gauge", "Jobs in a row that did not serve a minute."),
     "llama_job_serves": ("gauge", "Whether the service's job serves."),
     "llama_job_state": ("gauge", "The state that holds: pending, running, completing, none or held."),
     "llama_keeper_alive": ("gauge", "Whether the keeper of jobs runs."),

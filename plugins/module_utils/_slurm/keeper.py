@@ -17,7 +17,7 @@ from .actions import Action, Cancel, Drain, Say, Submit, Taken
 from .ask import COMPLETING, Ended, Queued
 from .hostlist import nodes
 from .reasons import Why
-from .state import COMPLETING as ENDS
+from .state import COMPLETING as ENDING
 from .state import NONE, PENDING, RUNNING, Config, Known, Service, State
 
 # Seconds before the end of a job's time at which the next one is submitted.
@@ -28,7 +28,9 @@ ACCOUNTING, SETTLE, TAKER = 60, 30, 20
 # How a job was asked to end.
 DRAIN, CANCEL, KILL = "drain", "cancel", "kill"
 # Seconds beside the grace time after which a job that drains is cancelled, and between two tries.
-LATE, AGAIN = 60, 60
+PATIENCE, RETRY = 60, 60
+# Seconds for which a job serves before its end says nothing of the next one: a shorter one may end for the same cause.
+LONG = 60
 # Seconds before a submission that SLURM has refused is tried again, at least.
 REFUSED = 30
 # Begins SLURM's reason of a pending job that a user or an administrator holds: it may never start.
@@ -41,14 +43,14 @@ UNWANTED = Why(reasons.DRAINED, "its service is not wanted any more")
 
 class Seen(NamedTuple):
     """jobs: of the user; others: pending and running ones of all users; runs: {job: its runs by sacct}, without those
-    that were not asked for or not answered; ready, served: jobs whose head is ready, and was; lines: {job: the last
-    lines of its head}; hold, resume: {service: {by, at}}, requests of persons."""
+    that were not asked for or not answered; ready: jobs whose head is ready; served: {job: since when its head has
+    served, or did}; lines: {job: the last lines of its head}; hold, resume: {service: {by, at}}, of persons."""
 
     jobs: list[Queued]
     others: list[Queued] = []
     runs: Mapping[int, list[Ended]] = {}
     ready: frozenset[int] = frozenset()
-    served: frozenset[int] = frozenset()
+    served: Mapping[int, float] = {}
     lines: Mapping[int, list[str]] = {}
     hold: Mapping[str, dict[str, Any]] = {}
     resume: Mapping[str, dict[str, Any]] = {}
@@ -63,13 +65,13 @@ def looked(state: Mapping[str, Known], jobs: Iterable[Queued], now: float) -> St
         if before.next_job is not None and before.next_job not in alive:
             found[service] = known = _over(before, before.next_job, now)._replace(next_job=None)
         job = alive.get(known.job_id) if known.job_id is not None else None
-        requeued = job is not None and known.state in (RUNNING, ENDS) and _another_run(job, known)
+        requeued = job is not None and known.state in (RUNNING, ENDING) and _another_run(job, known)
         if known.job_id is not None and (job is None or requeued):
             found[service] = _over(known, known.job_id, now, requeued)._replace(
                 job_id=known.job_id if requeued else None,
                 state=PENDING if requeued else NONE,
                 serves=False,
-                served=False,
+                served=None,
             )
     return found
 
@@ -81,7 +83,7 @@ def _over(known: Known, job_id: int, now: float, requeued: bool = False) -> Know
         "job_id": job_id,
         "since": now,
         "started": known.started if current else None,
-        "served": known.served and current,
+        "served": known.served if current else None,
         "requeued": requeued,
     }
     return known._replace(open=[*known.open, run][-10:])
@@ -102,7 +104,7 @@ def submitted(known: Known, job_id: int) -> Known:
     known = known._replace(submitting=None)
     if known.job_id is not None:
         return known._replace(next_job=job_id)
-    return known._replace(job_id=job_id, state=PENDING, served=False)
+    return known._replace(job_id=job_id, state=PENDING, served=None)
 
 
 def failed(known: Known, job_id: int) -> Known:
@@ -230,7 +232,8 @@ class _Turn:
             self.actions += [Say(f"  {line}") for line in self.seen.lines.get(job_id, [])]
         if run["requeued"]:
             return
-        if run.get("served") or job_id in self.seen.served:
+        served = run.get("served") or self.seen.served.get(job_id)
+        if served is not None and run["since"] - served >= LONG:
             self.known = self.known._replace(failures=0)
         elif not asked and why.code not in NO_BLAME:
             self.known = self.known._replace(failures=self.known.failures + 1)
@@ -290,11 +293,11 @@ class _Turn:
         waited = self.now - float(before["at"]) if before else 0.0
         if job.waits:
             action: Action = Cancel(self.name, job.job_id, pending=True)
-            next_how, patience = CANCEL, AGAIN if how == CANCEL else 0
+            next_how, patience = CANCEL, RETRY if how == CANCEL else 0
         elif how in (DRAIN, KILL):
             action = Cancel(self.name, job.job_id, pending=False)
-            grace = self.service.grace if self.service else 0
-            next_how, patience = KILL, AGAIN if how == KILL else grace + LATE
+            grace = self.known.grace or (self.service.grace if self.service else 0)
+            next_how, patience = KILL, RETRY if how == KILL else grace + PATIENCE
         else:
             # A job that was to be cancelled may have started before.
             action, next_how, patience = Drain(self.name, job.job_id), DRAIN, 0
@@ -335,14 +338,14 @@ class _Turn:
             self.known = self.known._replace(
                 state=PENDING if just else NONE, digest="", nodes="", reason="", started=None, ends=None, expected=None
             )
-            self.known = self.known._replace(serves=False, served=False, window=None, next_job=None)
+            self.known = self.known._replace(serves=False, served=None, window=None, next_job=None)
             return
         ready = job.job_id in self.seen.ready
-        same = job.job_id == self.known.job_id
+        before = self.known.served if job.job_id == self.known.job_id else None
         later = [one.job_id for one in jobs[1:] if one.waits and str(one.job_id) not in self.known.asked]
         self.known = self.known._replace(
             job_id=job.job_id,
-            state=PENDING if job.waits else ENDS if job.state == COMPLETING else RUNNING,
+            state=PENDING if job.waits else ENDING if job.state == COMPLETING else RUNNING,
             digest=job.digest,
             nodes="" if job.waits else job.nodes,
             reason=job.reason if job.waits else "",
@@ -350,7 +353,8 @@ class _Turn:
             ends=job.ends,
             expected=job.start if job.waits else None,
             serves=ready and not job.waits,
-            served=not job.waits and (ready or job.job_id in self.seen.served or (same and self.known.served)),
+            served=None if job.waits else before or self.seen.served.get(job.job_id, self.now if ready else None),
+            grace=self.service.grace if self.service and self._right(job) else self.known.grace,
             window=self._window(),
             next_job=later[0] if later else None,
         )

@@ -11,6 +11,7 @@ Each line begins with its time in UTC; a line without one has the time of the li
 from __future__ import annotations
 
 import calendar
+import contextlib
 import errno
 import os
 import re
@@ -32,6 +33,9 @@ DEADLINE, TAIL, BEGINNING, MOST_BYTES, END = 10.0, 1 << 20, 16 << 20, 8 << 20, 4
 MOST_LOGS, MOST_JOBS = 50, 500
 STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,6})?Z (.*)")
 ROLES = ("head", "router", "rpc")
+JOB = re.compile(r"^[1-9][0-9]{0,9}\Z")
+# Files of a job in its directory.
+LEFT = re.compile(r"^(?:(?:head|router|rpc)-[^/]*\.log|served-[0-9]+)\Z")
 
 Line = dict[str, Any]
 
@@ -93,6 +97,22 @@ def last_lines(path: str, most: int) -> list[str]:
         names = [name for name in os.listdir(folder) if re.match(r"^(head|router)-[^/]*\.log\Z", name)]
         text = (_text_of(folder, names[0], END) or "") if names else ""
     return [printable(STAMP.sub(r"\3", line), 160) for line in text.split("\n") if line.strip()][-most:]
+
+
+def remove_old(path: str, most: int, alive: Iterable[int]) -> None:
+    """Removes the directories of a user's jobs but for the newest ones, and for jobs that have not ended. It may hang.
+    Errors: OSError."""
+    kept = {str(number) for number in alive}
+    with _Folder(path) as folder:
+        with os.scandir(folder) as entries:
+            found = [(one.stat(follow_symlinks=False).st_mtime, one.name) for one in entries if JOB.match(one.name)]
+        for _at, name in sorted(found, reverse=True)[most:]:
+            if name not in kept:
+                # A file of another kind keeps its directory.
+                with contextlib.suppress(OSError), JobFolder(name, folder) as own:
+                    for log in filter(LEFT.match, os.listdir(own)):
+                        os.unlink(log, dir_fd=own)
+                    os.rmdir(name, dir_fd=folder)
 
 
 class _Folder:
@@ -161,7 +181,7 @@ def _local(path: str, names: Sequence[str], since: float) -> list[list[str]]:
 def _shared(path: str, node: str, since: float) -> list[list[str]]:
     """The logs of this node's processes: JOBID/ROLE-NODE.log."""
     with _Folder(path) as folder:
-        ids = [int(name) for name in os.listdir(folder) if re.match(r"^[1-9][0-9]{0,9}\Z", name)]
+        ids = [int(name) for name in os.listdir(folder) if JOB.match(name)]
         return _bounded(_of_jobs(folder, sorted(ids, reverse=True), node, since))
 
 

@@ -70,8 +70,8 @@ def requested(config: Config, service: str, kind: str, person: str) -> str:
             return f"{service}: {'held' if kind == 'hold' else 'resumed'}"
         time.sleep(0.2)
     raise Refusal(
-        f"{service}: the keeper has not taken the request in {TAKEN:.0f} s, it does when it runs and SLURM responds: "
-        "see systemctl status llama-slurm-keeper"
+        f"{service}: the keeper has not taken the request in {TAKEN:.0f} s, it does when it runs, SLURM responds and "
+        "no job of the service is ending: see llama-jobs list, and systemctl status llama-slurm-keeper"
     )
 
 

@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Callable
 
 from .. import _files
@@ -32,6 +33,8 @@ from .._text import Refusal, printable
 # Seconds between two looks at the user's jobs, at all jobs, at all jobs if services give way to some, and at requests
 # and the configuration.
 LOOK, EVERYBODY, YIELDS, TICK = 5.0, 30.0, 10.0, 0.5
+# Jobs whose logs stay, for each service, and seconds between two removals of older ones.
+LOGS, REMOVAL = 50, 3600.0
 # Seconds for the shares, and for the end of a submission of a keeper that was killed.
 SHARES, LOCKED = 3.0, 2 * ask.SECONDS
 LOCK = "lock"
@@ -51,6 +54,7 @@ class Program:
         self._written = 0.0
         self._began = time.time()
         self._complaints: dict[str, str] = {}
+        self._removal = 0.0
         self.due = 0.0
 
     def _in_child(self, work: Callable[[], Any]) -> Outcome:
@@ -112,7 +116,17 @@ class Program:
             self._away = None
             self.complain("SLURM", "")
             self._turn(jobs, looked, others, now)
+            self._remove_logs(jobs, now)
         self._register(now)
+
+    def _remove_logs(self, jobs: list[Queued], now: float) -> None:
+        if now < self._removal:
+            return
+        self._removal = now + REMOVAL
+        alive = [job.job_id for job in jobs if job.alive]
+        most = LOGS * len(self.config.services)
+        for folder in sorted({service.log_dir for service in self.config.services.values()}):
+            self.complain(f"logs in {folder}", self._in_child(partial(logs.remove_old, folder, most, alive)).error)
 
     def _turn(self, jobs: list[Queued], looked: State, others: list[Queued], now: float) -> None:
         ids = keeper.unexplained(looked)
@@ -173,7 +187,7 @@ class Program:
         return keeper.Seen(
             jobs,
             ready=frozenset(row["job_id"] for row in rows if row["ready"]),
-            served=frozenset(row["job_id"] for row in rows if row["served"]),
+            served={row["job_id"]: row["served"] for row in rows if row["served"]},
             lines={row["job_id"]: row["lines"] for row in rows},
         )
 
@@ -274,9 +288,10 @@ def _register_all(folder: str, changes: Iterable[tuple[str, bytes | None]]) -> N
 
 
 def look(job_id: int, registry: str, folder: str, started: int | None, lines: bool) -> dict[str, Any]:
-    """{job_id, ready, served, lines}. registry: the job's file there; folder: of its logs. It may hang.
+    """{job_id, ready, served: since when, or None, lines}. It may hang.
 
-    The head's task leaves a file served-RESTARTS once its server has served."""
+    registry: the job's file there; folder: of its logs. The head's task leaves a file served-RESTARTS in it once its
+    server has served."""
     served: list[float] = []
     last: list[str] = []
     with contextlib.suppress(OSError), logs.JobFolder(folder) as own, os.scandir(own) as entries:
@@ -284,9 +299,9 @@ def look(job_id: int, registry: str, folder: str, started: int | None, lines: bo
             if entry.name.startswith("served-") and _files.is_trusted(entry.stat(follow_symlinks=False)):
                 served.append(entry.stat(follow_symlinks=False).st_mtime)
         last = logs.last_lines(folder, reasons.LAST_LINES) if lines else []
-    now = started is not None and any(at >= started for at in served)
-    ready = _ready(registry) if registry else now
-    return {"job_id": job_id, "ready": ready, "served": now or (started is None and bool(served)), "lines": last}
+    since = max((at for at in served if started is None or at >= started), default=None)
+    ready = _ready(registry) if registry else started is not None and since is not None
+    return {"job_id": job_id, "ready": ready, "served": since, "lines": last}
 
 
 def _ready(path: str) -> bool:

@@ -199,12 +199,12 @@ AWAY = {"slurm": "squeue: no answer in time", "jobs": []}
     [
         (
             LEFT,
-            "deep: jobs 4711 seen after 120 s on ctl, none is needed before units start or the keeper goes: look at "
+            "deep: jobs 4711 seen after 150 s on ctl, none is needed before units start or the keeper goes: look at "
             "llama-jobs list, end them with scancel and run again",
         ),
         (
             AWAY,
-            "ctl: no answer of SLURM seen after 120 s (squeue: no answer in time), one is needed, since jobs may run: "
+            "ctl: no answer of SLURM seen (squeue: no answer in time), one is needed, since jobs may run: "
             "start slurmctld, and munge on this host, and run again",
         ),
     ],
@@ -216,7 +216,7 @@ def test_units_start_after_the_last_job(cluster, seen, sentence):
     assert sentence in cluster.refused("site")
     assert configured(cluster) == {} and not [event for event in cluster.events if "started" in event]
     # The configuration is written by now, and the job is still there.
-    assert sentence.replace("120", "90") in cluster.refused("site")
+    assert sentence.replace("150", "120") in cluster.refused("site")
     assert not [event for event in cluster.events if "started" in event]
     answers(cluster, seen, {"slurm": "", "jobs": []})
     cluster.done("site")

@@ -59,7 +59,7 @@ def test_keeper_that_does_not_run_is_named(host):
 def test_jobs_that_die_early_are_named(host):
     evidence = host(BROKEN)
     assert evidence["jobs"][0]["last"] == DIED["words"]
-    assert found(evidence) == [("job_died_early", "reasoning: 3 jobs in a row ended before they served")]
+    assert found(evidence) == [("job_died_early", "reasoning: 3 jobs in a row did not serve a minute")]
 
 
 def test_reason_that_does_not_end_is_named(host):

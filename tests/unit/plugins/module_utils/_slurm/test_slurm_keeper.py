@@ -163,15 +163,36 @@ def test_job_that_served_is_followed_at_once():
     one.turn(running())
     one.turn(running(), ready=frozenset([7]))
     assert one.known.serves
+    one.turn(running(), ready=frozenset([7]), seconds=keeper.LONG)
     assert one.turn(**ended("FAILED", exit_code=1)) == [SUBMIT]
     assert (one.known.failures, one.known.last["code"]) == (0, "crashed")
+
+
+def test_jobs_killed_soon_after_they_serve_wait():
+    """A request that needs more memory than SLURM gives ends each of them."""
+    one, waits = Keeper(), []
+    for number in range(1, 5):
+        one.turn(running(number), ready=frozenset([number]), seconds=0)
+        killed = {number: [Ended(number, "OUT_OF_MEMORY", start=int(one.now), end=int(one.now) + 10)]}
+        one.turn(running(number), seconds=10)
+        began = one.now
+        while one.turn(seconds=int(one.now > began), runs=killed) != [SUBMIT]:
+            one.now += one.now == began
+        waits.append(one.now - began)
+        one.state["fast"] = keeper.submitted(one.known, number + 1)
+    assert waits == [0, 10, 30, 60]
 
 
 def test_short_service_between_looks_counts():
     one = Keeper()
     one.state = {"fast": state.Known(failures=5)}
     one.turn(running())
-    assert one.turn(served=frozenset([7]), **ended("FAILED", exit_code=1)) == [SUBMIT]
+    since = one.now + 5 - keeper.LONG
+    assert one.turn(served={7: since}, **ended("FAILED", exit_code=1)) == [SUBMIT]
+    assert one.known.failures == 0
+    one.turn(running(8))
+    one.turn(served={8: one.now}, runs={8: [Ended(8, "FAILED", exit_code=1, start=NOW - 100, end=NOW)]})
+    assert one.known.failures == 1
 
 
 def test_accounting_is_awaited():
@@ -293,7 +314,7 @@ def test_requeue_between_two_looks_is_seen():
     one = Keeper()
     one.turn(running(), ready=frozenset([7]))
     assert one.turn(running(start=NOW + 3), others=[vasp(start=NOW + 1)], **ended("REQUEUED")) == []
-    assert (one.known.last["code"], one.known.served, one.known.started) == ("preempted", False, NOW + 3)
+    assert (one.known.last["code"], one.known.served, one.known.started) == ("preempted", None, NOW + 3)
 
 
 def test_taker_is_looked_for_some_time():
@@ -378,6 +399,9 @@ def test_service_that_left_the_inventory_ends():
     one.turn(running())
     one.config = one.config._replace(services={})
     assert one.turn(running()) == [Drain("fast", 7)]
+    # It has the grace time of its script.
+    assert one.turn(running(), seconds=80) == []
+    assert one.turn(running(), seconds=15) == [Cancel("fast", 7, False)]
     assert one.turn() == []
     assert one.known.wanted is False
     assert one.turn(**ended("COMPLETED")) == [] and one.state == {}

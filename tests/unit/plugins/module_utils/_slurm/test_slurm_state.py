@@ -100,7 +100,7 @@ def test_state_is_read_as_it_was_written(tmp_path):
         held={"by": "bob", "at": 5.0},
         last={"job_id": 7, "code": "crashed", "words": "crashed", "at": 6.0},
         asked={"8": {"code": "replaced", "words": "x", "how": "drain", "at": 7.0}},
-        open=[{"job_id": 9, "since": 8.0, "started": None, "served": True, "requeued": False}],
+        open=[{"job_id": 9, "since": 8.0, "started": None, "served": 7.0, "requeued": False}],
         window={"partition": "gpu_vasp", "node": "vasp-02", "at": 9},
     )
     state.write(str(tmp_path), state.public({"fast": known}, NOW, None), durable=True)

@@ -144,7 +144,7 @@ def test_job_from_submission_to_successor(keeper):
     keeper.slurm.end(job_id, "FAILED", ExitCode="1:0")
     (keeper.logs / str(job_id)).mkdir()
     keeper.until(lambda: keeper.known.job_id not in (None, job_id))
-    assert (keeper.known.failures, keeper.known.last["code"]) == (0, "crashed")
+    assert (keeper.known.failures, keeper.known.last["code"]) == (1, "crashed")
     assert len(keeper.slurm.calls("sbatch")) == 2
 
 
@@ -173,15 +173,39 @@ def test_files_of_others_are_not_believed(tmp_path, planted):
     folder.mkdir(0o755)
     for name, text in (("served-0", ""), ("head-vasp-02.log", "2026-11-27T21:20:03.123Z words\n")):
         (folder / name).write_text(text)
-    true = {"job_id": 7, "ready": True, "served": True, "lines": ["words"]}
+    true = {"job_id": 7, "ready": True, "served": (folder / "served-0").stat().st_mtime, "lines": ["words"]}
     assert slurm_keeper.look(7, str(record), str(folder), 1000, True) == true
     if planted == "open directory":
         folder.chmod(0o757)
     else:
         os.chown({"record": record, "directory": folder, "mark": folder / "served-0"}[planted], 4711, 4711)
     found = slurm_keeper.look(7, str(record), str(folder), 1000, True)
-    assert found["ready"] == (planted != "record") and found["served"] == (planted == "record")
+    assert found["ready"] == (planted != "record") and (found["served"] is not None) == (planted == "record")
     assert found["lines"] == (["words"] if planted in ("record", "mark") else [])
+
+
+def test_logs_of_old_jobs_go(keeper):
+    """The newest ones stay, and the job that lives."""
+    for number in range(1, slurm_keeper.LOGS + 5):
+        folder = keeper.logs / str(number)
+        folder.mkdir()
+        for name in ("head-vasp-02.log", "served-0"):
+            (folder / name).touch()
+        os.utime(folder, (number, number))
+    (keeper.logs / "2" / "a person's").touch()
+    os.utime(keeper.logs / "2", (2, 2))
+    (keeper.logs / "mine").mkdir()
+    with keeper.slurm.changing() as queue:
+        queue["number"] = 2
+    submitted = [str(keeper.slurm.folder / "bin/sbatch"), str(keeper.folder / "run-14b.slurm")]
+    assert subprocess.check_output(submitted, text=True) == "3\n"
+    keeper.start()
+    assert keeper.job() == 3
+    keeper.until(lambda: not (keeper.logs / "1").exists())
+    keeper.until(lambda: not (keeper.logs / "4").exists())
+    left = {path.name for path in keeper.logs.iterdir()}
+    assert left == {"mine", "2", "3", *map(str, range(5, slurm_keeper.LOGS + 5))}
+    assert [path.name for path in (keeper.logs / "2").iterdir()] == ["a person's"]
 
 
 def test_scancel_holds_until_resumed(keeper):
