@@ -41,11 +41,11 @@ def slurm_refusals(
     refused = [*_accounts(host, user, seen["uid"], ids, wanted, given["registry_uids"])]
     for job in wanted:
         refused += _places(job, seen)
-    warnings: list[str] = []
+    warnings: list[str] = [line for job in wanted for line in _partition(job, seen)]
     if seen["qos"] is not None and seen["associations"] is not None:
         for job in wanted:
             refused += _accounting(job, user, seen, given)
-            warnings += _grace(job, seen["qos"], given["qos"])
+            warnings += _qos(job, seen["qos"], given["qos"])
         warnings += _preemption(seen["config"], given["qos"])
     return {"refused": list(dict.fromkeys(refused)), "warnings": list(dict.fromkeys(warnings))}
 
@@ -163,14 +163,64 @@ def _accounting(job: Job, user: str, seen: Facts, given: Mapping[str, Any]) -> I
         )
 
 
-def _grace(job: Job, seen: Mapping[str, Facts], written: Mapping[str, Any]) -> Iterator[str]:
-    qos = job["settings"].get("qos")
-    there = (seen.get(qos) or {}).get("grace_time") if qos not in written else None
-    if there is not None and there != job["grace"]:
+def _qos(job: Job, seen: Mapping[str, Facts], written: Mapping[str, Any]) -> Iterator[str]:
+    """The QoS of a job, as it will be. written: by the inventory, which the role has SLURM have."""
+    name = job["settings"].get("qos")
+    known = {one: {**(seen.get(one) or {}), **(written.get(one) or {})} for one in (*seen, *written)}
+    own = known.get(name)
+    if own is None:
+        return
+    there, mode = own.get("grace_time"), own.get("preempt_mode", "cluster")
+    if name not in written and there is not None and there != job["grace"]:
         yield (
-            f"llama_services.{job['service']}.grace: {job['grace']} seen, the GraceTime of QoS {qos} is {there}: run "
-            f"sacctmgr modify qos {qos} set GraceTime={job['grace']}, or change the key"
+            f"llama_services.{job['service']}.grace: {job['grace']} seen, the GraceTime of QoS {name} is {there}: run "
+            f"sacctmgr modify qos {name} set GraceTime={job['grace']}, or change the key"
         )
+    if name not in written and mode not in ("cluster", "requeue"):
+        yield (
+            f"llama_services.{job['service']}.qos: PreemptMode {mode} of {name} seen, requeue is needed, so that its "
+            f"preempted jobs keep their place: run sacctmgr modify qos {name} set PreemptMode=requeue"
+        )
+    for other, values in sorted(known.items()):
+        mine, less = own.get("priority", 0), values.get("priority", 0)
+        if name in (values.get("preempt") or []) and less < mine:
+            yield (
+                f"llama_services.{job['service']}.qos: priority {mine} of {name} seen, {less} of {other}, which "
+                f"preempts it, so a preempted job starts first: run sacctmgr modify qos {other} set "
+                f"Priority={mine + 1}, or write both in slurm_qos"
+            )
+
+
+def _partition(job: Job, seen: Facts) -> Iterator[str]:
+    """Keys of a partition that count where partitions preempt; with preempt/qos SLURM does not look at them."""
+    name, partitions = job["settings"].get("partition"), seen["partitions"] or {}
+    own = partitions.get(name)
+    if own is None or seen["config"].get("PreemptType") != "preempt/partition_prio":
+        return
+    entry = f"llama_services.{job['service']}.partition"
+    for key, wanted in (("GraceTime", str(job["grace"])), ("PreemptMode", "REQUEUE")):
+        if own.get(key) != wanted:
+            yield (
+                f"{entry}: {key}={own.get(key)} of {name} seen, {wanted} is needed: write PartitionName={name} "
+                f"{key}={wanted} into slurm.conf"
+            )
+    tier = _tier(own)
+    shared = {
+        one
+        for node in job["nodes"]
+        for one in (seen["nodes"] or {}).get(node, {}).get("Partitions", "").split(",")
+        if one in partitions and one != name
+    }
+    if shared and all(_tier(partitions[one]) <= tier for one in shared):
+        yield (
+            f"{entry}: PriorityTier={tier} of {name} seen, and no more of {', '.join(sorted(shared))} on its nodes, so "
+            "that nothing preempts its jobs: write a higher PriorityTier for these into slurm.conf"
+        )
+
+
+def _tier(partition: Facts) -> int:
+    text = str(partition.get("PriorityTier") or "")
+    return int(text) if text.isdigit() else 0
 
 
 def _preemption(config: Facts, qos: Mapping[str, Any]) -> Iterator[str]:

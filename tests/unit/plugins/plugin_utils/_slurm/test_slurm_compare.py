@@ -116,6 +116,35 @@ def test_other_grace_and_preemption_are_warnings():
     assert [warning.partition(":")[2][:14] for warning in warnings] == [" PreemptType=p", " PreemptMode=O"]
 
 
+def test_qos_that_the_inventory_does_not_write():
+    low = {"grace_time": 30, "priority": 100, "preempt_mode": "cancel"}
+    vasp = {"priority": 10, "preempt": ["low"], "preempt_mode": "cluster"}
+    assert found({"qos": {"low": low, "vasp": vasp}})["warnings"] == [
+        "llama_services.chat.qos: PreemptMode cancel of low seen, requeue is needed, so that its preempted jobs keep "
+        "their place: run sacctmgr modify qos low set PreemptMode=requeue",
+        "llama_services.chat.qos: priority 100 of low seen, 10 of vasp, which preempts it, so a preempted job starts "
+        "first: run sacctmgr modify qos vasp set Priority=101, or write both in slurm_qos",
+    ]
+    own = {"low": {"preempt_mode": "requeue"}, "vasp": {"priority": 1000, "preempt": ["low"]}}
+    assert found({"qos": {"low": low, "vasp": vasp}}, qos=own)["warnings"] == []
+
+
+def test_partitions_that_preempt_are_compared():
+    ai = {"GraceTime": "0", "PreemptMode": "OFF", "PriorityTier": "2"}
+    seen = {"partitions": {"gpu_ai": ai, "gpu_vasp": {"PriorityTier": "2"}}}
+    # With preempt/qos nothing of it counts.
+    assert found(seen)["warnings"] == []
+    seen["config"] = {"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"}
+    lines = [warning.rpartition(": ")[2] for warning in found(seen)["warnings"]]
+    assert lines == [
+        "write PartitionName=gpu_ai GraceTime=30 into slurm.conf",
+        "write PartitionName=gpu_ai PreemptMode=REQUEUE into slurm.conf",
+        "write a higher PriorityTier for these into slurm.conf",
+    ]
+    ai.update(GraceTime="30", PreemptMode="REQUEUE", PriorityTier="1")
+    assert found(seen)["warnings"] == []
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
