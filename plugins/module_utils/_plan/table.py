@@ -31,13 +31,15 @@ def lines(planned: dict[str, Any], only: str = "") -> list[str]:
             % join(planned["uncounted"])
         )
     for name in sorted(planned["services"]):
+        job = ", as a job" + planned["jobs"][name] if name in planned["jobs"] else ""
         for parts in _replicas(planned["services"][name] if name == (only or name) else []):
             # A hub that does not answer is one problem, whatever it was asked for.
             problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", parts[0].problem or "")
             if name in planned["unchanged"]:
-                found.append(f"{_title(parts[0])}, planned as before: {', '.join(map(_held, parts))}")
+                found.append(f"{_title(parts[0])}{job}, planned as before: {', '.join(map(_held, parts))}")
                 continue
-            found.extend(table(*([one._replace(problem=None) for one in parts] if problem in problems else parts)))
+            title, *rows = table(*([one._replace(problem=None) for one in parts] if problem in problems else parts))
+            found += [title + job, *rows]
             problems.add(problem)
     # A refused service has a sentence of its own.
     refused = {

@@ -46,7 +46,8 @@ def memory_plan(
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan]; unchanged:
     [names planned as they were]; rendered: {name: {layers, tensor_split}} of those with layers per node and no plan;
     refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: UUIDs}};
-    ports: {name: port} of those that give none; threads, unserved, lines: of threads(), unserved(), table.lines()}
+    ports: {name: port} of those that give none; jobs: {name: words about its partition};
+    threads, unserved, lines: of threads(), unserved(), table.lines()}
     """
     cluster = Cluster(services, models, groups, nodes, list(headers), builds, list(previous), complete)
     placed, notes = _placed(cluster)
@@ -69,6 +70,11 @@ def memory_plan(
         "cards": {name: one.cards for name, one in placed.items() if one.cards is not None},
         "threads": threads(cluster, placed),
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
+        "jobs": {
+            name: f" of partition {one['partition']}" if one.get("partition") else ""
+            for name, one in services.items()
+            if one.get("launcher") == "slurm"
+        },
         "unserved": unserved(services, models, groups, nodes),
     }
     return dict(found, lines=table.lines(found, only) + lines(cluster, placed, found, only))

@@ -6,7 +6,16 @@
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import place, table
 
-NOTHING = {"services": {}, "unchanged": [], "uncounted": [], "unplanned": {}, "refused": [], "sharing": [], "ports": {}}
+NOTHING = {
+    "services": {},
+    "unchanged": [],
+    "uncounted": [],
+    "unplanned": {},
+    "refused": [],
+    "sharing": [],
+    "ports": {},
+    "jobs": {},
+}
 SHARING = ["chat shares cards with fast:", "  decision: none", "fast shares cards with chat:", "  decision: beside"]
 
 

@@ -110,6 +110,12 @@ def test_layers_per_node_need_no_header_for_severalcards():
     assert head.layers == split
 
 
+def test_title_of_a_job_names_its_partition():
+    for given, words in (({}, ", as a job"), ({"partition": "gpu_ai"}, ", as a job of partition gpu_ai")):
+        service = plan(chat(launcher="slurm", **given))
+        assert service["lines"][0] == plan(chat())["lines"][0] + words
+
+
 def test_services_that_share_a_card_are_added_up():
     single = plan(chat(), nodes(28000))["services"]["chat"][0]
     planned = plan(dict(chat(), fast=FAST), nodes(28000))
