@@ -248,7 +248,7 @@ def parse_queue(text: str, texts: bool = True) -> list[Queued]:
                     job_id=int(job_id),
                     name=printable(name),
                     state=state,
-                    reason=printable(reason, 60),
+                    reason="" if reason == "None" else printable(reason, 60),
                     start=moment(start),
                     limit=period(limit) or None,
                     comment=printable(comment),

@@ -81,7 +81,7 @@ def why(
         return Why(OUT_OF_MEMORY, f"out of memory: {_memory(ended)}")
     if asked:
         return asked
-    if ended.state == "FAILED" and not ended.nodes and ended.reason not in ("", "None"):
+    if ended.state == "FAILED" and not ended.nodes and ended.reason:
         return Why(CRASHED, f"SLURM could not run it ({ended.reason})")
     if ended.state == "CANCELLED":
         by = name(ended.by_uid) if ended.by_uid is not None else ""

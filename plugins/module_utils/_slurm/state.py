@@ -279,7 +279,9 @@ def sentence(known: Known, now: float, away: float | None = None) -> str:
     if known.state in (RUNNING, COMPLETING):
         where = f"{job} runs on {known.nodes}" + (f" since {moment(known.started, now)}" if known.started else "")
         ends = known.state == COMPLETING or str(known.job_id) in known.asked
-        return where + (", and ends" if ends else ", and serves" if known.serves else ", and does not serve yet")
+        # Not now: SLURM has asked it to end, or its share hangs.
+        without = f", and does not serve {'now' if known.served else 'yet'}"
+        return where + (", and ends" if ends else ", and serves" if known.serves else without)
     if known.state == PENDING:
         expected = f", expected {moment(known.expected, now)}" if known.expected and known.expected > now else ""
         return f"{job} waits{f' ({known.reason})' if known.reason else ''}{expected}"

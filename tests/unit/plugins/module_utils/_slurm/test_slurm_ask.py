@@ -52,6 +52,11 @@ def test_pending_job_of_the_queue():
     assert (one.service, one.digest, one.alive) == ("reasoning", DIGEST, True)
 
 
+def test_reason_none_is_no_reason():
+    fields = (12, "PENDING", "None", 1790000000, "2:00", 3, "alice", "gpu", "ai", "", "(null)", "(null)", "x", "")
+    assert queued(*fields).reason == "" and queued(*fields[:2], "BeginTime", *fields[3:]).reason == "BeginTime"
+
+
 @pytest.mark.parametrize("comment", ["(null)", "", "llama_cluster:a", "llama_cluster:a:b:c", "other:a:" + DIGEST])
 def test_other_jobs_are_no_service(comment):
     fields = (1, "RUNNING", "None", 1, "2:00", 3, "alice", "gpu", "ai", "c1", "(null)", "(null)", "x")

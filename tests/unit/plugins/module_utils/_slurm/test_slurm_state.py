@@ -62,6 +62,7 @@ def test_unusable_configurations_are_refused(changes):
         (WAITS._replace(expected=int(NOW) + 86400), None, "job 4711 waits (Priority), expected Sat 14:00"),
         (WAITS, NOW - 60, "SLURM has not responded since 13:59, job 4711 was pending then"),
         (RUNS, None, "job 4711 runs on vasp-02 since 13:00, and does not serve yet"),
+        (RUNS._replace(served=True), None, "job 4711 runs on vasp-02 since 13:00, and does not serve now"),
         (RUNS._replace(serves=True), None, "job 4711 runs on vasp-02 since 13:00, and serves"),
         (RUNS._replace(asked={"4711": {"at": NOW}}), None, "job 4711 runs on vasp-02 since 13:00, and ends"),
         (RUNS._replace(state="completing"), None, "job 4711 runs on vasp-02 since 13:00, and ends"),
