@@ -26,6 +26,10 @@ TAKEN = 60
 # The part of the requested memory from which a SIGKILL is taken for one of the memory limit.
 FULL = 0.9
 LAST_LINES = 5
+# Signals of a crash. No program of a job has such an exit code by itself.
+FATAL = frozenset(
+    (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV),
+)
 
 
 class Why(NamedTuple):
@@ -122,6 +126,9 @@ def _at_limit(ended: Ended) -> bool:
 
 
 def _crash(ended: Ended) -> str:
-    number = ended.signal or max(0, ended.exit_code - 128) or (0 if ended.exit_code else ended.step_signal)
-    how = f"signal {number}" if number else "exit code %d" % (ended.exit_code or ended.step_code)
+    code = ended.exit_code or ended.step_code
+    number = ended.signal or max(0, code - 128) or (0 if ended.exit_code else ended.step_signal)
+    # sacct has 139 as 11.
+    number = number or (code if code in FATAL else 0)
+    how = f"signal {number}" if number else f"exit code {code}"
     return f"crashed ({how})"

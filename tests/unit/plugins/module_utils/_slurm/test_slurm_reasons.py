@@ -48,6 +48,7 @@ VASP = Ended(9, "RUNNING", submitted=1990, start=2001, nodes="c[2-3]", qos="vasp
         ),
         (ended("FAILED", signal=9, req_mem="1G", max_rss="10M"), {}, "crashed", "crashed (signal 9)"),
         (ended("FAILED", exit_code=139), {}, "crashed", "crashed (signal 11)"),
+        (ended("FAILED", exit_code=11, step_code=11), {}, "crashed", "crashed (signal 11)"),
         (ended("FAILED", nodes="", reason="BadConstraints"), {}, "crashed", "SLURM could not run it (BadConstraints)"),
         (ended("FAILED", step_signal=6), {}, "crashed", "crashed (signal 6)"),
         (
