@@ -32,6 +32,7 @@ from ..plugin_utils._access.clients import client_access
 from ..plugin_utils._access.node import node_refusals
 from ..plugin_utils._access.units import build_refusals
 from ..plugin_utils._filters import with_sentences
+from ..plugin_utils._intent.jobs import slurm_shared
 from ..plugin_utils._slurm.compare import slurm_refusals, slurm_script_refusals
 from ..plugin_utils._slurm.files import slurm_files, slurm_made, slurm_plans
 from ..plugin_utils._slurm.script import slurm_jobs
@@ -57,4 +58,5 @@ class FilterModule:
             slurm_plans,
             slurm_refusals,
             slurm_script_refusals,
+            slurm_shared,
         )

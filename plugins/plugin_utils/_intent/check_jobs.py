@@ -13,7 +13,6 @@ from typing import Any
 from ...module_utils._key import Key
 from ...module_utils._settings import is_stopped, value
 from . import jobs
-from .builds import entry_of
 from .check_nodes import PATH
 from .inventory import Inventory
 from .records import Service
@@ -27,6 +26,7 @@ TYPES = {
     "slurm_qos": dict,
     "slurm_associations": list,
     "slurm_yield_to": list,
+    "slurm_reserve": bool,
 }
 # A QoS that site.yml writes. GraceTime in seconds, as a service has it.
 QOS = {
@@ -213,14 +213,9 @@ def _card_errors(one: Inventory, wanted: list[Service]) -> Iterator[str]:
 
 def _meet(one: Inventory, job: Service, unit: Service, node: str) -> bool:
     """Whether both may use a card of a node."""
-    described = one.hostvars[node].get("llama_devices") or []
-    if described and all(card.get("main") for card in described):
+    if not all(jobs.on_cards(service, one.hostvars[node], one.builds) for service in (job, unit)):
         return False
-    sets = []
-    for service in (job, unit):
-        cards = value(service.settings, "cards")
-        if cards == [] or entry_of(service.settings, one.builds).get("accelerator") == "cpu":
-            return False
-        sets.append(set(cards) if isinstance(cards, list) else None)
+    cards = [value(service.settings, "cards") for service in (job, unit)]
+    sets = [set(given) if isinstance(given, list) else None for given in cards]
     # SLURM chooses the cards of a gres.
     return None in sets or "gres" in job.settings or bool(set.intersection(*(one for one in sets if one is not None)))

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._settings import value
+from ...module_utils._settings import is_stopped, value
 from . import gateway
-from .records import Groups, HostVars, Job, Models, Services
+from .builds import entry_of
+from .records import Groups, HostVars, Job, Models, Service, Services
 from .services import head_instances, managed, rpc_instances
 
 GROUP = "llama_slurm"
@@ -24,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "slurm_qos": {},
     "slurm_associations": [],
     "slurm_yield_to": [],
+    "slurm_reserve": False,
 }
 
 
@@ -80,3 +82,25 @@ def jobs(
             )
         )
     return found
+
+
+def on_cards(service: Service, node: Mapping[str, Any], builds: Mapping[str, Any]) -> bool:
+    """Whether a service may use a card of a node. node: its variables."""
+    described = node.get("llama_devices") or []
+    if described and all(card.get("main") for card in described):
+        return False
+    return value(service.settings, "cards") != [] and entry_of(service.settings, builds).get("accelerator") != "cpu"
+
+
+def slurm_shared(services: Services, groups: Groups, hostvars: HostVars, reserve: bool) -> dict[str, Any]:
+    """The nodes whose cards units use, for module slurm_reservation.
+
+    -> units: {node: services}; reserved: those that are reserved as a whole: a node of a job stays SLURM's.
+    """
+    units: dict[str, list[str]] = {}
+    for one in managed(services, groups):
+        for node in dict.fromkeys([*one.heads, *one.workers]):
+            if not is_stopped(one.settings) and on_cards(one, hostvars[node], hostvars[node].get("llama_builds") or {}):
+                units.setdefault(node, []).append(one.name)
+    taken = {node for one in managed(services, groups, "slurm") for node in (*one.heads, *one.workers)}
+    return {"units": units, "reserved": [node for node in units if reserve and node not in taken]}

@@ -47,6 +47,7 @@ INTENT = {
     "slurm_qos": "QoS to write: `{NAME: {priority: 100, grace_time: 30, preempt_mode: requeue, preempt: [NAME]}}`.",
     "slurm_associations": "Associations to write: `[{user: NAME, account: NAME, qos: [NAME]}]`.",
     "slurm_yield_to": "Partitions to which jobs make room (default: none).",
+    "slurm_reserve": "Whether SLURM is kept from nodes whose cards systemd's services use (default: false).",
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",
     "llama_builds": "The builds of llama.cpp that services name, see [inventory.md](inventory.md#builds).",
 }

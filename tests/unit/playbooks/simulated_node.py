@@ -594,6 +594,12 @@ class ActionModule(ActionBase):
         answer = {"changed": True, "reason": "", "others": [], "left": []}
         return dict(answer, **(json.loads(planned.read_text()) if planned.exists() else {}))
 
+    def do_slurm_reservation(self, arguments):
+        """SLURM has cards on all nodes."""
+        reserved = arguments.get("reserved") or []
+        self.event("reserved in SLURM: %s" % (", ".join(reserved) or "nothing"))
+        return {"changed": bool(reserved), "scheduled": arguments.get("shared") or [], "slurm": ""}
+
     def do_llama_load_info(self, arguments):
         if "log" in arguments:
             sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0, "layers": 30}

@@ -58,6 +58,7 @@ OURS = (
     "slurm_accounting",
     "slurm_jobs",
     "slurm_node",
+    "slurm_reservation",
 )
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
@@ -157,7 +158,7 @@ REPLACED = {
 }
 # The end of jobs.
 REAL = ["slurm_launcher/" + path for path in ("defaults/main.yml", "vars/main.yml")]
-REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("drain", "leave", "remove", "undo")]
+REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("drain", "leave", "remove", "reserve", "undo", "unreserve")]
 REPLACED.update(
     {
         "%s/tasks/remove.yml" % role: REMOVE % role

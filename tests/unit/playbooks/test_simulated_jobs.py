@@ -265,3 +265,24 @@ def test_jobs_end_only_with_their_group(tmp_path, hosts, user):
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     arguments = (tmp_path / "play.yml", "-i", str(tmp_path / "hosts.json"))
     assert "user '%s'" % user in done(run_playbook(*arguments, home=tmp_path))
+
+
+@pytest.fixture(name="carded")
+def fixture_carded(cluster):
+    """Service chat may use the cards of both nodes, and no service is a job."""
+    nodes = cluster.inventory["llama_nodes"]["vars"]
+    del nodes["llama_services"]["deep"]
+    nodes["llama_builds"] = {"default": {"version": "b1"}}
+    answers(cluster, {**RUNS, "services": {}, "sentences": {}, "jobs": []})
+    return cluster
+
+
+def test_cards_of_units_are_warned_of_or_reserved(carded):
+    output = carded.done("site", "--tags", "slurm")
+    assert "node1, node2: SLURM gives cards to jobs beside chat, which systemd starts there: write launcher" in output
+    assert "ctl reserved in SLURM: nothing" in carded.events
+    carded.inventory["llama_slurm"]["hosts"]["ctl"]["slurm_reserve"] = True
+    output = carded.done("site", "--tags", "slurm")
+    assert "SLURM gives cards" not in output and "ctl reserved in SLURM: node1, node2" in carded.events
+    carded.done("teardown")
+    assert "ctl reserved in SLURM: nothing" in carded.events

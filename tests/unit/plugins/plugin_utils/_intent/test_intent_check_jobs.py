@@ -97,6 +97,7 @@ def test_times_of_slurm_are_known():
         ({"slurm_qos": {"low": {"preempt": ["x;y"]}}}, "slurm_qos.low.preempt: a list of 1 seen, letters"),
         ({"slurm_associations": {}}, "slurm_associations: {} seen, a list is needed"),
         ({"slurm_associations": [{"user": "jobs"}]}, "slurm_associations[0].account: missing"),
+        ({"slurm_reserve": "yes"}, "slurm_reserve: 'yes' seen, true or false is needed"),
         ({"slurm_yield_to": ["a b"]}, "slurm_yield_to: 'a b' seen, names of partitions are needed"),
     ],
 )
@@ -225,3 +226,11 @@ def test_job_has_what_its_unit_would_have():
     assert (one.name, one.user, one.grace, one.suffix, one.registry_dir) == ("llama-reasoning", "jobs", 30, "72b", "")
     assert one.script == "/cluster/shared/scripts/llama-cpp/run-reasoning.slurm"
     assert intent_jobs.jobs(SERVICES, MODELS, GROUPS, HOSTVARS, "/m") == []
+
+
+def test_nodes_of_units_with_cards_are_shared():
+    given = with_other({"head": "node3"})
+    shared = intent_jobs.slurm_shared(given, GROUPS, HOSTVARS, True)
+    nodes = {*services.managed(given, GROUPS, "slurm")[0].heads, *services.managed(given, GROUPS, "slurm")[0].workers}
+    assert shared["units"] and set(shared["reserved"]) == set(shared["units"]) - nodes
+    assert intent_jobs.slurm_shared(given, GROUPS, HOSTVARS, False) == dict(shared, reserved=[])
