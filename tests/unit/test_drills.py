@@ -16,17 +16,19 @@ VARS = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())
 CATALOG = VARS["__drill_catalog"]
 SCRIPT = ROOT / "roles/drill/files/break.sh"
 GATEWAY = (ROOT / "roles/drill/files/gateway.sh").read_text()
+JOB = ROOT / "roles/drill/files/job.sh"
 # As the comment above the catalogue has them.
 KEYS = {"where", "action", "kind", "generate", "held", "patience", "restart_head", "says", "needs", "what", "may_fail"}
+KEYS |= {"ends"}
 # Done from the controller.
 ELSEWHERE = {"power"}
 
 
-def cases():
-    """The cases of the script."""
+def cases(script=SCRIPT):
+    """The cases of a script."""
     return [
         case
-        for group in re.findall(r"^    ((?:break|undo)/[^)]*)\)", SCRIPT.read_text(), re.MULTILINE)
+        for group in re.findall(r"^    ((?:break|seen|undo)/[^)]*)\)", script.read_text(), re.MULTILINE)
         for case in group.split(" | ")
     ]
 
@@ -37,10 +39,13 @@ def test_a_drill_is_explained_and_can_be_done(name):
     assert "`%s`" % name in (ROOT / "docs/measuring.md").read_text()
     # Words with a comma end at it in {}, and what follows would be a key.
     assert set(drill) <= KEYS and all(drill.values())
-    assert drill["kind"] in ("restart", "start", "away", "firewall", "soak", "gateway")
+    assert drill["kind"] in ("restart", "start", "away", "firewall", "soak", "gateway", "job")
     assert set(drill.get("needs", [])) <= set(VARS["__drill_needs"])
     if drill["kind"] == "gateway":
         assert drill["where"] == "head" and drill["action"] == "kill" or "    break/%s)" % drill["action"] in GATEWAY
+    elif drill["kind"] == "job":
+        assert drill["where"] in ("head", "worker", "submits")
+        assert {"%s/%s" % (what, drill["action"]) for what in ("break", "seen", "undo")} <= set(cases(JOB))
     elif drill["kind"] != "soak":
         assert drill["where"] in ("head", "worker", "workers", "both")
         assert drill["action"] in ELSEWHERE or {"break/" + drill["action"], "undo/" + drill["action"]} <= set(cases())
@@ -91,6 +96,46 @@ def test_the_script_refuses_what_it_does_not_know():
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, "x.service: no action break/hearts\n")
+
+
+SQUEUE = """#!/bin/sh
+echo '4711 of ai'
+[ ! -e %(folder)s/others ] || cat %(folder)s/others
+"""
+SBATCH = """#!/bin/sh
+echo "$*" >>%(folder)s/asked
+case $* in
+    *--test-only) case $* in *=gpu_ai*) echo 'not allowed' >&2; exit 1;; esac ;;
+    *) echo '12;lab' ;;
+esac
+"""
+
+
+def test_preempting_job_has_only_free_nodes(tmp_path):
+    """job.sh with stand-ins of SLURM's commands, which print what theirs do."""
+    (tmp_path / "job.sh").write_text(JOB.read_text().replace("=/run/", "=%s/" % tmp_path))
+    stubs = {"squeue": SQUEUE, "sbatch": SBATCH, "sinfo": "#!/bin/sh\necho gpu_vasp; echo gpu_ai; echo gpu_vasp\n"}
+    stubs.update(runuser='#!/bin/sh\nshift 3; exec "$@"\n', scancel="#!/bin/sh\necho scancel $* >>%(folder)s/asked\n")
+    for name, text in stubs.items():
+        (tmp_path / name).write_text(text % {"folder": tmp_path} if "%(" in text else text)
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "SERVICE": "deep", "JOB": "4711", "NODES": "c1,c3"}
+    environment.update(PREEMPTOR="vasp", ACCOUNT="lab", QOS="high", HOLD="600")
+
+    def script(what):
+        words = ["bash", str(tmp_path / "job.sh"), what, "preempt"]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    (tmp_path / "others").write_text("7 of bob\n")
+    assert "deep: job 7 of bob on its nodes" in script("break").stderr and not (tmp_path / "asked").exists()
+    (tmp_path / "others").unlink()
+    done = script("break")
+    assert done.returncode == 0 and re.fullmatch(r"[0-9.]+\n", done.stdout), done
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert ["--partition=gpu_vasp" in line and "--test-only" in line for line in asked] == [False, True, False]
+    assert "--qos=high --account=lab --nodelist=c1,c3 --nodes=2 --exclusive" in asked[-1] and "sleep 600" in asked[-1]
+    assert script("undo").returncode == script("undo").returncode == 0
+    assert (tmp_path / "asked").read_text().splitlines()[3:] == ["scancel 12"]
 
 
 @pytest.mark.parametrize("linked", [False, True])

@@ -311,9 +311,24 @@ class ActionModule(ActionBase):
         return {"changed": False, "content": base64.b64encode(path.read_bytes()).decode()}
 
     def do_command(self, arguments):
+        if "argv" in arguments:
+            return self._drilled(*arguments["argv"][3:])
         words = arguments["line"].split()
         assert words[:3] == ["ss", "-Hltn", "src"], words
         return {"changed": False, "rc": 0, "stdout": "LISTEN" if worker_at(words[3]) else ""}
+
+    def _drilled(self, what, action=""):
+        """A script of role drill: an event, after which jobs-NAME.json of its name is the host's jobs.json. What it
+        prints is in drill.json."""
+        host = NODES / (self._task.delegate_to or self.node.name)
+        name = "%s %s" % (what, action)
+        if what != "look":
+            self.event("drill at %s: %s" % (host.name, name.strip()))
+        for path in NODES.glob("*/jobs-%s.json" % name.replace(" ", "-")):
+            path.rename(path.with_name("jobs.json"))
+        printed = json.loads((host / "drill.json").read_text()) if (host / "drill.json").exists() else {}
+        lines = printed.get(what, ["1000.0"])
+        return {"changed": True, "rc": 0, "stdout_lines": lines, "ansible_job_id": "1"}
 
     def do_shell(self, arguments):
         assert "ip -oneline route get" in arguments["cmd"], arguments
@@ -504,7 +519,13 @@ class ActionModule(ActionBase):
         return {"changed": False, "ansible_job_id": node.name, "started": 1}
 
     def do_async_status(self, arguments):
-        node = Node(self._task.delegate_to)
+        node = Node(self._task.delegate_to or self.node.name)
+        if (node.root / "answers.json").exists():
+            return {
+                "changed": False,
+                "finished": 1,
+                "stdout_lines": json.loads((node.root / "answers.json").read_text()),
+            }
         if (node.root / "unwatched").exists():
             return {"changed": False, "finished": 1, "failed": True, "msg": "llama_bench_watch: out of memory"}
         sample = {"at": 1001.0, "cpu": 0.5, "rx_bytes": 0, "tx_bytes": 0, "cards": []}

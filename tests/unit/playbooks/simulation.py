@@ -159,6 +159,11 @@ REPLACED = {
 # The end of jobs.
 REAL = ["slurm_launcher/" + path for path in ("defaults/main.yml", "vars/main.yml")]
 REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("drain", "leave", "remove", "reserve", "undo", "unreserve")]
+# Drills of jobs.
+REAL += ["drill/" + path for path in ("defaults/main.yml", "vars/main.yml")]
+REAL += [
+    "drill/tasks/%s.yml" % name for name in ("choose", "confirm", "job", "look", "main", "names", "prove", "report")
+]
 REPLACED.update(
     {
         "%s/tasks/remove.yml" % role: REMOVE % role
@@ -211,8 +216,9 @@ def build_collection(folder):
         (collection / "plugins/callback" / name).symlink_to(ROOT / "plugins/callback" / name)
     for name in ANSIBLE + OURS + ROLES:
         (collection / "plugins/action" / (name + ".py")).symlink_to(Path(__file__).with_name("simulated_node.py"))
-    (collection / "roles/acceptance").mkdir(parents=True)
-    (collection / "roles/acceptance/files").symlink_to(ROOT / "roles/acceptance/files")
+    for role in ("acceptance", "drill"):
+        (collection / "roles" / role).mkdir(parents=True)
+        (collection / "roles" / role / "files").symlink_to(ROOT / "roles" / role / "files")
     for source in (*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")):
         name = str(source.relative_to(ROOT))
         target = collection / name
@@ -223,12 +229,12 @@ def build_collection(folder):
                 target.write_text(REPLACED.get("%s/%s" % (role, rest), "[]\n"))
         else:
             # Nothing here becomes true by waiting for it.
-            text = re.sub(r"(ansible\.builtin\.command): (\S.*)", r'\1: {line: "\2"}', source.read_text())
+            text = re.sub(r"(ansible\.builtin\.command): ([^\s&*].*)", r'\1: {line: "\2"}', source.read_text())
             text = re.sub(r"\bretries: \d+", "retries: 1", text)
-            if role == "slurm_launcher":
-                text = re.sub(r"\bretries: .*", "retries: 1", text).replace("delay: 5", "delay: 0")
+            if role in ("slurm_launcher", "drill"):
+                text = re.sub(r"\bdelay: \d", "delay: 0", re.sub(r"\bretries: .*", "retries: 1", text))
             # A simulated action does not run in a process of its own.
-            text = re.sub(r"^ +async: \d+\n +poll: 0\n", "", text, flags=re.MULTILINE)
+            text = re.sub(r"^ +async: .*\n +poll: 0\n", "", text, flags=re.MULTILINE)
             target.write_text(
                 re.sub(r"ansible\.builtin\.(%s):" % "|".join(ANSIBLE), r"thefermisea.llama_cluster.\1:", text)
             )

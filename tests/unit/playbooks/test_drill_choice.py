@@ -15,7 +15,8 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
     run_playbook,
 )
 
-DRILLS = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())["__drill_catalog"]
+CATALOG = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())["__drill_catalog"]
+DRILLS = [name for name, drill in CATALOG.items() if drill["kind"] != "job"]
 SERVICES = {
     "chat": {"model": "m", "quant": "Q4", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052},
     "quick": {"model": "m", "quant": "Q4", "head": "node2", "workers": "node1", "port": 8001, "rpc_port": 50053},

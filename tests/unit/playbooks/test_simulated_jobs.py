@@ -152,7 +152,6 @@ def test_maintenance_waits_for_the_end_of_a_job(cluster):
     [
         ("upgrade", [], "run site.yml, which lets their requests end"),
         ("switch_model", ["-e", "service=deep", "-e", "quant=Q8_0"], "set the quant of llama_services.deep"),
-        ("drill", ["-e", "service=deep", "--check"], "add -e service=NAME of another one"),
         ("adopt", ["--check"], "stop the old deployment"),
     ],
 )
@@ -160,6 +159,91 @@ def test_playbooks_of_units_refuse_a_job(cluster, playbook, options, step):
     output = cluster.refused(playbook, *options)
     assert f"{playbook}: deep seen with launcher slurm, services of systemd are needed: {step}" in output
     assert not [event for event in cluster.events if event.split()[1] in ("configure", "systemctl", "snapshot")]
+
+
+def runs(number, started, **known):
+    """A job that serves, as its keeper and SLURM report it."""
+    service = {"state": "running", "serves": True, "job_id": number, "started": started, "held": None, **known}
+    return {
+        "slurm": "",
+        "keeper": "",
+        "services": {"deep": service},
+        "sentences": {"deep": "job %d serves" % number},
+        "jobs": [{"job_id": number, "service": "deep", "state": "RUNNING"}],
+        "qos": {"low": {"preempt": []}, "high": {"preempt": ["low"]}},
+        "config": {"PreemptType": "preempt/qos"},
+    }
+
+
+@pytest.fixture
+def served(cluster):
+    """Its job serves and may be preempted; requests fail between the third and the fifth."""
+    answers(cluster, runs(4711, 900))
+    cluster.inventory["llama_slurm"]["hosts"]["ctl"]["slurm_associations"] = [
+        {"user": "ai", "account": "lab", "qos": ["low"]},
+        {"user": "vasp", "account": "lab", "qos": ["normal", "high"]},
+    ]
+    (cluster.node("ctl") / "drill.json").write_text(json.dumps({"look": ["qos low", "slurmctld"]}))
+    said = ["%d.0 %s" % (990 + 5 * at, "000 7" if at in (3, 4) else "200 0") for at in range(8)]
+    (cluster.node("node1") / "answers.json").write_text(json.dumps(said))
+    return cluster
+
+
+def drill(cluster, *drills):
+    return cluster.run_lines("drill", "-e", "service=deep", "-e", "drill_confirm=%s" % cluster.folder.name, *drills)
+
+
+def test_job_that_waits_is_not_drilled(cluster):
+    code, lines = drill(cluster)
+    assert code == 0 and f"deep: not tried: {WAITS}" in lines
+    assert not [event for event in cluster.events if "drill at" in event]
+
+
+def test_drills_of_a_job_are_chosen(served):
+    output = served.done("drill", "-e", "service=deep", "--check")
+    assert "drills of deep on %s: head node1, workers node2" % served.folder.name in output
+    assert "job_preempt: a job of a QoS" in output and "head_kill: kill -9 of the head in the middle" not in output
+    (served.node("ctl") / "drill.json").write_text(json.dumps({"look": ["qos normal", "other 7 of bob"]}))
+    output = served.done("drill", "-e", "service=deep", "--check")
+    assert (
+        "job_preempt: not run, slurm_associations has no QoS that preempts normal, job 7 of bob on its nodes could be "
+        "preempted instead" in output
+    )
+    assert "job_slurmctld_kill: not run, slurmctld.service does not run on ctl" in output
+    output = served.refused("drill", "-e", "service=deep", "-e", "drills=head_kil", "--check")
+    assert "drills: head_kil seen, names among gateway_engine_kill, " in output and "needed for a job" in output
+
+
+def test_cancelled_job_comes_back(served):
+    last = {"job_id": 4711, "code": "cancelled", "words": "cancelled by root", "at": 1003}
+    (served.node("ctl") / "jobs-undo-scancel.json").write_text(json.dumps(runs(4712, 1010, last=last)))
+    code, lines = drill(served, "-e", "drills=job_scancel")
+    assert code == 0, lines
+    (row,) = [line for line in lines if line.startswith("job_scancel") and "recovered" in line]
+    # From the break until the first answer.
+    assert row.split()[1] == "15.00" and row.endswith("job 4711: cancelled by root; 2 of 8 requests failed")
+    assert [event.partition(" drill at ")[2] for event in served.events if "drill at" in event] == [
+        "node1: ask",
+        "ctl: break scancel",
+        "ctl: seen scancel",
+        "ctl: undo scancel",
+    ]
+
+
+def test_lost_requests_fail_a_drill_of_the_keeper(served):
+    code, lines = drill(served, "-e", "drills=job_keeper_kill")
+    assert code != 0
+    assert "job_keeper_kill failed (2 of 8 requests failed), recovery within 1800 s is needed: see llama-jobs list" in (
+        " ".join(lines)
+    )
+
+
+def test_fault_is_removed_after_a_failed_drill(served):
+    served.fail("* drill at ctl: seen preempt")
+    code, lines = drill(served, "-e", "drills=job_preempt")
+    assert code != 0 and "Wait for the effect: no space left; job 4711 serves" in " ".join(lines)
+    events = [event.partition(" drill at ")[2] for event in served.events]
+    assert "ctl: undo preempt" in events and "node1 remove /run/llama-drill-armed" in served.events
 
 
 def test_services_of_systemd_are_upgraded_beside_jobs(cluster):

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# job.sh look|break|seen|undo ACTION: runs as root on a node of a service's job, or on the host that submits. "look"
+# prints the job's QoS, jobs of others on its nodes, and whether slurmctld runs here; "break" prints the host's time of
+# the break; "seen" succeeds once the break had its effect.
+# From the environment: JOB, SERVICE, JOB_USER; PORT of the server; NODES of the job, comma-separated; PREEMPTOR,
+# ACCOUNT and QOS of the job that preempts it; HOLD, seconds after which this host undoes a break by itself.
+# shellcheck disable=SC2153
+set -euo pipefail
+state=/run/llama-drill
+
+die() { echo "$SERVICE: $*" >&2; exit 1; }
+stamp() { date +%s.%6N; }
+# Also if the playbook has died.
+later() {
+    systemd-run --quiet --collect --unit=llama-drill-undo --on-active="$HOLD" --timer-property=AccuracySec=1s "$@"
+}
+no_later() { systemctl stop llama-drill-undo.timer 2>/dev/null || true; }
+others() { squeue --noheader --nodelist="$NODES" --states=R,CG,S --format='%A of %u' | grep -v "^$JOB of " || true; }
+
+look() {
+    scontrol --oneliner show job "$JOB" | tr ' ' '\n' | sed -n 's/^QOS=/qos /p'
+    others | sed 's/^/other /'
+    ! systemctl --quiet is-active slurmctld.service || echo slurmctld
+}
+
+kill_server() {
+    local pid
+    pid=$(ss -Hltnp "sport = :$PORT" | sed -n 's/.*[(,]pid=\([0-9]*\).*/\1/p' | head -n 1)
+    [ -n "$pid" ] && [ "$(stat -c %U "/proc/$pid")" = "$JOB_USER" ] \
+        || die "no server of $JOB_USER on port $PORT, a running one is needed: look at llama-jobs list"
+    stamp
+    kill -KILL "$pid"
+}
+
+# Its nodes, all of them and for nothing else, and not longer than HOLD.
+preempt() {
+    local partition found job other
+    other=$(others | head -n 1)
+    [ -z "$other" ] || die "job $other on its nodes, which could be preempted instead: wait for its end"
+    for partition in $(sinfo --noheader --nodes="$NODES" --format=%R | sort -u); do
+        set -- runuser -u "$PREEMPTOR" -- sbatch --parsable --chdir=/ --output=/dev/null --job-name=llama-drill \
+            --partition="$partition" --qos="$QOS" --account="$ACCOUNT" --nodelist="$NODES" \
+            --nodes="$(awk -F, '{ print NF }' <<<"$NODES")" --exclusive --no-requeue --export=NIL \
+            --time="$((HOLD / 60 + 1))" --wrap "sleep $HOLD"
+        found=$("$@" --test-only 2>&1) || continue
+        stamp
+        job=$("$@")
+        mkdir -p "$state"; echo "${job%%;*}" >"$state/job"
+        return
+    done
+    die "no partition of its nodes takes a job of $PREEMPTOR (${found:-none seen}): leave job_preempt out of -e drills="
+}
+
+case $1/${2:-} in
+    look/*) look ;;
+    break/kill_server) kill_server ;;
+    break/scancel) later /usr/local/bin/llama-jobs resume "$SERVICE"; stamp; scancel "$JOB" ;;
+    seen/scancel) llama-jobs list | grep -q "^$SERVICE: held by " ;;
+    undo/scancel) no_later; llama-jobs resume "$SERVICE" ;;
+    break/preempt) preempt ;;
+    # Its keeper has seen it by then, and can name it.
+    seen/preempt) [ "$(squeue --noheader --jobs="$(cat "$state/job")" --format=%T)" = RUNNING ] && sleep 10 ;;
+    undo/preempt) [ ! -e "$state/job" ] || { scancel "$(cat "$state/job")"; rm -r "$state"; } ;;
+    break/kill_keeper) stamp; systemctl kill --kill-who=all --signal=KILL llama-slurm-keeper.service ;;
+    undo/kill_keeper) systemctl start llama-slurm-keeper.service ;;
+    break/kill_slurmctld)
+        later systemctl start slurmctld.service
+        stamp; systemctl kill --signal=KILL slurmctld.service ;;
+    undo/kill_slurmctld) no_later; systemctl start slurmctld.service ;;
+    seen/kill_keeper | seen/kill_slurmctld) sleep 10 ;;
+    seen/kill_server | undo/kill_server) ;;
+    *) die "no action $1/${2:-}" ;;
+esac
