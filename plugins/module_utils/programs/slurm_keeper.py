@@ -138,12 +138,22 @@ class Program:
             resume=self._requests("resume"),
         )
         self.state, steps = keeper.decide(self.config, looked, seen, now)
+        self._unregister(looked)
         # On disk before anything is done.
         self._save(now, durable=bool(steps))
         for action in steps:
             self._do(action, now)
         if steps:
             self._save(now, durable=True)
+
+    def _unregister(self, looked: State) -> None:
+        """A server that was killed with all of its job has left its endpoint's file."""
+        for name, known in looked.items():
+            service, after = self.config.services.get(name), self.state.get(name)
+            for run in known.open:
+                if service and not run["requeued"] and not (after and run in after.open):
+                    # Not what is wanted there, which is nothing.
+                    self._records[files.file_name(int(run["job_id"]), service.suffix)] = b""
 
     def _everybody(self, now: float, fresh: bool) -> list[Queued]:
         """Pending and running jobs of all users. Errors: Refusal, if services give way to some of them."""
@@ -242,6 +252,7 @@ class Program:
         wanted: dict[str, bytes | None] = {}
         for name, service in self.config.services.items():
             wanted[files.file_name(0, service.suffix)] = self._record(name, now)
+        own = set(wanted)
         wanted = {**dict.fromkeys(self._records), **wanted}
         again = now - self._written >= files.HEARTBEAT
         changes = [
@@ -255,7 +266,7 @@ class Program:
         error = self._in_child(lambda: _register_all(folder, changes)).error
         self.complain(folder, error)
         if not error:
-            self._records = wanted
+            self._records = {name: data for name, data in wanted.items() if name in own}
             self._written = now
 
     def _record(self, name: str, now: float) -> bytes | None:
@@ -273,7 +284,9 @@ class Program:
 
     def end(self) -> None:
         """Removes its waiting records; on a share that hangs they end by their time to live."""
-        changes: list[tuple[str, bytes | None]] = [(name, None) for name, data in self._records.items() if data]
+        changes: list[tuple[str, bytes | None]] = [
+            (name, None) for name, data in self._records.items() if data is not None
+        ]
         if changes:
             self._in_child(lambda: _register_all(self.config.registry_dir, changes))
 

@@ -138,7 +138,8 @@ def test_job_from_submission_to_successor(keeper):
     keeper.slurm.start(job_id)
     keeper.until(lambda: "job %d runs on " % job_id in keeper.waiting()["why"])
     assert keeper.waiting()["why"].endswith(", and does not serve yet")
-    (keeper.registry / ("%d-14b.json" % job_id)).write_text(json.dumps({"state": files.READY}))
+    endpoint = keeper.registry / ("%d-14b.json" % job_id)
+    endpoint.write_text(json.dumps({"state": files.READY}))
     keeper.until(lambda: keeper.known.serves)
     keeper.until(lambda: keeper.waiting() is None)
     keeper.slurm.end(job_id, "FAILED", ExitCode="1:0")
@@ -146,6 +147,8 @@ def test_job_from_submission_to_successor(keeper):
     keeper.until(lambda: keeper.known.job_id not in (None, job_id))
     assert (keeper.known.failures, keeper.known.last["code"]) == (1, "crashed")
     assert len(keeper.slurm.calls("sbatch")) == 2
+    # The server was killed, and has left it.
+    keeper.until(lambda: not endpoint.exists())
 
 
 def test_crash_is_public_without_lines(keeper):
