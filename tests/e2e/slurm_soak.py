@@ -41,6 +41,8 @@ KEEPER = "llama-slurm-keeper.service"
 GONE, RUNNING, AGAIN = 3, 35, 10
 # An other job's seconds on the cards: more than a requeued job has to wait in this lab.
 LASTS = 12
+# SLURM's --mem with which no server loads its model.
+TOO_LITTLE = "50M"
 # A file system that responds to nothing, mounted over the share: what a hard NFS mount is without its server.
 HANG = """
 import ctypes, sys
@@ -147,12 +149,24 @@ def kill(lab, node, program):
 def scancel(lab, chance):
     service = chance.choice(SERVICES)
     lab.on("ctl", "scancel %d" % lab.job(service))
+    if chance.random() < 0.5:
+        # Before the keeper has seen it: the last word counts.
+        lab.run("ctl", "llama-jobs resume %s" % service.name)
+        return
     eventually(lambda: not lab.jobs(service.job), 60, "%s has ended" % service.job)
-    # The keeper sees it some seconds later; before that there is nothing to resume.
     held = "%s: held" % service.name
     eventually(lambda: held in lab.on("ctl", "llama-jobs list"), 30, "%s is held" % service.name)
     time.sleep(3)
     assert not lab.jobs(service.job), "%s was submitted again" % service.job
+    lab.on("ctl", "llama-jobs resume %s" % service.name)
+
+
+def memory_limit(lab, chance):
+    """A job with too little memory, submitted as a person may."""
+    service = chance.choice(SERVICES)
+    number = lab.by_hand(service, "--mem=%s" % TOO_LITTLE)
+    killed = "job %d: out of memory: " % number
+    eventually(lambda: lab.last(service).startswith(killed), 120, "%s is killed for its memory" % service.job)
     lab.on("ctl", "llama-jobs resume %s" % service.name)
 
 
@@ -219,7 +233,8 @@ def share_hangs(lab, chance):
 # Event -> seconds within which both services serve again. A run that ended before it served is waited for: the first
 # time 10 s. SLURM looks at a node that vanished after SlurmdTimeout, and at most twice as long.
 EVENTS = {
-    scancel: 45,
+    scancel: 60,
+    memory_limit: 45,
     kill_server: 60,
     kill_worker: 60,
     kill_step: 60,

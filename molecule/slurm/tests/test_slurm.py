@@ -13,10 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/lab/slurm"))
 import slurm_lab  # noqa: E402
-from slurm_lab import FAST, REASONING, SERVICES, eventually, preempt  # noqa: E402
-
-SCRIPTS = "/cluster/shared/scripts/llama-cpp"
-FILES = {"reasoning": "run-72b-distributed.slurm", "fast": "run-14b.slurm"}
+from slurm_lab import FAST, REASONING, SCRIPTS, SERVICES, eventually, preempt  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +50,12 @@ def test_jobs_have_the_names_of_the_notes(slurm):
             and shown["Requeue"] == "1"
             and shown["NumNodes"] == str(len(service.nodes))
         )
-        assert shown["Command"].split("/")[-1] == FILES[service.name]
+        assert shown["Command"] == SCRIPTS[service.name]
 
 
 def test_scripts_are_files_that_sbatch_takes(slurm):
     for service in SERVICES:
-        path = "%s/%s" % (SCRIPTS, FILES[service.name])
+        path = SCRIPTS[service.name]
         assert slurm.on("ctl", "stat -c '%%U %%a' %s" % path) == "root 755"
         slurm.on("ctl", "sbatch --test-only %s" % path, user="ai")
         key = slurm.key()
@@ -155,6 +152,33 @@ def test_cancelled_job_stays_cancelled_until_resumed(slurm, gateway):
     assert slurm.job(FAST) != before
 
 
+def test_resume_right_after_scancel_counts(slurm, gateway):
+    """The keeper may not have seen the end of the job yet."""
+    before = slurm.job(FAST)
+    slurm.on("ctl", "scancel %d" % before)
+    slurm.on("ctl", "llama-jobs resume fast")
+    eventually(lambda: gateway.ready(FAST), 45, "it serves again")
+    assert slurm.job(FAST) != before and "held" not in slurm.on("ctl", "llama-jobs list")
+
+
+def test_script_submitted_by_hand_serves(slurm, gateway):
+    number = slurm.by_hand(FAST)
+    eventually(lambda: gateway.ready(FAST), 45, "it serves")
+    assert ask(gateway, FAST) == (200, "fast", None)
+    slurm.on("ctl", "llama-jobs resume fast")
+    time.sleep(6)
+    assert slurm.job(FAST) == number, "it is the service's job from then on"
+
+
+def test_memory_limit_is_named(slurm, gateway):
+    number = slurm.by_hand(FAST, "--mem=50M")
+    killed = "job %d: out of memory: " % number
+    eventually(lambda: slurm.last(FAST).startswith(killed), 60, "SLURM says why it ended")
+    assert slurm.last(FAST).endswith("50M requested")
+    slurm.on("ctl", "llama-jobs resume fast")
+    eventually(lambda: gateway.ready(FAST), 45, "it serves again")
+
+
 def test_killed_keeper_submits_no_second_job(slurm):
     """By drill.yml, whose client loses no request."""
     before = [slurm.job(service) for service in SERVICES]
@@ -197,3 +221,24 @@ def test_report_agrees_with_the_accounts(slurm):
         ended = {run[4] for run in own if run[1] == "REQUEUED"}
         waits = [run[3] - run[2] for run in runs if run[0] == "vasp" and ended & {run[3], run[3] - 1, run[3] - 2}]
         assert longest == max(waits)
+
+
+def test_teardown_leaves_slurm_as_it_was(slurm, lab):
+    """The last test: jobs end, then what they need goes. Logs, accounts and SLURM stay."""
+    logs = slurm.on("ctl", "ls /cluster/shared/ai/logs")
+    status, output = lab.playbook(
+        "teardown", "-i", "molecule/slurm/inventory", inventory="inventories/lab/containers.yml"
+    )
+    assert status == 0, output
+    for service in SERVICES:
+        assert slurm.jobs(service.job) == []
+        assert slurm.run("ctl", "ls %s" % SCRIPTS[service.name])[0] != 0
+    for node in slurm_lab.NODES:
+        assert slurm.processes(node) == []
+    assert slurm.run("ctl", "systemctl cat llama-slurm-keeper.service")[0] != 0
+    gone = "/usr/local/bin/llama-jobs /var/lib/llama-cluster-jobs /etc/llama-cluster/jobs.json"
+    assert slurm.on("ctl", "ls -d %s 2>/dev/null || true" % gone) == ""
+    assert slurm.on("ctl", "ls -A /cluster/shared/ai/endpoints") == ""
+    assert slurm.on("ctl", "ls /cluster/shared/ai/logs") == logs
+    number = slurm.sbatch(["c2"], 1)
+    eventually(lambda: slurm.state(number) == "COMPLETED", 30, "jobs of others run")

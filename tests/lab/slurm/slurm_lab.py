@@ -7,6 +7,7 @@ Seconds are this machine's monotonic clock; the containers have the same.
 """
 
 import contextlib
+import json
 import pathlib
 import subprocess
 import sys
@@ -39,6 +40,10 @@ class Service(NamedTuple):
 REASONING = Service("reasoning", "llama-72b", "smollm2", ("c1", "c3"), 8081)
 FAST = Service("fast", "llama-14b", "small", ("c2",), 8080)
 SERVICES = (REASONING, FAST)
+SCRIPTS = {
+    "reasoning": "/cluster/shared/scripts/llama-cpp/run-72b-distributed.slurm",
+    "fast": "/cluster/shared/scripts/llama-cpp/run-14b.slurm",
+}
 
 
 class Cycle(NamedTuple):
@@ -97,6 +102,19 @@ class SlurmLab:
                 user="vasp",
             )
         )
+
+    def by_hand(self, service, options=""):
+        """Holds a service, and submits its script as a person may then -> the job's number"""
+        self.on("ctl", "llama-jobs hold %s" % service.name)
+        eventually(lambda: not self.jobs(service.job), 60, "%s has ended" % service.job)
+        return int(self.on("ctl", "sbatch --parsable %s %s" % (options, SCRIPTS[service.name]), user="ai"))
+
+    def last(self, service):
+        """-> why the last run of a service ended, in the keeper's words"""
+        last = json.loads(self.on("ctl", "cat /var/lib/llama-cluster-jobs/state.json"))["services"][service.name][
+            "last"
+        ]
+        return "job %d: %s" % (last["job_id"], last["words"]) if last else ""
 
     def jobs(self, name):
         """-> [(number, state, reason)] of all jobs with that name, by age"""
