@@ -10,7 +10,7 @@ of this host is changed: slurmdbd may have several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._text import Refusal, printable
@@ -72,11 +72,10 @@ def qos() -> dict[str, dict[str, Any]]:
 def associations_of(user: str) -> list[dict[str, Any]]:
     """[{user, account, partition, qos}] of a user in the cluster of this host. Errors: Refusal."""
     cluster = ask.show_config().get("ClusterName", "")
-    rows = [line.split("|") for line in _show("assoc", "Cluster,Account,User,Partition,QOS").split("\n")]
     return [
-        {"user": row[2], "account": row[1], "partition": row[3], "qos": sorted(filter(None, row[4].split(",")))}
-        for row in rows
-        if len(row) == 5 and row[2] == user and row[0] == cluster
+        {"user": one.user, "account": one.account, "partition": partition, "qos": list(one.qos)}
+        for one, partition in _associations(_show("assoc", "Cluster,Account,User,Partition,QOS"), cluster)
+        if one.user == user
     ]
 
 
@@ -100,12 +99,14 @@ def parse_qos(text: str) -> dict[str, dict[str, Any]]:
 
 def parse_associations(text: str, cluster: str) -> tuple[Association, ...]:
     """The associations of users in a cluster, without those that hold for one partition."""
-    rows = [line.split("|") for line in text.split("\n")]
-    return tuple(
-        Association(row[2], row[1], tuple(sorted(filter(None, row[4].split(",")))))
-        for row in rows
-        if len(row) == 5 and row[2] and not row[3] and row[0] in (cluster, "")
-    )
+    return tuple(one for one, partition in _associations(text, cluster) if not partition)
+
+
+def _associations(text: str, cluster: str) -> Iterator[tuple[Association, str]]:
+    """With the partition, empty for all of them."""
+    for row in (line.split("|") for line in text.split("\n")):
+        if len(row) == 5 and row[2] and row[0] in (cluster, ""):
+            yield Association(row[2], row[1], tuple(sorted(filter(None, row[4].split(","))))), row[3]
 
 
 def wanted(

@@ -210,15 +210,15 @@ def moment(text: str) -> int | None:
 
 
 def period(text: str) -> int:
-    """'10:00', '00:00:30', '1-00:00:00' -> seconds; 0 for UNLIMITED and anything else."""
+    """'10' (minutes), '10:00', '00:00:30', '1-00', '1-00:00:00' -> seconds; 0 for UNLIMITED and anything else."""
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
-    if not all(map(NUMBER.match, [*parts, days] if dash else parts)):
+    if not all(map(NUMBER.match, [*parts, days] if dash else parts)) or len(parts) > 3:
         return 0
-    total = 0
-    for part in parts:
-        total = 60 * total + int(part)
-    total += 86400 * int(days or 0)
+    # Behind days hours come first, else minutes, unless there are three.
+    parts = parts if dash or len(parts) == 3 else ["0", *parts]
+    hours, minutes, seconds = map(int, [*parts, "0", "0"][:3])
+    total = ((24 * int(days or 0) + hours) * 60 + minutes) * 60 + seconds
     return total if total < LONGEST else 0
 
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._slurm.ask import period, size
 from ...module_utils._slurm.facts import has_gres
 from ...module_utils._text import printable
 from .script import Job
 
 Facts = Mapping[str, Any]
-MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 # Errors of sbatch --test-only that end by themselves: nodes are down, drained or in use.
 LATER = re.compile("not available now|busy|currently not available", re.IGNORECASE)
 
@@ -107,33 +107,14 @@ def _places(job: Job, seen: Facts) -> Iterator[str]:
                 f"write NodeName={node} Gres={own['gres']} into slurm.conf, and gres.conf, or correct the key"
             )
         memory = facts.get("RealMemory", "")
-        if own.get("mem") and memory.isdigit() and _mib(own["mem"]) > int(memory):
+        if own.get("mem") and memory.isdigit() and size(own["mem"]) > int(memory) << 20:
             yield f"{entry}.mem: {own['mem']} seen, at most {memory}M is allowed, the RealMemory of {node}: lower it"
-    limit = seconds((partitions.get(partition) or {}).get("MaxTime", ""))
-    asked = seconds(own.get("time", ""))
-    if limit is not None and asked is not None and asked > limit:
+    limit = period((partitions.get(partition) or {}).get("MaxTime", ""))
+    if limit and period(own.get("time", "")) > limit:
         yield (
             f"{entry}.time: {own['time']} seen, at most {partitions[partition]['MaxTime']} is allowed, the MaxTime of "
             f"{partition}: lower it"
         )
-
-
-def _mib(size: str) -> float:
-    return int(size[:-1]) * MIB[size[-1]]
-
-
-def seconds(text: str) -> int | None:
-    """A time of SLURM's, None for no limit."""
-    found = re.match(r"^(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?\Z", text)
-    if not found:
-        return None
-    days, *given = found.groups()
-    first, second, third = (int(one) if one else 0 for one in given)
-    if days is not None:
-        return int(days) * 86400 + first * 3600 + second * 60 + third
-    if given[2] is not None:
-        return first * 3600 + second * 60 + third
-    return first * 60 + second
 
 
 def _accounting(job: Job, user: str, seen: Facts, given: Mapping[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@
 """Changes of the accounting; molecule/slurm makes them in a real one."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import accounting, ask
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import accounting
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm.accounting import Association, Found
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
@@ -88,14 +88,6 @@ def test_only_named_ones_are_removed():
 
 def test_associations_of_other_clusters_are_others():
     assert accounting.parse_associations("other|lab|ai||normal\nlab|lab|ai|gpu|normal\n", "lab") == ()
-
-
-@pytest.mark.parametrize(
-    "text, number",
-    [("00:00:30", 30), ("1-00:00:00", 86400), ("00:05:00", 300), ("", 0), ("x", 0), ("10:00", 600), ("UNLIMITED", 0)],
-)
-def test_times_of_sacctmgr(text, number):
-    assert ask.period(text) == number
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,18 @@ def test_odd_numbers_are_none(text):
     assert hostlist.nodes(f"a[{text}-{text}]") != []
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *(("90", 5400), ("10:00", 600), ("00:00:30", 30), ("24:00:00", 86400), ("7-00", 604800), ("1-02:03", 93780)),
+        *(("1-00:00:01", 86401), ("UNLIMITED", 0), ("", 0), ("x", 0), ("1:2:3:4", 0)),
+    ],
+)
+def test_times_of_slurm_have_seconds(text, seconds):
+    """As sbatch, sacctmgr, squeue and slurm.conf have them."""
+    assert ask.period(text) == seconds
+
+
 def test_endless_time_limit_is_none():
     assert ask.period("99999999999-00:00:00") == 0 and ask.period("365-00:00:00") == 365 * 86400
 

@@ -145,23 +145,6 @@ def test_partitions_that_preempt_are_compared():
     assert found(seen)["warnings"] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90", 5400),
-        ("30:00", 1800),
-        ("24:00:00", 86400),
-        ("7-00", 604800),
-        ("1-02:03", 93780),
-        ("1-00:00:01", 86401),
-        ("UNLIMITED", None),
-        ("", None),
-    ],
-)
-def test_times_of_slurm_have_seconds(text, seconds):
-    assert compare.seconds(text) == seconds
-
-
 def test_only_errors_that_stay_refuse_a_script():
     item = {"service": "chat", "path": "/s/run.slurm"}
     busy = "allocation failure: Requested partition configuration not available now"
