@@ -18,8 +18,6 @@ from . import ask
 
 REASON = "llama_cluster: maintenance"
 MARK = "llama_cluster:"
-# Signals that SLURM's jobs of the collection take as: end as soon as no request is running.
-DRAIN = "USR1"
 STATE = re.compile(r"(?:^|\s)State=(\S+)")
 # SLURM adds who set it, and when.
 WHY = re.compile(r"(?:^|\s)Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?(?= [A-Za-z]+=|\s*\Z)")
@@ -76,7 +74,7 @@ def drain(
     if not before.drained:
         ask.run(["scontrol", "update", f"nodename={node}", "state=drain", f"reason={REASON}"])
     for one in own:
-        ask.run(["scancel", f"--signal={DRAIN}", str(one.job_id)])
+        ask.drain(one.job_id)
     end, ids = time.monotonic() + seconds, {one.job_id for one in own}
     while ids and time.monotonic() < end:
         sleep(POLL)

@@ -32,7 +32,7 @@ F_SETPIPE_SZ = 1031
 # Bytes of a log: clients may have a server write without an end.
 MOST_LOG = 256 << 20
 # Seconds for the child to write the rest, and between two tries to open a file.
-END, AGAIN = 2.0, 1.0
+END, PAUSE = 2.0, 1.0
 # Begins a line that is the name of an empty file to make; a server's lines begin with their time.
 MARK = b"\0"
 
@@ -142,7 +142,7 @@ class _Writer:
             if not self._lost:
                 self._say(f"log {self._folder}/{self._name}: {error.strerror}: lines are lost until it can be written")
             self._lost += 1
-            self._again = time.monotonic() + AGAIN
+            self._again = time.monotonic() + PAUSE
             if self._file is not None:
                 with contextlib.suppress(OSError):
                     os.close(self._file)

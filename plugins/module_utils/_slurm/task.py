@@ -35,7 +35,7 @@ HEAD_LEFT, WORKER_LEFT, END = 5, 3, 2.0
 # Seconds between two rounds, and while the task is to end.
 ROUND, ENDING = 0.5, 0.1
 # The end of the time of a job, for its tasks.
-ENDS = "LLAMA_JOB_ENDS"
+ENDS_AT = "LLAMA_JOB_ENDS"
 # The question for the rules of RPC that a job's user may ask, and seconds for the answer.
 RULES, ANSWER = ("systemctl", "is-active", "--quiet", "llama-firewall.service"), 5
 # The part of a file system below which tensors are deleted, and seconds in which a file may have been cut short.

@@ -25,17 +25,17 @@ from .._node.notify import say
 from .._slurm import ask, reasons
 from .._slurm.job import VARIABLE, Job, parse
 from .._slurm.pump import stamp
-from .._slurm.task import ENDS
+from .._slurm.task import ENDS_AT
 from .._text import Refusal, printable
 
 # Seconds for SLURM to say whether it has preempted the job; for its controller to come back when the job is to be
 # requeued; to wait for the end that follows; between two tries.
-SEEN, AWAY, GONE, PAUSE = 30, 600, 60, 1.0
+SEEN, OUTAGE, GONE, PAUSE = 30, 600, 60, 1.0
 # Seconds beside the grace time for the other tasks to end after the first.
 REST = 10
 # A job that lost a worker is started again this often, and always after a run of so many seconds: else its keeper
 # submits another, later and later.
-AGAIN_MOST, LONG = 3, 600
+MOST_STARTS, LONG = 3, 600
 
 
 class Batch:
@@ -86,7 +86,7 @@ class Batch:
         # Since 22.05 a step no longer has the CPUs of its job by itself.
         cpus = self._environment.get("SLURM_CPUS_PER_TASK", "")
         words += [f"--cpus-per-task={cpus}"] if cpus else []
-        environment = dict(self._environment, **({ENDS: str(self._ends_at)} if self._ends_at else {}))
+        environment = dict(self._environment, **({ENDS_AT: str(self._ends_at)} if self._ends_at else {}))
         step = subprocess.Popen(
             [*words, "--export=ALL", paths.PROGRAM, "slurm_task"], env=environment, stdin=subprocess.DEVNULL
         )
@@ -94,7 +94,7 @@ class Batch:
         return 128 - status if status < 0 else status
 
     def _may_again(self) -> bool:
-        return self._restarts < AGAIN_MOST or time.time() - self._started >= LONG
+        return self._restarts < MOST_STARTS or time.time() - self._started >= LONG
 
     def _shown(self) -> dict[str, str]:
         """The job as SLURM's controller has it; empty if it does not say so in time."""
@@ -124,7 +124,7 @@ class Batch:
 
     def _requeue(self, code: int) -> int:
         """Has SLURM start the job again, and waits for the end that this means."""
-        until = time.monotonic() + AWAY
+        until = time.monotonic() + OUTAGE
         terms = self._terms
         while True:
             try:

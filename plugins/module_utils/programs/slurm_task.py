@@ -16,7 +16,7 @@ from .._slurm.ask import moment
 from .._slurm.head import Head
 from .._slurm.job import VARIABLE, Job, Task, parse
 from .._slurm.process import set_limits
-from .._slurm.task import ENDS, Runner, Worker
+from .._slurm.task import ENDS_AT, Runner, Worker
 from .._text import Refusal, printable
 
 
@@ -41,7 +41,7 @@ def runner_of(job: Job) -> Runner:
     if task.role == "rpc":
         return Worker(job, task, job_id)
     restarts = moment(os.environ.get("SLURM_RESTART_COUNT", "")) or 0
-    return Head(job, task, job_id, os.environ.get("SLURM_STEP_ID", ""), restarts, moment(os.environ.get(ENDS, "")))
+    return Head(job, task, job_id, os.environ.get("SLURM_STEP_ID", ""), restarts, moment(os.environ.get(ENDS_AT, "")))
 
 
 def main(arguments: list[str]) -> int | str:
