@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .._exporter.cards import control_group, unit_of
+from .._exporter.cards import control_group, of_job, unit_of
 from .._exporter.config import read, watched
 from .._exporter.exposition import parse
 from .._exporter.machine import certificate_ends, clock_synchronized, fenced
@@ -27,6 +27,7 @@ from .._watchdog.firewall import LIST, run
 # Seconds for the gateway's engine.
 SHORT = 5.0
 MIB = 1 << 20
+JOB = "a job of SLURM"
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
 # Throttling by a fault, not by the card's power limit.
 THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown")
@@ -42,7 +43,8 @@ def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         own: dict[str, int] = {}
         others = []
         for process in gpu["processes"]:
-            unit = unit_of(control_group(process["pid"])) if process["pid"] else ""
+            pid = process["pid"] or 0
+            unit = unit_of(control_group(pid)) or (JOB if of_job(pid) else "") if pid else ""
             if unit:
                 own[unit] = own.get(unit, 0) + int((process["memory_used_mib"] or 0) * MIB)
             elif process["type"] != "G":

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Callable
 
-from .._node import nvidia_smi
+from .._node import nvidia_smi, paths
 from .config import read
 from .exposition import Family
 from .metrics import Families
@@ -28,6 +29,15 @@ def unit_of(group: str) -> str:
     return ""
 
 
+def of_job(pid: int, folder: str = paths.JOBS) -> bool:
+    """Whether a process is of the user whose jobs services are: root has made the directory for it."""
+    try:
+        user = os.stat(folder).st_uid
+        return user != 0 and os.stat("/proc/%d" % pid).st_uid == user
+    except OSError:
+        return False
+
+
 def control_group(pid: int) -> str:
     return read("/proc/%d/cgroup" % pid, 4096)
 
@@ -39,8 +49,9 @@ class Cards:
         self,
         collect: Callable[..., dict[str, Any]] = nvidia_smi.collect,
         groups: Callable[[int], str] = control_group,
+        jobs: Callable[[int], bool] = of_job,
     ) -> None:
-        self._collect, self._groups = collect, groups
+        self._collect, self._groups, self._jobs = collect, groups, jobs
         self._seen: float | None = None  # the last complete output, seconds since 1970
 
     def look(self) -> list[Family]:
@@ -75,7 +86,8 @@ class Cards:
         foreign: dict[int, int] = {}
         for process in gpu["processes"]:
             group = self._groups(process["pid"] or 0)
-            if group and not unit_of(group) and process["type"] != "G":  # neither ended nor of the display
+            own = unit_of(group) or self._jobs(process["pid"] or 0)
+            if group and not own and process["type"] != "G":  # neither ended nor of the display
                 size = _bytes(process["memory_used_mib"]) or 0
                 foreign[process["pid"]] = foreign.get(process["pid"], 0) + size
         found.add("llama_gpu_foreign_processes", len(foreign), gpu=card)

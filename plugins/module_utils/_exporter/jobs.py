@@ -25,6 +25,8 @@ def look() -> list[Family]:
     alive = not facts.mistrust(content, time.time())
     found.add("llama_keeper_alive", int(alive))
     for service, one in sorted(state.known_of(content).items()) if alive else ():
+        if one.state == state.NONE and not one.wanted:
+            continue
         seen = HELD if one.held and one.state == state.NONE else one.state
         found.add("llama_job_state", 1, service=service, state=seen)
         found.add("llama_job_serves", int(one.serves), service=service)

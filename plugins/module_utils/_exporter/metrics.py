@@ -31,7 +31,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "llama_generation_tokens_per_second": ("gauge", "Speed of the last answers, by the server."),
     "llama_gpu_ecc_uncorrected_total": ("counter", "Memory errors that could not be corrected."),
     "llama_gpu_foreign_memory_bytes": ("gauge", "Memory of these processes."),
-    "llama_gpu_foreign_processes": ("gauge", "Processes of other programs than the services."),
+    "llama_gpu_foreign_processes": ("gauge", "Processes that are neither of services nor of their jobs."),
     "llama_gpu_info": ("gauge", "The card."),
     "llama_gpu_memory_total_bytes": ("gauge", "Memory of the card."),
     "llama_gpu_memory_used_bytes": ("gauge", "Memory in use."),

@@ -63,11 +63,11 @@ class Samples:
 
 
 def put_together(followed: Sequence[Follower], now: float | None = None) -> Row:
-    """{endpoints, nodes, units, cards, repairs, gateways, jobs, alerts, alerts_error}; jobs: {service: what gateways
-    say of its job by SLURM}; alerts_error: why alerts are unknown, None without an alertmanager. now: monotonic
-    clock."""
+    """{endpoints, nodes, units, cards, repairs, gateways, jobs, kept, alerts, alerts_error}; jobs: {service: what
+    gateways say of its job by SLURM}; kept: [jobs, as their keeper's host samples them]; alerts_error: why alerts are
+    unknown, None without an alertmanager. now: monotonic clock."""
     moment = time.monotonic() if now is None else now
-    names = ("endpoints", "nodes", "units", "cards", "repairs", "gateways", "alerts")
+    names = ("endpoints", "nodes", "units", "cards", "repairs", "gateways", "kept", "alerts")
     found: Row = {"alerts_error": None, "jobs": {}, **{name: [] for name in names}}
     for one in followed:
         if one.source.kind == "alerts":
@@ -126,6 +126,10 @@ def _node(one: Follower, moment: float, cluster: Row) -> None:
                 "restarts": samples.whole("llama_unit_restarts_total", **labels) or 0,
             }
         )
+    for job in samples.of("llama_job_state")[:MOST_SERVICES]:
+        service, state = (printable(job.labels.get(key, "")) for key in ("service", "state"))
+        serves = samples.value("llama_job_serves", service=job.labels.get("service", "")) == 1
+        cluster["kept"].append({"node": name, "service": service, "state": state, "serves": serves})
     cluster["cards"].extend(_card(name, info, samples) for info in samples.of("llama_gpu_info")[:MOST_SERVICES])
 
 
@@ -207,12 +211,20 @@ def _alert(alert: Row) -> Row:
     return dict(zip(("name", "severity", "where", "summary"), map(printable, found)))
 
 
-def verdicts(endpoints: Sequence[Row]) -> list[Row]:
-    """[{service, state: of its best endpoint, code: exit status of llama-service-status, words}], by name."""
+def verdicts(endpoints: Sequence[Row], kept: Sequence[Row]) -> list[Row]:
+    """[{service, state: of its best endpoint, code: exit status of llama-service-status, words}], by name. kept: of
+    put_together()."""
     by_service: dict[str, list[Row]] = {}
     for one in endpoints:
         by_service.setdefault(one["service"], []).append(one)
-    return [_verdict(service, own) for service, own in sorted(by_service.items())]
+    found = [_verdict(service, own) for service, own in by_service.items()] + [_job(one) for one in kept]
+    return sorted(found, key=lambda one: one["service"])
+
+
+def _job(one: Row) -> Row:
+    code = WELL if one["serves"] else LOADING if one["state"] == "running" else NOT_READY
+    words = f"job of SLURM {one['state']}, " + ("serves" if one["serves"] else f"see llama-jobs list on {one['node']}")
+    return {"service": one["service"], "state": one["state"], "code": code, "words": words}
 
 
 def _verdict(service: str, endpoints: Sequence[Row]) -> Row:

@@ -28,7 +28,10 @@ INTERVAL = 1.0
 
 
 def as_json(cluster: Row) -> str:
-    return json.dumps(dict(cluster, services=verdicts(cluster["endpoints"])), indent=2, sort_keys=True) + "\n"
+    return (
+        json.dumps(dict(cluster, services=verdicts(cluster["endpoints"], cluster["kept"])), indent=2, sort_keys=True)
+        + "\n"
+    )
 
 
 def _leave(*_given: object) -> None:

@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     followed = [Follower(source) for source in sources() if source.kind == "node"]
     once(followed)
     cluster = put_together(followed)
-    found = [one for one in verdicts(cluster["endpoints"]) if given.service in (None, one["service"])]
+    found = [one for one in verdicts(cluster["endpoints"], cluster["kept"]) if given.service in (None, one["service"])]
     lost = [node for node in cluster["nodes"] if node["error"]]
     # A service that other nodes report is known.
     code = code_of(found, bool(lost) and not (given.service and found))

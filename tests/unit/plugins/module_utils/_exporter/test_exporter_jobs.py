@@ -10,7 +10,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporte
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import state
 
 SERVES = state.Known(wanted=True, job_id=4711, state=state.RUNNING, serves=True)
-HELD = state.Known(held={"by": "alice", "at": 1.0}, failures=2)
+HELD = state.Known(wanted=True, held={"by": "alice", "at": 1.0}, failures=2)
 
 
 @pytest.fixture(name="sampled")
@@ -29,7 +29,7 @@ def fixture_sampled(tmp_path, monkeypatch):
 
 
 def test_jobs_are_sampled(sampled):
-    assert sampled({"chat": SERVES, "code": HELD}) == [
+    assert sampled({"chat": SERVES, "code": HELD, "stopped": state.Known()}) == [
         'llama_job_failures{service="chat"} 0',
         'llama_job_failures{service="code"} 2',
         'llama_job_serves{service="chat"} 1',

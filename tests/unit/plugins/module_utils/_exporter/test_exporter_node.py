@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -169,6 +170,22 @@ def test_cards_and_their_processes_are_sampled(monkeypatch):
     assert found["llama_gpu_utilization_ratio", "0"] == gpu["utilization"] / 100
     assert found["llama_gpu_foreign_processes", "0"] == len(pids) - 1
     assert found["llama_gpu_xid_total", "0000:3b:00", "79"] == 2
+    looker = cards.Cards(lambda: facts, lambda pid: groups.get(pid, "0::/user.slice\n"), lambda pid: pid == pids[-1])
+    assert samples(looker.look())["llama_gpu_foreign_processes", "0"] == len(set(pids)) - 1 - (pids[-1] != pids[0])
+
+
+def test_process_of_a_job_is_of_its_user(tmp_path):
+    own = os.geteuid()
+    os.chown(tmp_path, own or 12345, -1)
+    child = subprocess.Popen(["sleep", "60"], user=own or 12345)
+    try:
+        assert cards.of_job(child.pid, str(tmp_path))
+        assert not cards.of_job(1, str(tmp_path)) and not cards.of_job(child.pid, "/nowhere")
+        # A directory of root's is of no user of jobs.
+        assert not cards.of_job(1, "/")
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_hung_driver_differs_from_no_card(monkeypatch):

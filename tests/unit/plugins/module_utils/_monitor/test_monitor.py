@@ -110,7 +110,8 @@ def cluster():
 
 
 def judged(*followed, now=1011.0):
-    return state.verdicts(state.put_together(followed, now=now)["endpoints"])
+    seen = state.put_together(followed, now=now)
+    return state.verdicts(seen["endpoints"], seen["kept"])
 
 
 def test_cluster_with_dead_node_is_summed_up():
@@ -217,6 +218,23 @@ def test_verdicts(text, state_seen, code, words):
     (verdict,) = judged(follower("node1", text))
     assert verdict == {"service": "chat", "state": state_seen, "code": code, "words": words}
     assert state.code_of([verdict], lost=False) == code
+
+
+@pytest.mark.parametrize(
+    ("job", "serves", "code", "words"),
+    [
+        ("running", 1, 0, "job of SLURM running, serves"),
+        ("running", 0, 2, "job of SLURM running, see llama-jobs list on ctl"),
+        ("pending", 0, 1, "job of SLURM pending, see llama-jobs list on ctl"),
+        ("held", 0, 1, "job of SLURM held, see llama-jobs list on ctl"),
+    ],
+)
+def test_verdicts_on_jobs(job, serves, code, words):
+    samples = 'llama_sampler_timestamp_seconds 100\nllama_job_state{service="code",state="%s"} 1\n' % job
+    samples += 'llama_job_serves{service="code"} %d\n' % serves
+    chat, verdict = judged(follower("node1", head()), follower("ctl", samples))
+    assert chat["service"] == "chat"
+    assert verdict == {"service": "code", "state": job, "code": code, "words": words}
 
 
 def test_one_ready_replica_is_enough():
