@@ -30,7 +30,7 @@ DRAIN, CANCEL, KILL = "drain", "cancel", "kill"
 # Seconds beside the grace time after which a job that drains is cancelled, and between two tries.
 PATIENCE, RETRY = 60, 60
 # Seconds for which a job serves before its end says nothing of the next one: a shorter one may end for the same cause.
-LONG = 60
+PROVEN = 60
 # Seconds before a submission that SLURM has refused is tried again, at least.
 REFUSED = 30
 # Begins SLURM's reason of a pending job that a user or an administrator holds: it may never start.
@@ -233,7 +233,7 @@ class _Turn:
         if run["requeued"]:
             return
         served = run.get("served") or self.seen.served.get(job_id)
-        if served is not None and run["since"] - served >= LONG:
+        if served is not None and run["since"] - served >= PROVEN:
             self.known = self.known._replace(failures=0)
         elif not asked and why.code not in NO_BLAME:
             self.known = self.known._replace(failures=self.known.failures + 1)

@@ -163,7 +163,7 @@ def test_job_that_served_is_followed_at_once():
     one.turn(running())
     one.turn(running(), ready=frozenset([7]))
     assert one.known.serves
-    one.turn(running(), ready=frozenset([7]), seconds=keeper.LONG)
+    one.turn(running(), ready=frozenset([7]), seconds=keeper.PROVEN)
     assert one.turn(**ended("FAILED", exit_code=1)) == [SUBMIT]
     assert (one.known.failures, one.known.last["code"]) == (0, "crashed")
 
@@ -187,7 +187,7 @@ def test_short_service_between_looks_counts():
     one = Keeper()
     one.state = {"fast": state.Known(failures=5)}
     one.turn(running())
-    since = one.now + 5 - keeper.LONG
+    since = one.now + 5 - keeper.PROVEN
     assert one.turn(served={7: since}, **ended("FAILED", exit_code=1)) == [SUBMIT]
     assert one.known.failures == 0
     one.turn(running(8))
