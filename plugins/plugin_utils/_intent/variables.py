@@ -136,8 +136,10 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str], typed: Collection[str
         for word in WORD.findall(leaf)
     }
     candidates = known() | set(EXTRA)
+    # A module of an earlier play has set them.
+    facts = {name for raw in of_nodes.values() for name in raw.get("ansible_facts") or ()}
     found = []
-    for name in sorted(set(variables) - candidates - used):
+    for name in sorted(set(variables) - candidates - used - facts):
         if name.startswith(("_", "ansible_")):
             continue
         near = difflib.get_close_matches(name, candidates, 1, 0.5 if name in typed else 0.8)

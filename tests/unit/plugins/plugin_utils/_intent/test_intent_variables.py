@@ -98,6 +98,11 @@ def test_what_another_variable_uses_is_read():
     assert intent_variables.unknown_variables(HostVars({"a": raw}), ["a"]) == []
 
 
+def test_facts_of_modules_are_no_variables():
+    hostvars = HostVars({"a": {"llama_node": {"units": []}, "ansible_facts": {"llama_node": {"units": []}}}})
+    assert intent_variables.unknown_variables(hostvars, ["a"]) == []
+
+
 @pytest.mark.parametrize(
     "compute, sentence",
     [
