@@ -30,7 +30,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
-scheduled: {description: "The nodes of O(shared) whose cards SLURM gives to jobs.", type: list, elements: str, returned: success}
+scheduled:
+  description: The nodes of O(shared) whose cards SLURM gives to jobs.
+  type: list
+  elements: str
+  returned: success
 slurm: {description: "Why SLURM does not respond, or an empty text.", type: str, returned: success}
 """
 
