@@ -10,13 +10,14 @@ short_description: "Internal: take one step of replacing a deployment of the ope
 version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description:
-  - Finds, saves, stops and restores units that start llama.cpp and are not managed by the collection, or a gateway of
-    nginx and an updater. Each step does what is missing, so the next run finishes, or undoes, one that died.
+  - Finds, saves, stops and restores units that start llama.cpp and are not managed by the collection, a gateway of
+    nginx and an updater, or jobs of SLURM with the units that submit them. Each step does what is missing, so the next
+    run finishes, or undoes, one that died.
 options:
   part:
     description: What the step is about.
     type: str
-    choices: [servers, gateway]
+    choices: [servers, gateway, jobs]
     default: servers
   step:
     description:
@@ -35,8 +36,14 @@ options:
     type: list
     elements: int
     default: []
+  jobs:
+    description: C(name) and C(script) of each managed job, and its C(user).
+    type: list
+    elements: dict
+    default: []
   directory:
-    description: Where the record and the copies are, V(/var/lib/llama-cluster/adopted) or V(adopted-gateway).
+    description: >-
+      Where the record and the copies are, V(/var/lib/llama-cluster/adopted), V(adopted-gateway) or V(adopted-jobs).
     type: path
   moved:
     description: Directories that make room for managed ones, renamed with C(.by-hand) added.
@@ -85,6 +92,11 @@ units:
   type: list
   elements: str
   returned: with O(step=look) and O(part=servers)
+jobs:
+  description: The jobs to cancel, C(job_id) and C(nodes).
+  type: list
+  elements: dict
+  returned: with O(step=look) and O(part=jobs)
 sites:
   description: Sites that nginx loads. With these come C(keyless), whether none of them requires a key, and C(tailnet),
     the addresses of connected clients in a tailnet.
@@ -95,12 +107,13 @@ sites:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._adoption.gateway import find_gateway, load_sites
+from ..module_utils._adoption.gateway import HERE, find_gateway, load_sites
 from ..module_utils._adoption.gateway import look as look_at_gateway
 from ..module_utils._adoption.servers import find
 from ..module_utils._adoption.servers import look as look_at_servers
 from ..module_utils._adoption.steps import Adoption
 from ..module_utils._node import paths
+from ..module_utils._slurm import ask, earlier
 from ..module_utils._text import Refusal
 
 STEPS = ["look", "read", "save", "stop", "put_aside", "finish", "put_back", "start", "forget"]
@@ -124,20 +137,35 @@ def gateway(options, check):
     return adoption, lambda: look_at_gateway(find_gateway(options["ports"]), options["ports"], directory)
 
 
+def jobs(options, check):
+    known = options["jobs"]
+    names, scripts = [one["name"] for one in known], [one["script"] for one in known]
+
+    def found():
+        return earlier.find(known[0]["user"] if known else "root", names, scripts, HERE)
+
+    adoption = earlier.JobsAdoption(options["directory"] or paths.ADOPTED_JOBS, found, check, ask.run)
+    return adoption, lambda: earlier.look(found())
+
+
+PARTS = {"servers": servers, "gateway": gateway, "jobs": jobs}
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
-            "part": {"type": "str", "choices": ["servers", "gateway"], "default": "servers"},
+            "part": {"type": "str", "choices": list(PARTS), "default": "servers"},
             "step": {"type": "str", "required": True, "choices": STEPS},
             "kind": {"type": "str", "choices": ["head", "worker"]},
             "ports": {"type": "list", "elements": "int", "default": []},
+            "jobs": {"type": "list", "elements": "dict", "default": []},
             "directory": {"type": "path"},
             "moved": {"type": "list", "elements": "path", "default": ["/opt/llama.cpp/build"]},
         },
         supports_check_mode=True,
     )
     step = module.params["step"]
-    adoption, look = (servers if module.params["part"] == "servers" else gateway)(module.params, module.check_mode)
+    adoption, look = PARTS[module.params["part"]](module.params, module.check_mode)
     result = {}
     try:
         if step == "look":

@@ -185,9 +185,8 @@ def test_killed_keeper_submits_no_second_job(slurm):
     sources = (ROOT / "inventories/lab/containers.yml", ROOT / "molecule/slurm/inventory")
     words = [str(pathlib.Path(sys.executable).with_name("ansible-playbook")), str(ROOT / "playbooks/drill.yml")]
     words += [word for source in sources for word in ("-i", str(source))]
-    done = subprocess.run(
-        [*words, "-e", "service=fast", "-e", "drills=job_keeper_kill"], capture_output=True, text=True, check=False
-    )
+    words += ["-e", "service=fast", "-e", "drills=job_keeper_kill"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert re.search(r"^job_keeper_kill .* recovered: 0 of \d+ requests failed$", done.stdout, re.MULTILINE), done
     assert [slurm.job(service) for service in SERVICES] == before
 

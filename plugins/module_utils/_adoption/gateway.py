@@ -29,6 +29,8 @@ LISTEN = re.compile(r"(?:^|[;{\s])listen\s+(?:\S*:)?(\d+)\b")
 PROXY = re.compile(r"\bproxy_pass\s")
 KEY_CHECK = re.compile(r"\bauth_basic\s+(?!off)|\bauth_request\s|\$http_(authorization|x_api_key)\b")
 NAME = "ai-inference"
+# A program that submits jobs of SLURM is no updater.
+SUBMITS = re.compile(r"(?<![\w.-])sbatch(?![\w.-])")
 # Tailscale's addresses of hosts.
 TAILNET = ipaddress.ip_network("100.64.0.0/10")
 OUR_SITE = re.compile(dict(GATEWAY_FILES)[paths.NGINX_SITE], re.MULTILINE)
@@ -66,7 +68,8 @@ def find_gateway(ports: Sequence[int], places: Places = HERE, show: Show = syste
     updaters = [
         path
         for path, text in texts.items()
-        if (os.path.basename(path).startswith(NAME) or places.upstreams + "/" in text) and not MANAGED.search(text)
+        if (os.path.basename(path).startswith(NAME) or places.upstreams + "/" in text)
+        and not (MANAGED.search(text) or SUBMITS.search(text))
     ]
     files = sites + [target for target in map(link_target, sites) if target]
     files += [path for path in found((places.upstreams + "/*",)) if os.path.isfile(path)] + updaters

@@ -126,6 +126,8 @@ ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
 # The same for a gateway.
 ADOPTED_GATEWAY = STATE + "/adopted-gateway"
+# The same for jobs of SLURM.
+ADOPTED_JOBS = STATE + "/adopted-jobs"
 # Endpoints that get no new requests from the gateway.
 GATEWAY_DRAINING = STATE + "/draining.json"
 # Younger than the configuration that the gateway's engine and nginx have read last.

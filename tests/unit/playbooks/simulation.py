@@ -159,6 +159,14 @@ REPLACED = {
 # The end of jobs.
 REAL = ["slurm_launcher/" + path for path in ("defaults/main.yml", "vars/main.yml")]
 REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("drain", "leave", "remove", "reserve", "undo", "unreserve")]
+REPLACED["slurm_launcher/tasks/nodes.yml"] = """
+- name: Prepare a node
+  thefermisea.llama_cluster.slurm_node: {node: "{{ inventory_hostname }}", state: prepared}
+"""
+REPLACED["slurm_launcher/tasks/main.yml"] = """
+- name: Submit
+  thefermisea.llama_cluster.slurm_accounting: {state: submitted}
+"""
 # Drills of jobs.
 REAL += ["drill/" + path for path in ("defaults/main.yml", "vars/main.yml")]
 REAL += [

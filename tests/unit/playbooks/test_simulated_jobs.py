@@ -152,7 +152,6 @@ def test_maintenance_waits_for_the_end_of_a_job(cluster):
     [
         ("upgrade", [], "run site.yml, which lets their requests end"),
         ("switch_model", ["-e", "service=deep", "-e", "quant=Q8_0"], "set the quant of llama_services.deep"),
-        ("adopt", ["--check"], "stop the old deployment"),
     ],
 )
 def test_playbooks_of_units_refuse_a_job(cluster, playbook, options, step):
@@ -257,6 +256,46 @@ def test_benchmark_measures_a_running_job(cluster):
     answers(cluster, PENDING)
     output = cluster.done("benchmark", "-e", "service=deep", "-e", "prompts=short")
     assert f"deep: not measurable: {WAITS}" in output and "measure" not in " ".join(cluster.events)
+
+
+@pytest.fixture
+def manual(cluster):
+    """A daemon of the operators, and a job that it has submitted."""
+    for name in ("daemon", "old-job"):
+        (cluster.node("ctl") / name).write_text("daemon")
+    return cluster
+
+
+def steps(cluster):
+    return [event for event in cluster.events if "daemon" in event or "accounting" in event or "in SLURM" in event]
+
+
+BEFORE = ["ctl daemon save", "ctl daemon stop", "ctl daemon put_aside"]
+PREPARED = ["node1 node1 in SLURM: prepared", "node2 node2 in SLURM: prepared"]
+BACK = ["ctl daemon put_back", "ctl daemon start", "ctl daemon forget"]
+
+
+def test_manual_jobs_are_adopted_and_come_back(manual):
+    output = manual.done("adopt", "--check")
+    assert "ctl: a daemon submits jobs" in output and manual.events == []
+    output = manual.done("adopt")
+    assert "adopt: the jobs are submitted, see llama-jobs list" in output
+    done = steps(manual)
+    assert done[:3] == BEFORE and sorted(done[3:5]) == PREPARED
+    assert done[5:] == ["ctl accounting submitted", "ctl daemon finish"]
+    assert "/var/lib/llama-cluster/adopted-jobs: the deployment of before" in manual.refused("teardown")
+    assert "nothing is to be done" in manual.done("adopt") and not (manual.node("ctl") / "daemon").exists()
+    manual.done("adopt", "-e", "undo=true")
+    assert steps(manual) == BACK and (manual.node("ctl") / "daemon").exists()
+    assert "nothing is to be undone" in manual.done("adopt", "-e", "undo=true")
+
+
+@pytest.mark.parametrize("where", ["ctl daemon stop", "node2 node2 in SLURM*", "ctl accounting submitted"])
+def test_failed_adoption_restores_the_manual_jobs(manual, where):
+    manual.fail(where)
+    output = manual.refused("adopt")
+    assert "adopt: the jobs of the inventory were not submitted (no space left), what submitted the old ones" in output
+    assert steps(manual)[-3:] == BACK and (manual.node("ctl") / "daemon").exists()
 
 
 def keeps(cluster, *services):
