@@ -23,6 +23,17 @@ options:
     description: Where llama.cpp builds are installed; the build that C(current) names is recorded.
     type: path
     default: /opt/llama.cpp
+  jobs:
+    description: >-
+      Whether to keep the scripts of the jobs that this host submits, and the configuration of their keeper, in a
+      snapshot of their own, instead of the node's configuration.
+    type: bool
+    default: false
+  releases:
+    description: "Builds that the snapshot needs beside those that its files name, for O(state=opened)."
+    type: list
+    elements: str
+    default: []
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes: {check_mode: {support: full}, diff_mode: {support: full}}
 """
@@ -44,6 +55,7 @@ last:
   type: dict
   returned: always
 differs: {description: Paths that are not as in the open snapshot., type: list, returned: always, elements: str}
+scripts: {description: "The scripts of the jobs by service, with O(jobs).", type: dict, returned: always}
 restored: {description: Paths that O(state=restored) changed., type: list, returned: always, elements: str}
 """
 
@@ -64,16 +76,19 @@ def main():
             },
             "id": {"type": "str"},
             "prefix": {"type": "path", "default": paths.BUILDS},
+            "jobs": {"type": "bool", "default": False},
+            "releases": {"type": "list", "elements": "str", "default": []},
         },
         required_if=[("state", "opened", ["id"]), ("state", "restored", ["id"])],
         supports_check_mode=True,
     )
-    state, name = module.params["state"], module.params["id"]
-    snapshots = Snapshots(prefix=module.params["prefix"])
+    state, name, jobs = module.params["state"], module.params["id"], module.params["jobs"]
+    folder = paths.JOBS_ROLLBACK if jobs else paths.ROLLBACK
+    snapshots = Snapshots(folder, module.params["prefix"], jobs=jobs)
     changed, changes = False, []
     try:
         if state == "opened":
-            changed = snapshots.open(name, module.check_mode)
+            changed = snapshots.open(name, module.check_mode, module.params["releases"])
         elif state == "restored":
             changes = snapshots.restore(name, module.check_mode)
             changed = bool(changes)

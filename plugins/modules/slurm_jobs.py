@@ -22,6 +22,7 @@ options:
     description: "Whether to have the keeper resume O(services) that are held, or wait after jobs that failed."
     type: bool
     default: false
+  since: {description: "The RV(at) of an earlier call, since which jobs are RV(ended).", type: float}
   facts: {description: "Whether to read SLURM's configuration, nodes and accounts.", type: bool, default: false}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes:
@@ -56,6 +57,13 @@ unsettled:
   type: list
   elements: str
   returned: always
+ended:
+  description: >-
+    Why the last job of a service of O(services) ended, if it has ended since O(since) by its own fault or before it
+    served.
+  type: dict
+  returned: always
+at: {description: "Seconds since 1970, by this host's clock.", type: float, returned: always}
 resumed: {description: "The services that are resumed.", type: list, elements: str, returned: always}
 uid: {description: "The number of the user, or null.", type: int, returned: with O(facts)}
 config: {description: "C(scontrol show config), or null.", type: dict, returned: with O(facts)}
@@ -96,12 +104,14 @@ def main():
             "user": {"type": "str"},
             "services": {"type": "dict", "default": {}},
             "resume": {"type": "bool", "default": False},
+            "since": {"type": "float"},
             "facts": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     wanted, now = module.params["services"], time.time()
-    result = {"resumed": []}
+    since = module.params["since"]
+    result = {"resumed": [], "at": now}
     try:
         config, written = configured()
         user = module.params["user"] or (config.user if config else "")
@@ -114,6 +124,7 @@ def main():
         result["sentences"] = facts.sentences(content, now)
         result["keeper"] = facts.mistrust(content, now)
         result["unsettled"] = facts.unsettled(wanted, content, directory, written, now)
+        result["ended"] = {} if since is None else facts.ended(wanted, content, since)
         if module.params["facts"]:
             result.update(facts.facts(user), uid=facts.uid_of(user))
     except (Refusal, OSError) as error:

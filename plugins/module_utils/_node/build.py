@@ -96,6 +96,9 @@ def kept_releases(root: str = "/") -> list[str]:
                 continue
             if isinstance(record, dict) and isinstance(record.get("build"), str):
                 found.add(record["build"])
+            # Scripts of jobs, on another host, name them.
+            if isinstance(record, dict) and isinstance(record.get("kept"), list):
+                found.update(map(str, record["kept"]))
     return sorted(found)
 
 

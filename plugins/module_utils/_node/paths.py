@@ -151,6 +151,8 @@ SAMPLER_RULES = STATE + "/sampler-rules"
 ROLLBACK = STATE + "/rollback"
 LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
+# Snapshots of the jobs that this host submits.
+JOBS_ROLLBACK = STATE + "/rollback-jobs"
 # Handlers that role gateway has set in a tailnet.
 TAILSCALE_RECORD = STATE + "/tailscale-serve.json"
 # A service that serves another quant for a while.

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Snapshots of a node's configuration of services, for a restoration. Private to the collection.
 
-A snapshot is one JSON file of root's. During a switch it is open.json; after the new configuration is verified it
-becomes last.json. A run that died leaves open.json, which holds the configuration from before that run.
+A snapshot is one JSON file of root's, of a node or of the jobs that a host submits. During a switch it is open.json;
+after the new configuration is verified it becomes last.json. A run that died leaves open.json, which holds the
+configuration from before that run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 from .. import _files
@@ -29,8 +31,8 @@ Entry = dict[str, Any]
 # A path, its entry as it is, and as it was or is wanted.
 Change = tuple[str, Optional[Entry], Optional[Entry]]
 # Paths in a snapshot are relative to the root. A hold for maintenance is no part of the configuration.
-UNITS, CONFIGURATION, KEYS, HELD, AT_BOOT = (
-    path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD, paths.AT_BOOT)
+UNITS, CONFIGURATION, KEYS, HELD, AT_BOOT, JOBS = (
+    path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD, paths.AT_BOOT, paths.KEEPER_CONFIG)
 )
 TEMPLATE = re.compile(re.escape(paths.TEMPLATES[1:]).replace(r"\*", "(.+)") + r"\Z")
 # Units, their drop-ins, and the links that start them at boot.
@@ -38,21 +40,28 @@ UNIT_FILES = tuple(pattern + "*" for pattern in SERVICES)
 
 
 class Snapshots:
-    """The snapshots of this node. root: directory that stands for /, in tests."""
+    """The snapshots of this node. root: directory that stands for /, in tests; jobs: whether they hold the scripts of
+    the jobs that this host submits, and the configuration of their keeper, instead of the node's."""
 
-    def __init__(self, folder: str = paths.ROLLBACK, prefix: str = paths.BUILDS, root: str = "/") -> None:
+    def __init__(
+        self, folder: str = paths.ROLLBACK, prefix: str = paths.BUILDS, root: str = "/", jobs: bool = False
+    ) -> None:
         self.folder = folder
         self.prefix = prefix
         self.root = root
+        self.jobs = jobs
 
     def look(self) -> dict[str, Any]:
-        """-> {open, last: {id, build, releases, units} or None, differs: paths that differ from the open snapshot}."""
-        opened = self._load("open")
-        differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
-        return {"open": _summary(opened), "last": _summary(self._load("last")), "differs": differs}
+        """-> {open, last: {id, build, releases, units, scripts} or None, differs: paths that differ from the open
+        snapshot, scripts: of the jobs now, {service: path}}."""
+        opened, present = self._load("open"), self._present()
+        differs = sorted(path for path, _old, _new in _differences(present, opened["files"])) if opened else []
+        last = _summary(self._load("last"))
+        return {"open": _summary(opened), "last": last, "differs": differs, "scripts": _scripts(present.get(JOBS))}
 
-    def open(self, name: str, check: bool = False) -> bool:
-        """Takes a snapshot under this name; an open one is kept and renamed. -> whether it was written"""
+    def open(self, name: str, check: bool = False, releases: Sequence[str] = ()) -> bool:
+        """Takes a snapshot under this name; an open one is kept and renamed. releases: that jobs need, whose scripts
+        are on another host. -> whether it was written"""
         opened = self._load("open")
         if opened and opened["id"] == name:
             return False
@@ -60,7 +69,8 @@ class Snapshots:
             current = os.path.join(self.prefix, "current")
             build = os.path.basename(os.path.realpath(current)) if os.path.isdir(current) else None
             held = os.path.exists(os.path.join(self.root, HELD))
-            self._store("open", dict(opened or {"build": build, "files": self._present(), "held": held}, id=name))
+            taken = {"build": build, "files": self._present(), "held": held, "kept": sorted(set(releases))}
+            self._store("open", dict(opened or taken, id=name))
         return True
 
     def restore(self, name: str, check: bool = False) -> list[Change]:
@@ -88,7 +98,8 @@ class Snapshots:
         if not check:
             if key == "last":
                 os.rename(self._path("last"), self._path("open"))
-            for path, _now, entry in changes:
+            # The keeper submits what its configuration names as soon as that changes.
+            for path, _now, entry in sorted(changes, key=lambda change: change[0] == JOBS):
                 self.put(path, entry)
         return changes
 
@@ -117,6 +128,8 @@ class Snapshots:
 
     def _goes(self, path: str, snapshot: dict[str, Any]) -> bool:
         """Whether a path that the snapshot lacks is removed."""
+        if self.jobs:
+            return False
         folder, name = os.path.split(path)
         template = TEMPLATE.match(path)
         if folder == KEYS or template:
@@ -150,7 +163,10 @@ class Snapshots:
             _files.write_atomically(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
 
     def _present(self) -> dict[str, Entry]:
-        """{path: entry} of the node's current configuration, paths relative to the root."""
+        """{path: entry} of the current configuration, paths relative to the root."""
+        if self.jobs:
+            config = self._entries([JOBS])
+            return {**self._entries(path[1:] for path in _scripts(config.get(JOBS)).values()), **config}
         found: list[str] = []
         units = os.path.join(self.root, UNITS)
         for name in _files.names_in(units):
@@ -163,7 +179,17 @@ class Snapshots:
             elif _is_unit_file(name):
                 found.extend(self._below(os.path.join(UNITS, name)))
         found.extend(self._below(CONFIGURATION))
-        return {path: self._entry(path) for path in found if path != HELD}
+        return {path: self._entry(path) for path in found if path not in (HELD, JOBS)}
+
+    def _entries(self, names: Iterable[str]) -> dict[str, Entry]:
+        """Entries of existing files, below directories that only root can change."""
+        found = {}
+        for path in names:
+            full = os.path.join(self.root, path)
+            if os.path.isfile(full):
+                with _files.directory(os.path.dirname(full)):
+                    found[path] = self._entry(path)
+        return found
 
     def _below(self, path: str) -> list[str]:
         """path itself, and everything below a directory."""
@@ -228,7 +254,19 @@ def _summary(snapshot: dict[str, Any] | None) -> dict[str, Any] | None:
         "build": snapshot["build"],
         "releases": sorted(releases_in(snapshot["files"])),
         "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name)),
+        "scripts": _scripts(snapshot["files"].get(JOBS)),
     }
+
+
+def _scripts(config: Entry | None) -> dict[str, str]:
+    """{service: path of its script}, by an entry of the keeper's configuration."""
+    if config is None or "content" not in config:
+        return {}
+    try:
+        services = json.loads(base64.b64decode(config["content"]).decode("utf-8"))["services"]
+        return {service: "/" + one["script"].lstrip("/") for service, one in services.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Refusal(f"{paths.KEEPER_CONFIG} is no configuration ({error}): run site.yml with --tags slurm") from None
 
 
 def _is_unit_file(name: str) -> bool:

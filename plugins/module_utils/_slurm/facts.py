@@ -13,9 +13,11 @@ from typing import Any, Callable
 
 from .._registry.disposable import Disposable
 from .._text import Refusal, printable
-from . import accounting, ask, state
+from . import accounting, ask, reasons, state
 from .state import Known
 
+# A job that ends so is not what was wanted, even if it has served.
+OWN = (reasons.CRASHED, reasons.OUT_OF_MEMORY)
 # Seconds for a request to be written as the user.
 WRITE = 10.0
 
@@ -145,9 +147,25 @@ def _settled(known: Known | None, digest: str, directory: str, name: str) -> boo
     if known is None or any(os.path.lexists(os.path.join(directory, f"{name}.{kind}")) for kind in state.REQUESTS):
         return False
     stays = str(known.job_id) not in known.asked
-    there = known.state == state.PENDING or (known.state == state.RUNNING and known.serves)
+    # SLURM has not looked at a job yet which it gives no reason for.
+    waits = known.state == state.PENDING and known.reason not in ("", "None")
+    there = waits or (known.state == state.RUNNING and known.serves)
     held = known.held is not None and known.state == state.NONE
     return held or bool(known.yields and known.state == state.NONE) or (there and stays and known.digest == digest)
+
+
+def ended(wanted: Mapping[str, str], content: Mapping[str, Any], since: float) -> dict[str, str]:
+    """{service: why its last job ended}, of those whose job has ended since then by its own fault, or before it served,
+    or was refused."""
+    known = {name: one for name, one in sorted(state.known_of(content).items()) if name in wanted}
+    return {
+        name: str(one.last["words"])
+        for name, one in known.items()
+        if one.last
+        and one.last["at"] >= since
+        and one.last.get("digest") in (None, "", wanted[name])
+        and (one.failures or one.last["code"] in OWN)
+    }
 
 
 def resume(user: str, wanted: Mapping[str, str], directory: str, now: float, check_mode: bool) -> list[str]:

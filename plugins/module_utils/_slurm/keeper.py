@@ -85,6 +85,7 @@ def _over(known: Known, job_id: int, now: float, requeued: bool = False) -> Know
         "started": known.started if current else None,
         "served": known.served if current else None,
         "requeued": requeued,
+        "digest": known.digest,
     }
     return known._replace(open=[*known.open, run][-10:])
 
@@ -221,10 +222,10 @@ class _Turn:
         self._ended(run, why, asked=asked is not None)
 
     def _ended(self, run: Mapping[str, Any], why: Why, asked: bool) -> None:
-        job_id = int(run["job_id"])
+        job_id, digest = int(run["job_id"]), run.get("digest") or ""
         self.known = self.known._replace(
             open=[one for one in self.known.open if one != run],
-            last={"job_id": job_id, "code": why.code, "words": why.words, "at": self.now},
+            last={"job_id": job_id, "code": why.code, "words": why.words, "at": self.now, "digest": digest},
         )
         self.actions.append(Say(f"{self.name}: job {job_id}: {why.words}"))
         if why.code == reasons.CRASHED:
@@ -233,7 +234,9 @@ class _Turn:
         if run["requeued"]:
             return
         served = run.get("served") or self.seen.served.get(job_id)
-        if served is not None and run["since"] - served >= PROVEN:
+        # The next job has another script.
+        replaced = self.service is not None and digest not in ("", self.service.digest)
+        if replaced or (served is not None and run["since"] - served >= PROVEN):
             self.known = self.known._replace(failures=0)
         elif not asked and why.code not in NO_BLAME:
             self.known = self.known._replace(failures=self.known.failures + 1)

@@ -69,12 +69,12 @@ class Known(NamedTuple):
 
     held: {by, at}, if a person holds it; next_job: one that waits until the time of job_id is over; reason, expected:
     SLURM's for a job that waits; ends: its time limit; serves: whether it is ready; served: since when this run of it
-    is or was; grace: that of the job's script;
-    last: {job_id, code, words, at} of the last run that ended; next_submit: when the next job may be submitted; window:
-    {partition, node, at}, a job that wants one of its nodes; failures: jobs in a row that did not serve a minute;
-    yields: the partition to which it gives way; asked: {job: {code, words, how, at}} which the keeper has asked to end;
-    submitting: since when the outcome of a submission is not known; open: [{job_id, since, started, served, requeued}],
-    runs that ended and for which SLURM has not said why.
+    is or was; grace: that of the job's script; last: {job_id, code, words, at, digest} of the last run that ended;
+    next_submit: when the next job may be submitted; window: {partition, node, at}, a job that wants one of its nodes;
+    failures: jobs in a row that did not serve a minute; yields: the partition to which it gives way; asked: {job:
+    {code, words, how, at}} which the keeper has asked to end; submitting: since when the outcome of a submission is not
+    known; open: [{job_id, since, started, served, requeued, digest}], runs that ended and for which SLURM has not said
+    why.
     """
 
     wanted: bool = False

@@ -7,6 +7,9 @@ the collection.
 Facts of a node: apply_failure (why something failed there), apply_undo_failure (why it is not restored), apply_undone
 (it is restored), and the results of role apply: apply_before, apply_earlier, apply_compared and apply_changes. A node
 that is gone counts as failed.
+
+The fact apply_jobs of the host that submits jobs, of roles apply and slurm_launcher: {failure, undo_failure: sentences
+or empty, done: whether its part is over, idle, sentences: {service: its job in words}, serving: services}.
 """
 
 from __future__ import annotations
@@ -38,23 +41,35 @@ def _noted(hostvars: HostVars, hosts: Sequence[str], fact: str) -> list[Any]:
     return [hostvars[host][fact] for host in hosts if fact in hostvars[host]]
 
 
-def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], service: str = "") -> dict[str, Any]:
-    """The state of a switch. hosts: of the play; left: reachable ones; service: the only one, empty for all.
+def switch_state(
+    hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], service: str = "", submitters: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The state of a switch. hosts: of the play; left: reachable ones; service: the only one, empty for all;
+    submitters: hosts whose jobs have been switched.
 
     -> failures: sentences; opened, last: the names of the first snapshot that an earlier run left open and of the last
     closed one, or empty; old_build: the build that served; idle, undone: whether every node has nothing to do, or is
-    restored; snapshot: the next state of the open one; retired: the nodes whose old model is removed.
+    restored; snapshot: the next state of the open one; retired: the nodes whose old model is removed; jobs: {service:
+    its job in words}; serving: the services whose jobs serve.
     """
     nodes = {host: hostvars[host] for host in left}
     # Lost nodes included.
     failures = _noted(hostvars, hosts, "apply_failure")
     # A node that failed with another one has no reason.
     failures.sort(key=lambda reason: reason == NO_REASON)
+    jobs = [hostvars[host].get("apply_jobs") or {} for host in submitters]
+    failures += [one["failure"] for one in jobs if one.get("failure")]
+    lost = [host for host, one in zip(submitters, jobs, strict=True) if not one.get("done")]
     failures += [f"{host} cannot be reached any more" for host in hosts if host not in left]
+    failures += [f"{host} cannot be reached any more" for host in lost if host not in hosts]
     earlier = _noted(nodes, left, "apply_earlier")
+    # By loops over one host.
+    earlier += [one for found in _noted(nodes, left, "apply_jobs_earlier")[:1] for one in found["results"]]
     opened = min((found["open"]["id"] for found in earlier if found.get("open")), default="")
     idle = not failures and not opened and all(_is_idle(node) for node in nodes.values())
+    idle = idle and all(one["idle"] for one in jobs)
     undone = _noted(nodes, left, "apply_undone") == [True] * len(hosts)
+    undone = undone and not lost and not any(one["undo_failure"] for one in jobs)
     undone = undone and not _noted(nodes, left, "apply_undo_failure")
     retiring = {
         host: nodes[host]["apply_model_files"]
@@ -72,6 +87,13 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], 
         "undone": undone,
         "snapshot": "dropped" if forgotten else "opened" if failures else "closed",
         "retired": [host for host, files in retiring.items() if not _is_wanted(files)],
+        "jobs": {
+            name: words
+            for one in jobs
+            for name, words in sorted((one.get("sentences") or {}).items())
+            if service in ("", name)
+        },
+        "serving": [name for one in jobs for name in one.get("serving") or []],
     }
 
 
@@ -126,7 +148,9 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
     seconds: without an answer."""
     build = _builds_now(hostvars, hosts, run["service"])
     stopped = sorted(name for name, service in run["services"].items() if is_stopped(service))
-    names = ", ".join(sorted(set(run["services"]) - set(stopped))) or "no service"
+    jobs = _jobs(run)
+    units = sorted(set(run["services"]) - set(stopped) - set(jobs))
+    names = ", ".join(units) or "no service"
     went_down = any(changes["heads_down"] for changes in _noted(hostvars, hosts, "apply_changes"))
     end = _first(
         (run["check_mode"], f"check mode, {run['old_build']} serves on; what would change is shown above"),
@@ -135,15 +159,27 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
         (went_down, f"{build} serves, {_outage(hostvars, hosts, run['seconds'])}"),
         (True, f"{build} serves, no head had to restart"),
     )
-    if run["check_mode"] or run["idle"]:
-        return [f"{names}: {end}"]
+    first = [f"{names}: {end}"] if units or not jobs else []
+    if run["check_mode"]:
+        return [*first, *(f"{name}: check mode, its job goes on; what would change is shown above" for name in jobs)]
+    first += [f"{name}: {words}" for name, words in jobs.items()]
+    if run["idle"]:
+        return first
+    before = f"{run['old_build']} of {run['id']}" if units or not jobs else f"the job of {run['id']}"
     return [
-        f"{names}: {end}",
+        *first,
         *(f"{name}: stopped, as the inventory says" for name in stopped),
         *_speed(hostvars, hosts),
-        f"rollback.yml puts {run['old_build']} of {run['id']} back",
+        f"rollback.yml puts {before} back",
         "what was given with -e belongs in the inventory, or the next site.yml switches back",
     ]
+
+
+def _jobs(run: Mapping[str, Any]) -> dict[str, str]:
+    """{service: its job in words}; one that waits has proved nothing."""
+    named = [name for name, one in run["services"].items() if one.get("launcher") == "slurm" and not is_stopped(one)]
+    words = {name: run["jobs"].get(name, "its keeper does not know it") for name in sorted(named)}
+    return {name: one if name in run["serving"] else f"not proved: {one}" for name, one in words.items()}
 
 
 def _outage(hostvars: HostVars, hosts: Sequence[str], seconds: Any) -> str:
@@ -169,11 +205,14 @@ def _speed(hostvars: HostVars, hosts: Sequence[str]) -> list[str]:
 
 
 def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: the state of the switch; check_mode, seconds: since heads went down, or empty."""
+    """run: the state of the switch; services; check_mode, seconds: since heads went down, or empty."""
+    jobs = _jobs(run)
+    again = f", {run['old_build']} serves again" if len(jobs) < len(run["services"]) else ""
+    now = "".join(f"; {name}: {words}" for name, words in jobs.items()) if run["jobs"] else ""
     after = f", {run['seconds']} s after the switch began" if run["seconds"] != "" else ""
     way_back = _way_back(hostvars, hosts)
     end = _first(
-        (run["undone"], f"rolled back, {run['old_build']} serves again{after}"),
+        (run["undone"], f"rolled back{again}{after}{now}"),
         (run["check_mode"], "nothing was changed, this is check mode"),
         (True, f"the old one is not back either ({way_back}), correct this and run rollback.yml"),
     )
@@ -181,7 +220,8 @@ def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
 
 
 def _way_back(hostvars: HostVars, hosts: Sequence[str]) -> str:
-    return "; ".join(dict.fromkeys(_noted(hostvars, hosts, "apply_undo_failure"))) or "see above"
+    jobs = [one["undo_failure"] for one in _noted(hostvars, list(hostvars), "apply_jobs") if one["undo_failure"]]
+    return "; ".join(dict.fromkeys(_noted(hostvars, hosts, "apply_undo_failure") + jobs)) or "see above"
 
 
 def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:

@@ -23,16 +23,20 @@ def slurm_files(
     """The scripts of jobs, and the files that node_files writes for them.
 
     wanted, hostvars, templates: as for slurm_scripts(), none to end all jobs; settings: {user, yield_to, qos,
-    associations, made: of slurm_made(), by earlier runs}. -> {scripts: of slurm_scripts(), files: entries}
+    associations, made: of slurm_made(), by earlier runs, services: the only ones whose scripts change, empty for all,
+    config: the present configuration}. -> {scripts: of slurm_scripts(), files: entries}
     """
-    scripts = slurm_scripts(wanted, hostvars, templates)
+    only, kept = settings.get("services") or [], (settings.get("config") or {}).get("services", {})
+    changing = [job for job in wanted if not only or job["service"] in only]
+    scripts = slurm_scripts(changing, hostvars, templates)
     written, made = [script["path"] for script in scripts], settings["made"]
     config = {
         "user": settings["user"],
         "directory": paths.KEEPER,
         "partitions_yield": list(settings["yield_to"]),
         "registry_dir": next((job["registry_dir"] for job in wanted), made.get("registry_dir", "")),
-        "services": {
+        "services": {name: one for name, one in kept.items() if only and name not in only}
+        | {
             job["service"]: {
                 "wanted": not is_stopped(job["settings"]),
                 "name": job["name"],
@@ -44,14 +48,14 @@ def slurm_files(
                 "record": registry_record(job),
                 "nodes": job["nodes"],
             }
-            for job, script in zip(wanted, scripts, strict=True)
+            for job, script in zip(changing, scripts, strict=True)
         },
         "compared": _compared(wanted, settings),
     }
     # A script of this name that the operators wrote stays.
     files = [{"path": one["path"], "content": one["content"], "mode": "0755", "mark": WRITTEN} for one in scripts]
     files.append({"path": paths.KEEPER_CONFIG, "content": _text(config)})
-    gone = [path for path in made.get("scripts", []) if path not in written]
+    gone = [] if only else [path for path in made.get("scripts", []) if path not in written]
     return {"scripts": scripts, "files": files + [{"path": path, "state": "absent"} for path in gone]}
 
 

@@ -57,7 +57,10 @@ def answer(name, arguments):
     off = {"managed": True, "enabled": False, "active_state": "inactive", "sub_state": "dead", "stale": False}
     result = {"changed": False, "rc": 0, "stdout": "", "stdout_lines": [], "stderr": "", "files": [], "results": []}
     result["units"] = [dict(off, name=unit) for unit in asked if "*" not in unit]
-    result.update(stat={"exists": False}, digest="programs", changed_paths=[], handed_on=[], unsettled=[], sentences={})
+    result.update(
+        stat={"exists": False}, digest="programs", changed_paths=[], handed_on=[], unsettled=[], sentences={}, ended={}
+    )
+    result["at"] = 0
     if name == "shell":
         result["stdout"] = "\n---\n---"  # three answers without a word
     if name == "command" and arguments.get("argv", [""])[0] == "id":

@@ -415,14 +415,16 @@ class ActionModule(ActionBase):
         return {"changed": bool(found), "trials": found}
 
     def do_llama_snapshot(self, arguments):
-        folder = self.node.root / "var/lib/llama-cluster/rollback"
+        self.node = Node(self._task.delegate_to or self.node.name)
+        jobs = arguments.get("jobs", False)
+        folder = self.node.root / ("var/lib/llama-cluster/rollback" + ("-jobs" if jobs else ""))
         folder.mkdir(parents=True, exist_ok=True)
-        snapshots = snapshot.Snapshots(str(folder), str(self.node.prefix), str(self.node.root))
+        snapshots = snapshot.Snapshots(str(folder), str(self.node.prefix), str(self.node.root), jobs)
         state, restored = arguments.get("state", "looked"), []
         if state != "looked":
-            self.event("snapshot %s" % state)
+            self.event("snapshot %s%s" % (state, " of jobs" if jobs else ""))
         if state == "opened":
-            snapshots.open(arguments["id"], self.check)
+            snapshots.open(arguments["id"], self.check, arguments.get("releases", []))
         elif state == "restored":
             restored = [path for path, _now, _then in snapshots.restore(arguments["id"], self.check)]
         elif not self.check and state in ("closed", "dropped"):
@@ -601,15 +603,15 @@ class ActionModule(ActionBase):
         return result
 
     def do_slurm_jobs(self, arguments):
-        """The file jobs.json of the host that submits, the next time jobs-next.json."""
+        """The file jobs.json of the host that submits: its answers one after the other, then the last one."""
         host = NODES / (self._task.delegate_to or self.node.name)
         if (host / "lost").exists():
             raise AnsibleConnectionFailure("%s cannot be reached" % host.name)
         self.event("jobs of %s" % host.name)
-        answer = json.loads((host / "jobs.json").read_text())
-        if (host / "jobs-next.json").exists():
-            (host / "jobs-next.json").rename(host / "jobs.json")
-        return dict(answer, changed=False)
+        found = json.loads((host / "jobs.json").read_text())
+        answer, *later = found if isinstance(found, list) else [found]
+        (host / "jobs.json").write_text(json.dumps(later or [answer]))
+        return {"at": 1.0, "ended": {}, "unsettled": [], **answer, "changed": False}
 
     def do_slurm_accounting(self, arguments):
         self.event("accounting %s" % arguments["state"])

@@ -124,6 +124,15 @@ GATEWAY_ASKED = """
 - name: Look at the units
   thefermisea.llama_cluster.llama_unit_info:
 """
+SCRIPTS = """
+- name: Write the scripts
+  thefermisea.llama_cluster.node_files:
+    files: "{{ __slurm_launcher_files.files }}"
+  register: __slurm_launcher_written
+- name: Wait
+  ansible.builtin.include_tasks: wait.yml
+  when: not ansible_check_mode
+"""
 # Its services are real.
 SAMPLER = """
 - name: Write its services
@@ -150,15 +159,20 @@ REPLACED = {
     "gateway/tasks/main.yml": GATEWAY,
     "gateway/tasks/status.yml": GATEWAY_ASKED,
     "monitoring/tasks/node_services.yml": SAMPLER,
+    "slurm_launcher/tasks/configure.yml": SCRIPTS,
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/old_files.yml": MODEL % "record",
     "model/tasks/retire.yml": MODEL % "retire",
     "model/tasks/room.yml": ROOM,
     "model/tasks/unpark.yml": MODEL % "unpark",
 }
-# The end of jobs.
+# The change and the end of jobs.
 REAL = ["slurm_launcher/" + path for path in ("defaults/main.yml", "vars/main.yml")]
-REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("drain", "leave", "remove", "reserve", "undo", "unreserve")]
+REAL += [
+    "slurm_launcher/tasks/%s.yml" % name
+    for name in ("drain", "leave", "note", "proved", "remove", "reserve", "restore", "settle", "switch", "undo")
+]
+REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("unreserve", "wait")]
 REPLACED["slurm_launcher/tasks/nodes.yml"] = """
 - name: Prepare a node
   thefermisea.llama_cluster.slurm_node: {node: "{{ inventory_hostname }}", state: prepared}

@@ -52,8 +52,7 @@ def cluster(deployed, tmp_path):
 
 
 def answers(cluster, *seen):
-    for name, one in zip(("jobs.json", "jobs-next.json"), seen):
-        (cluster.node("ctl") / name).write_text(json.dumps(one))
+    (cluster.node("ctl") / "jobs.json").write_text(json.dumps(seen))
 
 
 def test_waiting_job_is_not_measurable(cluster):
@@ -150,7 +149,6 @@ def test_maintenance_waits_for_the_end_of_a_job(cluster):
 @pytest.mark.parametrize(
     "playbook, options, step",
     [
-        ("upgrade", [], "run site.yml, which lets their requests end"),
         ("switch_model", ["-e", "service=deep", "-e", "quant=Q8_0"], "set the quant of llama_services.deep"),
     ],
 )
@@ -409,3 +407,103 @@ def test_cards_of_units_are_warned_of_or_reserved(carded):
     assert "SLURM gives cards" not in output and "ctl reserved in SLURM: node1, node2" in carded.events
     carded.done("teardown")
     assert "ctl reserved in SLURM: nothing" in carded.events
+
+
+OLD_SCRIPT = (
+    "#!/bin/bash\n# written by the collection from the inventory\n/opt/llama.cpp/releases/b0/bin/llama-server\n"
+)
+NEW = {
+    "slurm": "",
+    "keeper": "",
+    "services": {"deep": {"state": "running", "serves": True, "job_id": 4712, "held": None}},
+    "sentences": {"deep": "job 4712 runs on node1, node2, and serves"},
+    "jobs": [],
+}
+CRASHED = {**NEW, "services": {"deep": {"state": "none", "serves": False}}, "ended": {"deep": "exit code 1"}}
+CRASHED["sentences"] = {"deep": "no job, the next one is about to be submitted"}
+
+
+@pytest.fixture(name="jobs")
+def fixture_jobs(cluster):
+    """With a job of deep as an earlier run has configured it."""
+    keeps(cluster, "deep")
+    there = cluster.node("ctl") / "cluster/shared/scripts/llama-cpp"
+    there.mkdir(parents=True)
+    (there / "run-deep.slurm").write_text(OLD_SCRIPT)
+    path = cluster.node("ctl") / "etc/llama-cluster/jobs.json"
+    config = json.loads(path.read_text())
+    config["services"]["deep"].update(
+        digest="old", wanted=True, script="/cluster/shared/scripts/llama-cpp/run-deep.slurm"
+    )
+    path.write_text(json.dumps(config))
+    answers(cluster, NEW)
+    return cluster
+
+
+def script(cluster):
+    return (cluster.node("ctl") / "cluster/shared/scripts/llama-cpp/run-deep.slurm").read_text()
+
+
+def changes(cluster):
+    """Events that change units and scripts."""
+    kinds = ("configure", "started", "stopped", "restarted", "write", "activate")
+    return [event for event in cluster.events if event.split()[1] in kinds and "baseline" not in event]
+
+
+def test_job_is_upgraded_and_rolled_back(jobs):
+    output = jobs.done("upgrade", "-e", "service=deep")
+    assert "deep: job 4712 runs on node1, node2, and serves" in output and "rollback.yml puts the job of 20" in output
+    assert script(jobs) != OLD_SCRIPT and configured(jobs)["deep"]["digest"] != "old"
+    assert [event.split()[0] for event in changes(jobs)] == ["ctl", "ctl"]
+    assert "node1 talk full with a job" in jobs.events
+    # The nodes keep the builds of the former script.
+    last = json.loads((jobs.node("node1") / "var/lib/llama-cluster/rollback/last.json").read_text())
+    assert last["kept"] == ["b0"]
+    assert "deep: job 4712 runs" in jobs.done("upgrade", "-e", "service=deep") and changes(jobs) == []
+    jobs.done("rollback", "--check")
+    assert script(jobs) != OLD_SCRIPT
+    output = jobs.done("rollback")
+    assert script(jobs) == OLD_SCRIPT and configured(jobs)["deep"]["digest"] == "old"
+    assert "deep: job 4712 runs on node1, node2, and serves" in output
+
+
+def test_job_that_waits_is_not_proved(jobs):
+    answers(jobs, PENDING)
+    assert f"deep: not proved: {WAITS}" in jobs.done("upgrade", "-e", "service=deep")
+    assert script(jobs) != OLD_SCRIPT and "a job" not in " ".join(jobs.events)
+
+
+def test_upgrade_of_a_job_is_foretold(jobs):
+    output = jobs.done("upgrade", "--check")
+    assert "deep: check mode, its job goes on" in output and "chat: check mode, b1 serves on" in output
+    assert script(jobs) == OLD_SCRIPT and not jobs.events
+
+
+def test_units_and_jobs_are_upgraded_together(jobs):
+    output = jobs.done("upgrade", "-e", "tag=b2")
+    assert "chat: b2 serves" in output and "deep: job 4712 runs" in output
+    assert configured(jobs)["deep"]["digest"] != "old" and jobs.builds() == {"head-chat": "b2", "rpc-chat": "b2"}
+    jobs.done("rollback")
+    assert script(jobs) == OLD_SCRIPT and jobs.builds() == {"head-chat": "b1", "rpc-chat": "b1"}
+
+
+def test_job_that_ends_is_undone_with_the_units(jobs):
+    answers(jobs, CRASHED, CRASHED, NEW)
+    output = jobs.refused("upgrade", "-e", "tag=b2")
+    assert "deep: a job that ended seen (exit code 1), one that serves or is pending is needed" in output
+    assert "rolled back, b1 serves again" in output
+    assert "; deep: job 4712 runs on node1, node2, and serves" in output
+    assert script(jobs) == OLD_SCRIPT and jobs.builds() == {"head-chat": "b1", "rpc-chat": "b1"}
+
+
+def test_job_stays_when_units_fail(jobs):
+    output = jobs.refused("upgrade", "-e", "tag=b2-mute")
+    assert "rolled back, b1 serves again" in output
+    assert script(jobs) == OLD_SCRIPT and jobs.builds() == {"head-chat": "b1", "rpc-chat": "b1"}
+    assert not [event for event in jobs.events if "write /cluster" in event]
+
+
+def test_upgrade_makes_no_job_of_a_unit(jobs):
+    jobs.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]["launcher"] = "slurm"
+    output = jobs.refused("upgrade")
+    assert "upgrade: chat seen with another launcher or script" in output and not changes(jobs)

@@ -7,6 +7,8 @@ import os
 import stat
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import paths
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.build import kept_releases
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.snapshot import Snapshots, text_of
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
@@ -100,13 +102,14 @@ def test_restore_of_everything(snapshots, node):
 
 
 def test_look_reports_snapshots_and_differences(snapshots, node):
-    assert snapshots.look() == {"open": None, "last": None, "differs": []}
+    assert snapshots.look() == {"open": None, "last": None, "differs": [], "scripts": {}}
     snapshots.open("one")
     (node / HEAD).write_text("new\n")
     assert snapshots.look() == {
-        "open": {"id": "one", "build": "b1", "releases": [], "units": ["llama-head-chat.service"]},
+        "open": {"id": "one", "build": "b1", "releases": [], "units": ["llama-head-chat.service"], "scripts": {}},
         "last": None,
         "differs": [HEAD],
+        "scripts": {},
     }
 
 
@@ -264,3 +267,32 @@ def test_unmanaged_files_stay(snapshots, node):
     before = content(node)
     snapshots.restore("one")
     assert content(node) == dict(before, **{HEAD: ("old\n", before[HEAD][1])})
+
+
+def test_scripts_of_jobs_have_their_own_snapshot(snapshots, node, tmp_path):
+    """The snapshot of a node has no part of it."""
+    config = {"services": {"deep": {"script": "/share/run-deep.slurm", "digest": "old"}}}
+    script = node / "share/run-deep.slurm"
+    script.parent.mkdir()
+    script.write_text("exec %s/releases/b7/bin/llama-server\n" % paths.BUILDS)
+    (node / "etc/llama-cluster/jobs.json").write_text(json.dumps(config))
+    jobs = Snapshots(str(tmp_path / "rollback-jobs"), str(tmp_path / "prefix"), str(node), jobs=True)
+    jobs.open("one")
+    opened = jobs.look()["open"]
+    assert opened["scripts"] == {"deep": "/share/run-deep.slurm"} and opened["releases"] == ["b7"]
+    script.write_text("new\n")
+    (node / "etc/llama-cluster/jobs.json").write_text(json.dumps(config).replace("old", "new"))
+    (node / PLAN).write_text("new\n")
+    snapshots.open("one")
+    # The keeper submits the script as soon as its configuration changes.
+    changed = [path for path, _now, _then in jobs.restore("one")]
+    assert sorted(changed) == ["etc/llama-cluster/jobs.json", "share/run-deep.slurm"]
+    assert "b7" in script.read_text() and (node / PLAN).read_text() == "new\n"
+    assert snapshots.look()["differs"] == []
+
+
+def test_builds_of_scripts_are_kept(snapshots, tmp_path):
+    snapshots.open("one", releases=["b7", "b7"])
+    (tmp_path / "var/lib/llama-cluster").mkdir(parents=True)
+    (tmp_path / "rollback").rename(tmp_path / "var/lib/llama-cluster/rollback")
+    assert kept_releases(str(tmp_path)) == ["b1", "b7"]

@@ -183,6 +183,14 @@ def test_jobs_killed_soon_after_they_serve_wait():
     assert waits == [0, 10, 30, 60]
 
 
+def test_job_with_another_script_is_followed_at_once():
+    one = Keeper()
+    one.state = {"fast": state.Known(failures=5)}
+    one.turn(running(digest=OLD))
+    assert one.turn(**ended("FAILED", exit_code=1)) == [SUBMIT]
+    assert (one.known.failures, one.known.last["digest"]) == (0, OLD)
+
+
 def test_short_service_between_looks_counts():
     one = Keeper()
     one.state = {"fast": state.Known(failures=5)}

@@ -185,6 +185,8 @@ def test_requests_of_persons(tmp_path):
     [
         (WAITS, []),
         (WAITS._replace(digest="f" * 16), ["fast"]),
+        # SLURM has not looked at it.
+        (WAITS._replace(reason="None"), ["fast"]),
         (RUNS, ["fast"]),
         (RUNS._replace(serves=True), []),
         (RUNS._replace(serves=True, asked={"4711": {"at": NOW}}), ["fast"]),
@@ -207,3 +209,17 @@ def test_old_state_settles_nothing(tmp_path):
     assert facts.unsettled(wanted, content, str(tmp_path), NOW + 1, NOW + 2) == ["fast", "new"]
     (tmp_path / "fast.resume").touch()
     assert facts.unsettled({"fast": DIGEST}, content, str(tmp_path), NOW - 60, NOW) == ["fast"]
+
+
+def test_job_that_ended_by_its_fault():
+    last = {"job_id": 4711, "code": "crashed", "words": "exit code 1", "at": NOW}
+    ended = RUNS._replace(last=last, failures=1)
+    served = RUNS._replace(serves=True, last=last)
+    preempted = served._replace(last={**last, "code": "preempted"})
+    former = ended._replace(last={**last, "digest": "f" * 16})
+    seen = {"fast": ended, "deep": served, "other": ended, "new": WAITS, "back": preempted, "old": former}
+    content = state.public(seen, NOW, None)
+    wanted = dict.fromkeys(("fast", "deep", "new", "back", "old"), DIGEST)
+    assert facts.ended(wanted, content, NOW - 1) == {"fast": "exit code 1", "deep": "exit code 1"}
+    assert facts.ended(wanted, content, NOW + 1) == {}
+    assert facts.ended(wanted, {}, NOW) == {}

@@ -28,8 +28,11 @@ UPGRADE = {
     "idle": False,
     "opened": "",
     "seconds": 4.2,
+    "jobs": {},
+    "serving": [],
 }
 FAILED = {"failures": ["chat is slow"], "old_build": "b1-cpu", "undone": True, "check_mode": False, "seconds": 9.1}
+FAILED.update(services={"chat": {}}, jobs={}, serving=[])
 
 
 def files(**more):

@@ -165,6 +165,14 @@ def test_scripts_of_former_jobs_are_removed():
     assert config["services"] == {} and config["registry_dir"] == "/e" and config["partitions_yield"] == ["dev"]
 
 
+def test_scripts_of_other_services_stay():
+    made = {"scripts": ["/s/run-chat.slurm", "/s/run-other.slurm"], "registry_dir": "/e", "user": "jobs"}
+    settings = {"user": "jobs", "yield_to": [], "made": made, "services": ["other"]}
+    entries = files.slurm_files([JOB], {}, {}, {**settings, "config": {"services": {"chat": {"digest": "old"}}}})
+    assert entries["scripts"] == [] and len(entries["files"]) == 1
+    assert json.loads(entries["files"][0]["content"])["services"] == {"chat": {"digest": "old"}}
+
+
 def test_record_keeps_what_earlier_runs_made():
     created = {"qos": ["low"], "associations": [{"user": "jobs", "account": "lab"}]}
     first = json.loads(files.slurm_made([JOB], created, {}))
