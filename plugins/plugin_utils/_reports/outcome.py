@@ -8,8 +8,8 @@ Facts of a node: apply_failure (why something failed there), apply_undo_failure 
 (it is restored), and the results of role apply: apply_before, apply_earlier, apply_compared and apply_changes. A node
 that is gone counts as failed.
 
-The fact apply_jobs of the host that submits jobs, of roles apply and slurm_launcher: {failure, undo_failure: sentences
-or empty, done: whether its part is over, idle, sentences: {service: its job in words}, serving: services}.
+The fact slurm_launcher_end of the host that submits jobs: {failure, undo_failure: sentences or empty, done: whether its
+part is over, idle, sentences: {service: its job in words}, serving: services}.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def switch_state(
     failures = _noted(hostvars, hosts, "apply_failure")
     # A node that failed with another one has no reason.
     failures.sort(key=lambda reason: reason == NO_REASON)
-    jobs = [hostvars[host].get("apply_jobs") or {} for host in submitters]
+    jobs = [hostvars[host].get("slurm_launcher_end") or {} for host in submitters]
     failures += [one["failure"] for one in jobs if one.get("failure")]
     lost = [host for host, one in zip(submitters, jobs, strict=True) if not one.get("done")]
     failures += [f"{host} cannot be reached any more" for host in hosts if host not in left]
@@ -220,7 +220,9 @@ def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
 
 
 def _way_back(hostvars: HostVars, hosts: Sequence[str]) -> str:
-    jobs = [one["undo_failure"] for one in _noted(hostvars, list(hostvars), "apply_jobs") if one["undo_failure"]]
+    jobs = [
+        one["undo_failure"] for one in _noted(hostvars, list(hostvars), "slurm_launcher_end") if one["undo_failure"]
+    ]
     return "; ".join(dict.fromkeys(_noted(hostvars, hosts, "apply_undo_failure") + jobs)) or "see above"
 
 
