@@ -24,7 +24,7 @@ ACCOUNTS = {
     "rpc_worker_user": "llama-rpc",
     "__node_setup_firewall_digest": "llama-cluster 0123456789abcdef",
 }
-BUILT = {"current_build": "b1", "build_sha256": "0" * 64}
+BUILT = {"current_build": RELEASE.rpartition("/")[2], "build_sha256": "0" * 64}
 NODE = {"units": [], "templates": [], "watched": [], "files": {}, "build": {"of": {"": BUILT}}}
 FILTERS = {name: function for module in (intent, units) for name, function in module.FilterModule().filters().items()}
 
@@ -64,11 +64,11 @@ def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file
     return {
         "llama-rpc-chat.service": template(
             "rpc_worker/templates/llama-rpc.service.j2",
-            **dict(worker["vars"], release=RELEASE),
+            **worker["vars"],
         ),
         "llama-head-chat.service": template(
             "head_server/templates/llama-head.service.j2",
-            **dict(head["vars"], release=RELEASE),
+            **head["vars"],
         ),
         "llama-watchdog.service": template("node_setup/templates/llama-watchdog.service.j2", digest="0123456789abcdef"),
         "llama-firewall.service": template("node_setup/templates/llama-firewall.service.j2"),
