@@ -177,7 +177,7 @@ def resume(user: str, wanted: Mapping[str, str], directory: str, now: float, che
 
         def write() -> None:
             for name in names:
-                state.request(directory, name, "resume", "site.yml", now)
+                state.request(directory, name, "resume", "a playbook", now)
 
         # The directory is the user's.
         error = Disposable(WRITE).run(as_user(user, write)).error

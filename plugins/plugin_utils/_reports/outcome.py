@@ -236,8 +236,9 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
     outage = _outage(hostvars, hosts, run["seconds"]) if changed else "nothing had to restart"
     services = ", ".join(dict.fromkeys(answer["item"]["service"] for answer in answers)) or "no service"
     reasons = ", ".join(answer["reason"] for answer in answers) or "none runs"
+    units = [f"{services}: as of {run['id']}, {build} serves ({reasons}), {outage}"]
     return [
-        f"{services}: as of {run['id']}, {build} serves ({reasons}), {outage}",
+        *(units if any(one.get("units") for one in opened) else []),
         "the inventory may still say what was rolled back: set llama_builds (%s) and the services as they were "
         "there, or the next site.yml switches again" % build,
     ]

@@ -146,15 +146,10 @@ def test_maintenance_waits_for_the_end_of_a_job(cluster):
     assert "job 7 of bob runs on node2, wait for its end" in output
 
 
-@pytest.mark.parametrize(
-    "playbook, options, step",
-    [
-        ("switch_model", ["-e", "service=deep", "-e", "quant=Q8_0"], "set the quant of llama_services.deep"),
-    ],
-)
-def test_playbooks_of_units_refuse_a_job(cluster, playbook, options, step):
-    output = cluster.refused(playbook, *options)
-    assert f"{playbook}: deep seen with launcher slurm, services of systemd are needed: {step}" in output
+def test_switch_of_model_refuses_a_job(cluster):
+    output = cluster.refused("switch_model", "-e", "service=deep", "-e", "quant=Q8_0")
+    seen = "switch_model: deep seen with launcher slurm, a service of systemd is needed"
+    assert f"{seen}: set the quant of llama_services.deep in the inventory and run upgrade.yml" in output
     assert not [event for event in cluster.events if event.split()[1] in ("configure", "systemctl", "snapshot")]
 
 

@@ -284,9 +284,9 @@ TO_WRITE = (
 STAYS = "chat: m.Q8_0.gguf serves, /opt/models/m.Q4_1.gguf stays on "
 
 
-def restored(changes, build="b1-cpu-5f27", results=None):
+def restored(changes, build="b1-cpu-5f27", results=None, units=("llama-head-chat.service",)):
     answers = [{"item": {"service": "chat"}, "reason": "it answered 2 tokens in 0.1 s"}] if results is None else results
-    facts = {"apply_restored": {"open": {"build": build}}, "apply_changes": changes}
+    facts = {"apply_restored": {"open": {"build": build, "units": list(units)}}, "apply_changes": changes}
     return {"node1": dict(facts, apply_answers={"results": answers}), "node2": dict(facts, apply_changes=NOTHING)}
 
 
@@ -347,6 +347,16 @@ RETURN = "patch and reboot node2, then run maintenance.yml -e node=node2 -e stat
             restored(NOTHING, "b1", []),
             ROLLBACK,
             ["no service: as of 2026-11-22, b1 serves (none runs), nothing had to restart", ...],
+        ),
+        # Only jobs.
+        (
+            "rolled_back",
+            restored(NOTHING, "b1", [], ()),
+            ROLLBACK,
+            [
+                "the inventory may still say what was rolled back: set llama_builds (b1) and the services as they were "
+                "there, or the next site.yml switches again"
+            ],
         ),
         ("model_switched", switched(), SWITCH, [STAYS + "node1"]),
         ("model_switched", switched(), {**SWITCH, "park": "node2"}, [STAYS + "node2"]),
