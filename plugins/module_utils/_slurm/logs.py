@@ -11,7 +11,6 @@ Each line begins with its time in UTC; a line without one has the time of the li
 from __future__ import annotations
 
 import calendar
-import contextlib
 import errno
 import os
 import re
@@ -36,6 +35,8 @@ ROLES = ("head", "router", "rpc")
 JOB = re.compile(r"^[1-9][0-9]{0,9}\Z")
 # Files of a job in its directory.
 LEFT = re.compile(r"^(?:(?:head|router|rpc)-[^/]*\.log|served-[0-9]+)\Z")
+# Errors that another attempt does not mend.
+NEVER = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 Line = dict[str, Any]
 
@@ -100,19 +101,32 @@ def last_lines(path: str, most: int) -> list[str]:
 
 
 def remove_old(path: str, most: int, alive: Iterable[int]) -> None:
-    """Removes the directories of a user's jobs but for the newest ones, and for jobs that have not ended. It may hang.
+    """Removes the directories of this user's jobs but for the last jobs, and for jobs that have not ended. It may hang.
     Errors: OSError."""
-    kept = {str(number) for number in alive}
+    kept = set(alive)
+    failed: OSError | None = None
     with _Folder(path) as folder:
         with os.scandir(folder) as entries:
-            found = [(one.stat(follow_symlinks=False).st_mtime, one.name) for one in entries if JOB.match(one.name)]
-        for _at, name in sorted(found, reverse=True)[most:]:
-            if name not in kept:
-                # A file of another kind keeps its directory.
-                with contextlib.suppress(OSError), JobFolder(name, folder) as own:
-                    for log in filter(LEFT.match, os.listdir(own)):
-                        os.unlink(log, dir_fd=own)
-                    os.rmdir(name, dir_fd=folder)
+            named = [one for one in entries if JOB.match(one.name)]
+            # What others made here cannot go, and does not count.
+            found = [int(one.name) for one in named if one.stat(follow_symlinks=False).st_uid in owners()]
+        for number in sorted(found, reverse=True)[most:]:
+            if number not in kept:
+                try:
+                    _remove(folder, str(number))
+                except OSError as error:
+                    if error.errno in NEVER:
+                        failed = OSError(error.errno, f"{number}: {error.strerror}")
+    if failed:
+        raise failed
+
+
+def _remove(folder: int, name: str) -> None:
+    """Removes the directory of a job. A file of another kind keeps it. Errors: OSError."""
+    with JobFolder(name, folder) as own:
+        for log in filter(LEFT.match, os.listdir(own)):
+            os.unlink(log, dir_fd=own)
+        os.rmdir(name, dir_fd=folder)
 
 
 class _Folder:

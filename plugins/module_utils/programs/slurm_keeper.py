@@ -33,7 +33,7 @@ from .._text import Refusal, printable
 # Seconds between two looks at the user's jobs, at all jobs, at all jobs if services give way to some, and at requests
 # and the configuration.
 LOOK, EVERYBODY, YIELDS, TICK = 5.0, 30.0, 10.0, 0.5
-# Jobs whose logs stay, for each service, and seconds between two removals of older ones.
+# Jobs whose logs stay, for each service, all counted together; seconds between two removals of older ones.
 LOGS, REMOVAL = 50, 3600.0
 # Seconds for the shares, and for the end of a submission of a keeper that was killed.
 SHARES, LOCKED = 3.0, 2 * ask.SECONDS

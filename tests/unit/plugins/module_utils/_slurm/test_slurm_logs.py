@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import errno
 import os
 import pathlib
 import pwd
@@ -150,3 +151,30 @@ def test_log_without_layers_has_a_reason(tmp_path):
         f"{tmp_path}/none has no buffer sizes (none log"
     )
     assert "No such file" in logs.load_of(str(tmp_path / "a" / "b"), USER)["reason"]
+
+
+@pytest.fixture(name="ended")
+def fixture_ended(tmp_path):
+    """The logs of four jobs."""
+    for number in range(7, 11):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "head-n1.log").touch()
+    return tmp_path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root makes the directory of another user")
+def test_directory_of_others_displaces_none(ended):
+    (ended / "99").mkdir()
+    os.chown(ended / "99", 12345, -1)
+    logs.remove_old(str(ended), 2, [7])
+    assert sorted(os.listdir(ended)) == ["10", "7", "9", "99"]
+
+
+def test_read_only_logs_are_named(ended, monkeypatch):
+    def refuse(name, dir_fd):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
+
+    monkeypatch.setattr(logs.os, "unlink", refuse)
+    with pytest.raises(OSError, match="7: Read-only file system"):
+        logs.remove_old(str(ended), 2, [])
+    logs.remove_old(str(ended), 4, [])
