@@ -10,6 +10,7 @@ import glob
 import ipaddress
 import os
 import re
+import stat
 import struct
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -98,10 +99,14 @@ def arguments(kind: str, argv: Sequence[str]) -> Settings:
 
 def read_text(path: str) -> str:
     """The text of a file; empty for one that cannot be read or is too large to be a configuration."""
-    with contextlib.suppress(OSError):
-        if os.path.isfile(path) and os.path.getsize(path) <= MOST_TEXT:
-            data = Path(path).read_bytes()
-            return "" if b"\0" in data else data.decode("utf-8", "replace")
+    if not os.path.isfile(path):
+        return ""
+    # Links are followed: nginx's sites are such. A FIFO or a device may have taken the place of a file since.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+    with contextlib.suppress(OSError), open(os.open(path, flags), "rb") as stream:
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            data = stream.read(MOST_TEXT + 1)
+            return "" if b"\0" in data or len(data) > MOST_TEXT else data.decode("utf-8", "replace")
     return ""
 
 

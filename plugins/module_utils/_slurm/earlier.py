@@ -7,11 +7,14 @@ to the collection."""
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Any, Callable, NamedTuple
 
+from .. import _files
 from .._adoption.gateway import SUBMITS, Places, find_units
 from .._adoption.servers import MANAGED, PROPERTIES, Unit, read_text, shown_unit
 from .._adoption.steps import Adoption
@@ -20,9 +23,12 @@ from . import ask
 from .ask import Queued
 from .job import VARIABLE
 
-# Absolute paths of an ExecStart line.
-EXEC_START = re.compile(r"(?m)^\s*ExecStart=(.*)$")
-PATH = re.compile(r"(?<![\w.-])/[\w./-]+")
+EXEC_START = re.compile(r"(?m)^\s*ExecStart=[-@:+!|]*(.*)$")
+# These run their first argument that is no option nor a variable; a shell runs the text that -c has.
+INTERPRETER = re.compile(r"(?:env|(?:ba|da|k|z)?sh|perl|python[0-9.]*)\Z")
+OPTION = re.compile(r"-|\w+=")
+COMMAND = re.compile(r"-[a-z]*c\Z")
+MOST_NESTED = 4
 ROOT = "root"
 
 
@@ -43,25 +49,49 @@ def find(
     show: Show = systemctl_show,
     queue: Callable[[str], list[Queued]] = ask.jobs,
 ) -> Earlier:
-    """user: slurm_user; names, scripts: of the inventory's jobs. Errors: Refusal."""
+    """user: slurm_user; names, scripts: of the inventory's jobs. Errors: Refusal, also for a program or a script that
+    others than root may change."""
     known = [*names, *(os.path.basename(path) for path in scripts)]
     programs = [path for path in programs_of(places.units) if submits(read_text(path), known)]
+    for path in programs:
+        _files.check_program(path)
     units = find_units(programs, places) if programs else []
     shown = parse_show(show(units, (*PROPERTIES, "User"))) if units else []
     users = {user, *(one.get("User") or ROOT for one in shown if one["Id"].endswith(".service"))}
     jobs = [job._replace(user=one) for one in sorted(users) for job in queue(one) if job.alive]
+    files = [path for path in scripts if os.path.isfile(path) and f"{VARIABLE}=" not in read_text(path)]
+    for path in files:
+        if not os.path.islink(path):
+            os.close(_files.open_file(path))
     return Earlier(
         units=sorted((shown_unit(one, "daemon") for one in shown), key=lambda unit: units.index(unit["name"])),
-        files=[path for path in scripts if os.path.isfile(path) and f"{VARIABLE}=" not in read_text(path)],
+        files=files,
         jobs=[job for job in jobs if job.name in names and not job.service],
     )
 
 
 def programs_of(unit_dir: str) -> list[str]:
-    """The files that services which are not managed start."""
-    texts = [read_text(path) for path in sorted(glob.glob(os.path.join(unit_dir, "*.service")))]
+    """The programs and scripts that services which are not managed run; no other arguments, which any user could have
+    named or written."""
+    texts = [read_text(path).replace("\\\n", " ") for path in sorted(glob.glob(os.path.join(unit_dir, "*.service")))]
     lines = [line for text in texts if not MANAGED.search(text) for line in EXEC_START.findall(text)]
-    return sorted({path for line in lines for path in PATH.findall(line) if os.path.isfile(path)})
+    return sorted({path for line in lines for path in run_by(line) if path.startswith("/") and os.path.isfile(path)})
+
+
+def run_by(line: str) -> list[str]:
+    """The program of a command line, or the script if it is an interpreter; what follows is not looked at."""
+    for _interpreter in range(MOST_NESTED):
+        try:
+            words = shlex.split(line)
+        except ValueError:
+            return []
+        words = words[words[:1] == ["exec"] :]
+        if not words or not INTERPRETER.match(os.path.basename(words[0])):
+            return words[:1]
+        rest = list(itertools.dropwhile(OPTION.match, words[1:]))
+        command = bool(rest) and words[0].endswith("sh") and bool(COMMAND.match(words[-len(rest) - 1]))
+        line = re.split("[;&|]", rest[0])[0] if command else shlex.join(rest)
+    return []
 
 
 def submits(text: str, names: Collection[str]) -> bool:

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Servers that operators set up themselves, on a tree that looks like a node."""
 
+import os
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import servers
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
@@ -194,3 +196,7 @@ def test_text_that_is_not_a_configuration_is_empty(tmp_path, monkeypatch):
         path.write_bytes(data)
         assert servers.read_text(str(path)) == text, data
     assert servers.read_text(str(tmp_path)) == "" == servers.read_text(str(tmp_path / "gone"))
+    # In the place of a file since it was looked at.
+    monkeypatch.setattr(servers.os.path, "isfile", lambda _path: True)
+    os.mkfifo(tmp_path / "fifo")
+    assert servers.read_text(str(tmp_path / "fifo")) == "" == servers.read_text("/dev/zero")

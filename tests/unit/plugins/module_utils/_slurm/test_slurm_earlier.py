@@ -3,9 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A daemon of the operators, its scripts and jobs, and every step of their adoption; rows are squeue's."""
 
+import os
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import gateway
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, earlier
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 ROW = "{job}|RUNNING|None|N/A|1-00:00:00|1790000000|{user}|gpu_ai|normal|c2|(null)|(null)|{name}|{comment}".replace(
     "|", ask.SEPARATOR
@@ -94,3 +98,49 @@ def test_gateway_takes_no_daemon_for_its_updater(host):
     places = host.places._replace(sites=(), programs=(str(host.path / "*.sh"),), cron=(), proc=str(host.path / "none"))
     (host.path / "none").mkdir()
     assert gateway.find_gateway([8080], places, host.show).files == []
+
+
+@pytest.mark.parametrize(
+    ("line", "run"),
+    [
+        ("-/opt/daemon --log /home/alice/x", "/opt/daemon"),
+        ("/bin/bash -e /opt/daemon.sh /home/alice/x", "/opt/daemon.sh"),
+        ("/usr/bin/env A=/home/alice/y python3 -u /opt/daemon.py", "/opt/daemon.py"),
+        ("/bin/sh -ec 'exec /opt/daemon.sh; cat /home/alice/x'", "/opt/daemon.sh"),
+        ("/usr/bin/python3 -c 'print(1)' /home/alice/x", "print(1)"),
+        ("/usr/bin/tail -f /home/alice/x", "/usr/bin/tail"),
+        ("/bin/sh", None),
+        ("/bin/sh -c", None),
+        ("/bin/sh 'x", None),
+        ("sh " * 999 + "/opt/daemon.sh", None),
+    ],
+)
+def test_only_program_or_script_of_a_line(line, run):
+    (found,) = earlier.EXEC_START.findall("[Service]\nExecStart=%s\n" % line)
+    assert earlier.run_by(found) == ([run] if run else [])
+
+
+def test_file_that_is_an_argument_stops_nothing(host):
+    trap = host.path / "alice"
+    trap.write_text("sbatch llama-14b\n")
+    give_away(trap)
+    os.mkfifo(host.path / "fifo")
+    (host.path / "zero").symlink_to("/dev/zero")
+    unit = host.path / "system/logs.service"
+    for name in ("alice", "fifo", "zero"):
+        unit.write_text("[Service]\nExecStart=/bin/cat %s\n" % (host.path / name))
+        assert [one["name"] for one in host.find().units] == ["daemon.service"]
+    for name in ("fifo", "zero"):
+        host.write("logs", host.path / name)
+        assert [one["name"] for one in host.find().units] == ["daemon.service"]
+
+
+@pytest.mark.parametrize("name", ["daemon.sh", "run-14b.slurm"])
+def test_file_that_others_may_change_is_refused(host, name):
+    (host.path / name).chmod(0o666)
+    with pytest.raises(Refusal, match="%s: its mode 0666 lets others" % name):
+        host.find()
+    (host.path / name).chmod(0o644)
+    give_away(host.path / name)
+    with pytest.raises(Refusal, match="%s: it belongs to user id 4711" % name):
+        host.find()
