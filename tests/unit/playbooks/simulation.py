@@ -173,6 +173,10 @@ REAL += [
     for name in ("drain", "leave", "note", "proved", "remove", "reserve", "restore", "settle", "switch", "undo")
 ]
 REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("unreserve", "wait")]
+REPLACED["node_setup/tasks/firewall.yml"] = """
+- name: Write the firewall
+  thefermisea.llama_cluster.firewalld_rules: {access: "{{ node_setup_rpc_access }}"}
+"""
 REPLACED["slurm_launcher/tasks/nodes.yml"] = """
 - name: Prepare a node
   thefermisea.llama_cluster.slurm_node: {node: "{{ inventory_hostname }}", state: prepared}

@@ -306,6 +306,45 @@ def configured(cluster):
     return json.loads((cluster.node("ctl") / "etc/llama-cluster/jobs.json").read_text())["services"]
 
 
+def test_jobs_end_only_after_they_are_saved(manual):
+    manual.fail("ctl daemon save")
+    manual.refused("adopt")
+    assert steps(manual) == BEFORE[:1] and (manual.node("ctl") / "old-job").exists()
+
+
+def test_record_stays_unless_everything_is_restored(manual):
+    manual.done("adopt")
+    for failed, sent in zip(BACK, (BACK[:1], BACK[:2], BACK), strict=True):
+        manual.fail(failed)
+        manual.refused("adopt", "-e", "undo=true")
+        assert steps(manual) == sent
+        assert (manual.node("ctl") / "var/lib/llama-cluster/adopted-jobs/record.json").exists()
+
+
+@pytest.mark.parametrize("where", ["ctl daemon save", "ctl accounting submitted"])
+def test_failed_adoption_leaves_jobs_of_before(manual, where):
+    keeps(manual, "deep")
+    answers(manual, {"slurm": "", "jobs": []})
+    before = configured(manual)
+    manual.fail(where)
+    assert "runs again beside the jobs of llama-jobs list: correct that" in manual.refused("adopt")
+    assert configured(manual) == before and not [event for event in manual.events if "remove" in event]
+    assert (manual.node("ctl") / "daemon").exists()
+
+
+def test_failed_adoption_guards_ports_of_units(manual):
+    host = {"ansible_connection": "local", "ansible_become": False, "llama_address": "10.0.0.9"}
+    manual.inventory["llama_gateway"] = {"hosts": {"gateway1": {**host, "gateway_auth": "log_only"}}}
+    manual.node("gateway1").mkdir()
+    manual.fail("ctl accounting submitted")
+    manual.refused("adopt")
+    access = [json.loads((manual.node(name) / "access.json").read_text()) for name in ("node1", "node2")]
+    assert access == [
+        {"incoming": [], "outgoing": ["10.0.0.2:50052"], "clients": ["10.0.0.9/32:8000", "10.0.0.2/32:8000"]},
+        {"incoming": ["10.0.0.1:50052"], "outgoing": [], "clients": []},
+    ]
+
+
 LEFT = {"slurm": "", "jobs": [{"job_id": 4711, "service": "deep", "state": "RUNNING"}]}
 AWAY = {"slurm": "squeue: no answer in time", "jobs": []}
 
