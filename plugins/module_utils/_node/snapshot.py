@@ -60,11 +60,16 @@ class Snapshots:
         return {"open": _summary(opened), "last": last, "differs": differs, "scripts": _scripts(present.get(JOBS))}
 
     def open(self, name: str, check: bool = False, releases: Sequence[str] = ()) -> bool:
-        """Takes a snapshot under this name; an open one is kept and renamed. releases: that jobs need, whose scripts
-        are on another host. -> whether it was written"""
-        opened = self._load("open")
+        """Takes a snapshot under this name; an open one is kept and renamed, a closed one of this name is opened again:
+        a run ended while it closed them. releases: that jobs need, whose scripts are on another host. -> whether it was
+        written"""
+        opened, last = self._load("open"), self._load("last")
         if opened and opened["id"] == name:
             return False
+        if not opened and last and last["id"] == name:
+            if not check:
+                os.rename(self._path("last"), self._path("open"))
+            return True
         if not check:
             current = os.path.join(self.prefix, "current")
             build = os.path.basename(os.path.realpath(current)) if os.path.isdir(current) else None

@@ -63,8 +63,10 @@ def switch_state(
     failures += [f"{host} cannot be reached any more" for host in hosts if host not in left]
     failures += [f"{host} cannot be reached any more" for host in lost if host not in hosts]
     earlier = _noted(nodes, left, "apply_earlier")
-    # By loops over one host.
-    earlier += [one for found in _noted(nodes, left, "apply_jobs_earlier")[:1] for one in found["results"]]
+    names = {found[key]["id"] for found in earlier for key in ("open", "last") if found.get(key)}
+    # By loops over one host. A run that died before it took the nodes' snapshot has changed nothing.
+    of_jobs = [one for found in _noted(nodes, left, "apply_jobs_earlier")[:1] for one in found["results"]]
+    earlier += [one for one in of_jobs if not one.get("open") or one["open"]["id"] in names]
     opened = min((found["open"]["id"] for found in earlier if found.get("open")), default="")
     idle = not failures and not opened and all(_is_idle(node) for node in nodes.values())
     idle = idle and all(one["idle"] for one in jobs)

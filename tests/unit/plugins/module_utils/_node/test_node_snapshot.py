@@ -123,6 +123,18 @@ def test_open_snapshot_is_renamed(snapshots, node):
     assert content(node) == before
 
 
+def test_closed_snapshot_of_that_name_opens_again(snapshots, node):
+    """A run ended between the snapshots of nodes and that of jobs."""
+    snapshots.open("a")
+    snapshots.close()
+    (node / HEAD).write_text("new\n")
+    assert snapshots.open("a", check=True) and snapshots.look()["open"] is None
+    assert snapshots.open("a")
+    assert snapshots.look()["open"]["id"] == "a" and snapshots.look()["last"] is None
+    snapshots.restore("a")
+    assert (node / HEAD).read_text() == "old\n"
+
+
 def test_close_makes_last_and_drop_keeps_it(snapshots, node):
     assert not snapshots.close() and not snapshots.drop()
     snapshots.open("one")

@@ -192,6 +192,22 @@ def test_upgrade_names_builds_of_its_services():
     assert single[0].startswith("embed: b3-cpu serves, ")
 
 
+@pytest.mark.parametrize(
+    "node, jobs, opened",
+    [
+        ({"opened": "a"}, {"opened": "a"}, "a"),
+        ({"last": "a"}, {"opened": "a"}, "a"),
+        ({"opened": "a"}, {"last": "a"}, "a"),
+        # The run died before the nodes had one.
+        ({"last": "a"}, {"opened": "b"}, ""),
+        ({}, {"opened": "b"}, ""),
+    ],
+)
+def test_snapshot_of_jobs_belongs_to_the_nodes(node, jobs, opened):
+    facts = {"apply_earlier": snapshot(**node), "apply_jobs_earlier": {"results": [snapshot(**jobs)]}}
+    assert switch_state({"node1": facts}, ["node1"], ["node1"])["opened"] == opened
+
+
 def test_old_build_is_of_the_units():
     words = ["/opt/llama.cpp/releases/b1-cpu/bin/llama-server"]
     other = ["/opt/llama.cpp/releases/b2-cuda/bin/llama-server"]
