@@ -108,7 +108,7 @@ def remove_old(path: str, most: int, alive: Iterable[int]) -> None:
     with _Folder(path) as folder:
         with os.scandir(folder) as entries:
             named = [one for one in entries if JOB.match(one.name)]
-            # What others made here cannot go, and does not count.
+            # Directories of other users stay, and are not counted.
             found = [int(one.name) for one in named if one.stat(follow_symlinks=False).st_uid in owners()]
         for number in sorted(found, reverse=True)[most:]:
             if number not in kept:
