@@ -135,7 +135,56 @@ def test_preempting_job_has_only_free_nodes(tmp_path):
     assert ["--partition=gpu_vasp" in line and "--test-only" in line for line in asked] == [False, True, False]
     assert "--qos=high --account=lab --nodelist=c1,c3 --nodes=2 --exclusive" in asked[-1] and "sleep 600" in asked[-1]
     assert script("undo").returncode == script("undo").returncode == 0
-    assert (tmp_path / "asked").read_text().splitlines()[3:] == ["scancel 12"]
+    assert (tmp_path / "asked").read_text().splitlines()[3:] == ["scancel --user=vasp 12"]
+
+
+# Each prints what SLURM's does; llama-jobs is at its absolute path only, and systemd-run keeps what it is to run.
+COMMANDS = {
+    "squeue": 'cat %(folder)s/row; echo "squeue $*" >>%(folder)s/asked',
+    "scancel": 'echo "scancel $*" >>%(folder)s/asked',
+    "systemd-run": 'echo "timer" >>%(folder)s/asked',
+    "systemctl": 'echo "systemctl $*" >>%(folder)s/asked',
+    "bin/llama-jobs": 'echo "deep: held by ai"; echo "jobs $*" >>%(folder)s/asked; [ ! -e %(folder)s/busy ]',
+}
+OWN = "4711 llama_cluster:deep:0123456789abcdef"
+
+
+@pytest.fixture(name="cancelling")
+def fixture_cancelling(tmp_path):
+    """(what) -> what job.sh did, and the commands that it ran."""
+    (tmp_path / "job.sh").write_text(JOB.read_text().replace("=/usr/local/bin/", "=%s/bin/" % tmp_path))
+    (tmp_path / "bin").mkdir()
+    for name, text in COMMANDS.items():
+        (tmp_path / name).write_text("#!/bin/sh\n" + text % {"folder": tmp_path} + "\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "SERVICE": "deep", "JOB": "4711", "JOB_USER": "ai"}
+
+    def script(what):
+        (tmp_path / "asked").write_text("")
+        words = ["bash", str(tmp_path / "job.sh"), what, "scancel"]
+        done = subprocess.run(words, env={**environment, "HOLD": "9"}, capture_output=True, text=True, check=False)
+        return done, (tmp_path / "asked").read_text().splitlines()
+
+    return script
+
+
+@pytest.mark.parametrize("row", ["", "4711 (null)", "4711 llama_cluster:fast:0123456789abcdef", "7" + OWN])
+def test_drill_cancels_only_its_service(cancelling, tmp_path, row):
+    (tmp_path / "row").write_text(row + "\n")
+    done, asked = cancelling("break")
+    assert done.returncode == 1 and "deep: 4711 is no job of ai" in done.stderr
+    assert asked == ["squeue --noheader --user=ai --jobs=4711 --format=%A %k"]
+
+
+def test_cancelled_job_resumes_or_its_timer_does(cancelling, tmp_path):
+    (tmp_path / "row").write_text(OWN + "\n")
+    done, asked = cancelling("break")
+    assert re.fullmatch(r"[0-9.]+\n", done.stdout) and asked[1:] == ["timer", "scancel --user=ai 4711"]
+    assert cancelling("seen")[0].returncode == 0
+    (tmp_path / "busy").touch()
+    assert cancelling("undo")[1] == ["jobs resume deep"], "the timer stays"
+    (tmp_path / "busy").unlink()
+    assert cancelling("undo")[1] == ["jobs resume deep", "systemctl stop llama-drill-undo.timer"]
 
 
 @pytest.mark.parametrize("linked", [False, True])

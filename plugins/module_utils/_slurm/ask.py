@@ -388,6 +388,6 @@ def cancel(job_id: int, pending: bool = False) -> None:
     run(["scancel", *(["--state=PENDING"] if pending else []), str(job_id)])
 
 
-def drain(job_id: int) -> None:
-    """Has the tasks of a job end after the requests that run. Errors: Refusal."""
-    run(["scancel", "--signal=USR1", str(job_id)])
+def drain(job_id: int, user: str = "") -> None:
+    """Has the tasks of a job end after the requests that run; user: only if it is theirs. Errors: Refusal."""
+    run(["scancel", "--signal=USR1", *([f"--user={user}"] if user else []), str(job_id)])

@@ -74,7 +74,8 @@ def drain(
     if not before.drained:
         ask.run(["scontrol", "update", f"nodename={node}", "state=drain", f"reason={REASON}"])
     for one in own:
-        ask.drain(one.job_id)
+        # A name with a line feed could be the row of another user's job, and this is root.
+        ask.drain(one.job_id, user)
     end, ids = time.monotonic() + seconds, {one.job_id for one in own}
     while ids and time.monotonic() < end:
         sleep(POLL)

@@ -7,6 +7,8 @@
 # shellcheck disable=SC2153
 set -euo pipefail
 state=/run/llama-drill
+# Not in sudo's secure_path of RHEL.
+jobs=/usr/local/bin/llama-jobs
 
 die() { echo "$SERVICE: $*" >&2; exit 1; }
 stamp() { date +%s.%6N; }
@@ -16,6 +18,13 @@ later() {
 }
 no_later() { systemctl stop llama-drill-undo.timer 2>/dev/null || true; }
 others() { squeue --noheader --nodelist="$NODES" --states=R,CG,S --format='%A of %u' | grep -v "^$JOB of " || true; }
+
+# Its number comes from a file that the jobs' user may write.
+own() {
+    squeue --noheader --user="$JOB_USER" --jobs="$JOB" --format='%A %k' \
+        | grep -xE "$JOB llama_cluster:$SERVICE:[0-9a-f]{16}" >/dev/null \
+        || die "$JOB is no job of $JOB_USER for it, one is needed: look at llama-jobs list"
+}
 
 look() {
     scontrol --oneliner show job "$JOB" | tr ' ' '\n' | sed -n 's/^QOS=/qos /p'
@@ -54,13 +63,13 @@ preempt() {
 case $1/${2:-} in
     look/*) look ;;
     break/kill_server) kill_server ;;
-    break/scancel) later /usr/local/bin/llama-jobs resume "$SERVICE"; stamp; scancel "$JOB" ;;
-    seen/scancel) llama-jobs list | grep -q "^$SERVICE: held by " ;;
-    undo/scancel) no_later; llama-jobs resume "$SERVICE" ;;
+    break/scancel) own; later "$jobs" resume "$SERVICE"; stamp; scancel --user="$JOB_USER" "$JOB" ;;
+    seen/scancel) "$jobs" list | grep "^$SERVICE: held by " >/dev/null ;;
+    undo/scancel) "$jobs" resume "$SERVICE"; no_later ;;
     break/preempt) preempt ;;
     # Its keeper has seen it by then, and can name it.
     seen/preempt) [ "$(squeue --noheader --jobs="$(cat "$state/job")" --format=%T)" = RUNNING ] && sleep 10 ;;
-    undo/preempt) [ ! -e "$state/job" ] || { scancel "$(cat "$state/job")"; rm -r "$state"; } ;;
+    undo/preempt) [ ! -e "$state/job" ] || { scancel --user="$PREEMPTOR" "$(cat "$state/job")"; rm -r "$state"; } ;;
     break/kill_keeper) stamp; systemctl kill --kill-who=all --signal=KILL llama-slurm-keeper.service ;;
     undo/kill_keeper) systemctl start llama-slurm-keeper.service ;;
     break/kill_slurmctld)

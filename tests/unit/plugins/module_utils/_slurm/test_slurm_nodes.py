@@ -88,7 +88,7 @@ def test_node_is_drained_before_its_job_ends(slurm):
     assert [line[:3] for line in calls()] == [
         ["scontrol", "-o", "show"],
         ["scontrol", "update", "nodename=vasp-02"],
-        ["scancel", "--signal=USR1", "4711"],
+        ["scancel", "--signal=USR1", "--user=llama"],
     ]
 
 
