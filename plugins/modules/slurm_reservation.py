@@ -11,10 +11,11 @@ version_added: 0.1.0
 author: [The Fermi Sea (@thefermisea)]
 description: >-
   Says which nodes have cards that SLURM gives to jobs, and has the reservation C(llama_cluster) of all of them that are
-  named. Without a node it removes that one, and does not fail where SLURM does not respond.
+  named. Without a node it removes that one; without one to reserve it does not fail where SLURM does not respond.
 options:
   shared: {description: Nodes whose cards units use., type: list, elements: str, default: []}
   reserved: {description: "Those of O(shared) that are reserved as a whole.", type: list, elements: str, default: []}
+  keep: {description: Whether nodes that are reserved and not named stay reserved., type: bool, default: false}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
 attributes: {check_mode: {support: full}, diff_mode: {support: full}}
 """
@@ -46,12 +47,13 @@ from ..module_utils._text import Refusal
 
 def main():
     names = {"type": "list", "elements": "str", "default": []}
-    module = AnsibleModule(argument_spec={"shared": names, "reserved": names}, supports_check_mode=True)
+    keep = {"type": "bool", "default": False}
+    module = AnsibleModule(argument_spec={"shared": names, "reserved": names, "keep": keep}, supports_check_mode=True)
     given = module.params
     try:
         scheduled = reservation.scheduled(given["shared"]) if given["shared"] else []
         wanted = [node for node in scheduled if node in given["reserved"]]
-        done = reservation.have(wanted, module.check_mode)
+        done = reservation.have(wanted, module.check_mode, given["keep"])
     except Refusal as refusal:
         if given["reserved"]:
             module.fail_json(msg=f"slurm_reservation: {refusal}")

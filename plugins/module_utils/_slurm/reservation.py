@@ -20,7 +20,9 @@ from .hostlist import nodes as names_of
 NAME = "llama_cluster"
 # Running jobs of others go on.
 WORDS = ("StartTime=now", "Duration=infinite", "Users=root", "Flags=IGNORE_JOBS")
-# Seconds before its end at which it is made anew.
+# A duration would count from its start, which may be long ago.
+END = "EndTime=now+365days"
+# Seconds before its end at which it gets another.
 LEFT = 180 * 86400
 
 
@@ -35,18 +37,22 @@ def look() -> dict[str, str]:
     return ask.show("reservation", "ReservationName").get(NAME, {})
 
 
-def have(nodes: Iterable[str], check: bool) -> dict[str, Any]:
-    """Has exactly these nodes reserved. -> {changed, before, after: nodes}. Errors: Refusal."""
-    seen, wanted = look(), sorted(nodes)
+def have(nodes: Iterable[str], check: bool, keep: bool = False) -> dict[str, Any]:
+    """Has these nodes reserved, and with keep those that are, too. -> {changed, before, after: nodes}. Errors:
+    Refusal."""
+    seen = look()
     before = sorted(names_of(seen.get("Nodes", "")))
+    wanted = sorted({*nodes, *(before if keep else [])})
     ends = ask.moment(seen.get("EndTime", "")) or 0
     late = bool(wanted) and bool(seen) and ends < time.time() + LEFT
     changed = before != wanted or late
     if changed and not check:
-        if seen:
-            ask.run(["scontrol", "delete", "ReservationName=" + NAME])
-        if wanted:
-            ask.run(
-                ["scontrol", "create", "reservation", "ReservationName=" + NAME, "Nodes=" + ",".join(wanted), *WORDS]
-            )
+        named = ["ReservationName=" + NAME, *(["Nodes=" + ",".join(wanted)] if wanted else [])]
+        if seen and wanted:
+            # Never without one: a job could start meanwhile.
+            ask.run(["scontrol", "update", *named, END])
+        elif wanted:
+            ask.run(["scontrol", "create", "reservation", *named, *WORDS])
+        else:
+            ask.run(["scontrol", "delete", *named])
     return {"changed": changed, "before": before, "after": wanted}

@@ -631,7 +631,11 @@ class ActionModule(ActionBase):
     def do_slurm_reservation(self, arguments):
         """SLURM has cards on all nodes."""
         reserved = arguments.get("reserved") or []
-        self.event("reserved in SLURM: %s" % (", ".join(reserved) or "nothing"))
+        kept = " and what was" if arguments.get("keep") else ""
+        self.event("reserved in SLURM: %s" % ((", ".join(reserved) or "nothing") + kept))
+        away = self.node.root / "slurm-away"
+        if away.exists() and not reserved:
+            return {"changed": False, "scheduled": [], "slurm": away.read_text()}
         return {"changed": bool(reserved), "scheduled": arguments.get("shared") or [], "slurm": ""}
 
     def do_llama_load_info(self, arguments):

@@ -172,7 +172,7 @@ REAL += [
     "slurm_launcher/tasks/%s.yml" % name
     for name in ("drain", "leave", "note", "proved", "remove", "reserve", "restore", "settle", "switch", "undo")
 ]
-REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("unreserve", "wait")]
+REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("release", "unreserve", "wait")]
 REPLACED["node_setup/tasks/firewall.yml"] = """
 - name: Write the firewall
   thefermisea.llama_cluster.firewalld_rules: {access: "{{ node_setup_rpc_access }}"}

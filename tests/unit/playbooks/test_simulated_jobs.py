@@ -440,7 +440,23 @@ def test_cards_of_units_are_warned_of_or_reserved(carded):
     output = carded.done("site", "--tags", "slurm")
     assert "SLURM gives cards" not in output and "ctl reserved in SLURM: node1, node2" in carded.events
     carded.done("teardown")
-    assert "ctl reserved in SLURM: nothing" in carded.events
+    assert carded.events[-1] == "ctl reserved in SLURM: nothing", "after the units"
+
+
+def test_nodes_are_released_after_their_units(carded):
+    carded.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]["state"] = "stopped"
+    carded.inventory["llama_slurm"]["hosts"]["ctl"]["slurm_reserve"] = True
+    carded.done("site")
+    reserved = [index for index, event in enumerate(carded.events) if event.startswith("ctl reserved in SLURM: ")]
+    stopped = [index for index, event in enumerate(carded.events) if " stopped llama-" in event]
+    assert [carded.events[index].partition(": ")[2] for index in reserved] == ["nothing and what was", "nothing"]
+    assert stopped and reserved[0] < min(stopped) and max(stopped) < reserved[1]
+
+
+def test_slurm_that_is_away_may_reserve(carded):
+    (carded.node("ctl") / "slurm-away").write_text("scontrol: it cannot be run")
+    output = carded.done("site", "--tags", "slurm")
+    assert output.count("no answer of SLURM seen (scontrol: it cannot be run), so nodes may still be reserved") == 1
 
 
 OLD_SCRIPT = (

@@ -20,13 +20,19 @@ echo "$*" >>calls
 case "$*" in
 "-o show node") cat "%(nodes)s" ;;
 "-o show reservation") cat reservation 2>/dev/null || echo "No reservations in the system" ;;
-"create reservation ReservationName=llama_cluster "*)
+"create reservation ReservationName=llama_cluster "*" StartTime=now Duration=infinite "*)
+    [ ! -e reservation ] || { echo "Reservation llama_cluster already exists" >&2; exit 1; } ;;
+# SLURM 22.05 refuses a StartTime of one that has begun, and counts a Duration from its start.
+"update ReservationName=llama_cluster Nodes="*" EndTime=now+365days") [ -e reservation ] || exit 1 ;;
+"delete ReservationName=llama_cluster") rm reservation ;;
+*) exit 9 ;;
+esac
+case "$*" in
+*" Nodes="*)
     case "$*" in *Nodes=c2,c3*) nodes="c[2-3]" ;; *) nodes=c2 ;; esac
     echo "ReservationName=llama_cluster StartTime=1 EndTime=%(ends)d Duration=365-00:00:00 Nodes=$nodes NodeCnt=2" \\
         "CoreCnt=8 Features=(null) PartitionName=(null) Flags=IGNORE_JOBS,SPEC_NODES TRES=cpu=8 Users=root" >reservation
     echo "Reservation created: llama_cluster" ;;
-"delete ReservationName=llama_cluster") rm reservation ;;
-*) exit 9 ;;
 esac
 """
 
@@ -75,6 +81,16 @@ def test_reservation_follows_the_inventory(slurm, capsys):
         "diff": 0,
     }
     assert not (folder / "reservation").exists()
+
+
+def test_node_stays_reserved_until_released(slurm, capsys):
+    folder = slurm()
+    run(capsys, shared=["c2", "c3"], reserved=["c2"])
+    result = run(capsys, shared=["c2", "c3"], reserved=["c3"], keep=True)[1]
+    assert result["changed"] and result["diff"]["after"] == "reserved: c2\nreserved: c3\n"
+    assert run(capsys, keep=True)[1]["changed"] is False
+    assert run(capsys, shared=["c2"], reserved=["c2"])[1]["changed"]
+    assert "delete" not in (folder / "calls").read_text(), "a job could start before it is made anew"
 
 
 def test_reservation_that_ends_soon_is_renewed(slurm, capsys):
