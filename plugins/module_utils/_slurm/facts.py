@@ -123,7 +123,7 @@ def _or_none(work: Callable[[], Any]) -> Any:
 
 def mistrust(content: Mapping[str, Any], now: float) -> str:
     """Why state.json is not believed, or an empty text."""
-    return "" if content and now - content["at"] <= state.OLD else "llama-slurm-keeper.service does not run"
+    return "" if content and abs(now - content["at"]) <= state.OLD else "llama-slurm-keeper.service does not run"
 
 
 def sentences(content: Mapping[str, Any], now: float) -> dict[str, str]:

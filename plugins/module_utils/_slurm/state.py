@@ -34,7 +34,7 @@ NOT_OF = ("root",)
 # Requests of persons: SERVICE.hold and SERVICE.resume in the directory.
 REQUESTS = ("hold", "resume")
 MOST_BYTES, MOST_SERVICES, MOST_TEXT = 1 << 20, 200, 300
-PENDING, RUNNING, COMPLETING, NONE = "pending", "running", "completing", "none"
+PENDING, RUNNING, COMPLETING, NONE = STATES = ("pending", "running", "completing", "none")
 OK, AWAY = "ok", "away"
 # A state that is older was left by a keeper that does not run any more; seconds.
 OLD = 90
@@ -252,6 +252,8 @@ def _known(given: Any) -> Known:
         elif field == "open":
             rows = value[:100] if isinstance(value, list) else []
             found[field] = [_row(one) for one in rows if _numbers(one, "job_id", "since")]
+        elif field == "state":
+            found[field] = value if value in STATES else NONE
         elif default is None:
             found[field] = value if _number(value) else None
         else:
