@@ -18,6 +18,8 @@ from .units import SERVING, role_of
 # Seconds between two samples.
 LOOK = 15.0
 MIB = 1 << 20
+# SLURM's process above all of a step, and the ancestors that are looked at.
+STEP, LEVELS = "slurmstepd", 32
 
 
 def unit_of(group: str) -> str:
@@ -29,13 +31,22 @@ def unit_of(group: str) -> str:
     return ""
 
 
-def of_job(pid: int, folder: str = paths.JOBS) -> bool:
-    """Whether a process is of the user whose jobs services are: root has made the directory for it."""
+def of_job(pid: int, folder: str = paths.JOBS, step: str = STEP, root: int = 0) -> bool:
+    """Whether a process is in a job of the user whose jobs services are, for which root has made the directory. step:
+    the name of root's process above the processes of a job."""
     try:
         user = os.stat(folder).st_uid
-        return user != 0 and os.stat("/proc/%d" % pid).st_uid == user
-    except OSError:
-        return False
+        if user == 0 or os.stat("/proc/%d" % pid).st_uid != user:
+            return False
+        for _level in range(LEVELS):
+            # Its name, which the user may choose, is in parentheses.
+            name, _end, rest = read("/proc/%d/stat" % pid, 4096).rpartition(")")
+            if name.partition("(")[2] == step and os.stat("/proc/%d" % pid).st_uid == root:
+                return True
+            pid = int(rest.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return False
 
 
 def control_group(pid: int) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import time
@@ -24,6 +25,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node im
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import watchdog
 
+# A process of another user, if this is root.
+CHILD = ("setpriv --reuid=12345 --clear-groups sleep 60", "sleep 60")
 FIXTURES = pathlib.Path(__file__).resolve().parents[3] / "fixtures"
 SHOWN = """Id=llama-head-chat.service
 ActiveState=active
@@ -174,18 +177,31 @@ def test_cards_and_their_processes_are_sampled(monkeypatch):
     assert samples(looker.look())["llama_gpu_foreign_processes", "0"] == len(set(pids)) - 1 - (pids[-1] != pids[0])
 
 
-def test_process_of_a_job_is_of_its_user(tmp_path):
+@pytest.mark.parametrize("name", ["slurmstepd", "slurm) S 1 (x"])
+def test_process_of_a_job_is_below_a_step(tmp_path, name):
     own = os.geteuid()
     os.chown(tmp_path, own or 12345, -1)
-    child = subprocess.Popen(["sleep", "60"], user=own or 12345)
+    (tmp_path / name).symlink_to("/bin/sh")
+    # The user of a job may call its own process so.
+    above = subprocess.Popen(
+        [tmp_path / name, "-c", "%s & echo $!; wait" % CHILD[bool(own)]], stdout=subprocess.PIPE, text=True
+    )
+    child = int(above.stdout.readline())
     try:
-        assert cards.of_job(child.pid, str(tmp_path))
-        assert not cards.of_job(1, str(tmp_path)) and not cards.of_job(child.pid, "/nowhere")
+        deadline = time.monotonic() + 10
+        while os.stat("/proc/%d" % child).st_uid != (own or 12345) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert cards.of_job(child, str(tmp_path), root=own) == (name == cards.STEP)
+        assert not cards.of_job(child, str(tmp_path), root=own + 1)
+        assert not cards.of_job(child, str(tmp_path), step="another", root=own)
+        assert not cards.of_job(1, str(tmp_path)) and not cards.of_job(child, "/nowhere", root=own)
         # A directory of root's is of no user of jobs.
         assert not cards.of_job(1, "/")
     finally:
-        child.kill()
-        child.wait()
+        for pid in (child, above.pid):
+            os.kill(pid, signal.SIGKILL)
+        above.wait()
+        above.stdout.close()
 
 
 def test_hung_driver_differs_from_no_card(monkeypatch):
