@@ -63,7 +63,20 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._node import paths
 from ..module_utils._node.snapshot import Snapshots, text_of
+from ..module_utils._registry.disposable import Disposable
 from ..module_utils._text import Refusal
+
+# Seconds for the scripts of jobs.
+SHARE = 30.0
+
+
+def on_share(work):
+    """work() in a child process: scripts of jobs are on a share, which may hang."""
+    outcome = Disposable(SHARE).run(work)
+    return outcome.value or {
+        "msg": f"llama_snapshot: {outcome.error} seen from slurm_script_dir, a share that responds is needed: look at "
+        "its server, then run the same again"
+    }
 
 
 def main():
@@ -85,27 +98,34 @@ def main():
     state, name, jobs = module.params["state"], module.params["id"], module.params["jobs"]
     folder = paths.JOBS_ROLLBACK if jobs else paths.ROLLBACK
     snapshots = Snapshots(folder, module.params["prefix"], jobs=jobs)
-    changed, changes = False, []
-    try:
-        if state == "opened":
-            changed = snapshots.open(name, module.check_mode, module.params["releases"])
-        elif state == "restored":
-            changes = snapshots.restore(name, module.check_mode)
-            changed = bool(changes)
-        elif state == "closed":
-            changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.close()
-        elif state == "dropped":
-            changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.drop()
-        result = snapshots.look()
-    except Refusal as error:
-        module.fail_json(msg=f"llama_snapshot: {error}")
-    except OSError as error:
-        module.fail_json(msg=f"llama_snapshot: {error.filename}: {error.strerror}: root and a writable disk are needed")
-    diff = [
-        {"before_header": path, "after_header": path, "before": text_of(now), "after": text_of(then)}
-        for path, now, then in changes
-    ]
-    module.exit_json(changed=changed, restored=[path for path, _now, _then in changes], diff=diff, **result)
+
+    def work():
+        changed, changes = False, []
+        try:
+            if state == "opened":
+                changed = snapshots.open(name, module.check_mode, module.params["releases"])
+            elif state == "restored":
+                changes = snapshots.restore(name, module.check_mode)
+                changed = bool(changes)
+            elif state == "closed":
+                changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.close()
+            elif state == "dropped":
+                changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.drop()
+            result = snapshots.look()
+        except Refusal as error:
+            return {"msg": f"llama_snapshot: {error}"}
+        except OSError as error:
+            return {"msg": f"llama_snapshot: {error.filename}: {error.strerror}: root and a writable disk are needed"}
+        diff = [
+            {"before_header": path, "after_header": path, "before": text_of(now), "after": text_of(then)}
+            for path, now, then in changes
+        ]
+        return dict(result, changed=changed, restored=[path for path, _now, _then in changes], diff=diff)
+
+    found = on_share(work) if jobs else work()
+    if "msg" in found:
+        module.fail_json(**found)
+    module.exit_json(**found)
 
 
 if __name__ == "__main__":

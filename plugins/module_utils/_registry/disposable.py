@@ -67,6 +67,10 @@ class Disposable:
 def _answer(work: Callable[[], Any], pipe: int) -> None:
     """Runs the work in the child and ends the child."""
     try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            # A child that hangs must not keep the output open: Ansible waits for its end.
+            os.dup2(nowhere, number)
         try:
             answer = [work(), ""]
         except OSError as error:

@@ -5,6 +5,9 @@
 
 import errno
 import os
+import pathlib
+import subprocess
+import sys
 import time
 
 import pytest
@@ -57,3 +60,20 @@ def test_hanging_children_are_left_behind(tmp_path, monkeypatch):
         time.sleep(0.02)
     child.deadline = 60
     assert child.run(lambda: 1) == Outcome(1)
+
+
+def test_hanging_child_leaves_the_output(tmp_path):
+    """Ansible waits for its end: a module that gives up must not hang with its child."""
+    (tmp_path / "llama_cluster").symlink_to(pathlib.Path(disposable.__file__).parents[1])
+    program = (
+        "import time; from llama_cluster._registry import disposable; disposable.os.kill = lambda *_given: None;"
+        "print(disposable.Disposable(0.2).run(lambda: time.sleep(8)).error)"
+    )
+    began = time.monotonic()
+    words = subprocess.check_output(
+        [sys.executable, "-S", "-B", "-c", program],
+        env={"PYTHONPATH": str(tmp_path)},
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert words == "no answer for 0 s\n" and time.monotonic() - began < 6
