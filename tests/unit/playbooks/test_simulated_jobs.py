@@ -293,7 +293,7 @@ def test_failed_adoption_restores_the_manual_jobs(manual, where):
 
 def keeps(cluster, *services):
     """The keeper's configuration and the record of a run before."""
-    config = {"user": "ai", "services": {name: {"grace": 30} for name in services}}
+    config = {"user": "ai", "services": {name: {"grace": 30, "script": "/jobs/" + name} for name in services}}
     record = {"user": "ai", "registry_dir": "", "scripts": ["/jobs/%s" % name for name in services]}
     record.update(qos=["low"], associations=[])
     texts = {"etc/llama-cluster/jobs.json": config, "var/lib/llama-cluster/slurm-made.json": record}
