@@ -26,7 +26,7 @@ from .job import VARIABLE
 EXEC_START = re.compile(r"(?m)^\s*ExecStart=[-@:+!|]*(.*)$")
 # These run their first argument that is no option nor a variable; a shell runs the text that -c has.
 INTERPRETER = re.compile(r"(?:env|(?:ba|da|k|z)?sh|perl|python[0-9.]*)\Z")
-OPTION = re.compile(r"-|\w+=")
+OPTION = re.compile(r"-|\w{1,100}=")
 COMMAND = re.compile(r"-[a-z]*c\Z")
 MOST_NESTED = 4
 ROOT = "root"
