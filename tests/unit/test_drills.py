@@ -99,6 +99,10 @@ def test_the_script_refuses_what_it_does_not_know():
 
 
 SQUEUE = """#!/bin/sh
+if [ -e %(folder)s/away ]; then
+    echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2
+    exit 1
+fi
 echo '4711 of ai'
 [ ! -e %(folder)s/others ] || cat %(folder)s/others
 """
@@ -129,6 +133,12 @@ def test_preempting_job_has_only_free_nodes(tmp_path):
     (tmp_path / "others").write_text("7 of bob\n")
     assert "deep: job 7 of bob on its nodes" in script("break").stderr and not (tmp_path / "asked").exists()
     (tmp_path / "others").unlink()
+    # Without SLURM the nodes are not taken for free.
+    (tmp_path / "away").touch()
+    done = script("break")
+    assert done.returncode != 0 and "slurm_load_jobs error" in done.stderr and not (tmp_path / "asked").exists()
+    assert script("look").returncode != 0
+    (tmp_path / "away").unlink()
     done = script("break")
     assert done.returncode == 0 and re.fullmatch(r"[0-9.]+\n", done.stdout), done
     asked = (tmp_path / "asked").read_text().splitlines()

@@ -35,7 +35,7 @@ ROLES = ("head", "router", "rpc")
 JOB = re.compile(r"^[1-9][0-9]{0,9}\Z")
 # Files of a job in its directory.
 LEFT = re.compile(r"^(?:(?:head|router|rpc)-[^/]*\.log|served-[0-9]+)\Z")
-# Errors that another attempt does not mend.
+# Errors that stay at another attempt.
 NEVER = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 Line = dict[str, Any]

@@ -17,7 +17,12 @@ later() {
     systemd-run --quiet --collect --unit=llama-drill-undo --on-active="$HOLD" --timer-property=AccuracySec=1s "$@"
 }
 no_later() { systemctl stop llama-drill-undo.timer 2>/dev/null || true; }
-others() { squeue --noheader --nodelist="$NODES" --states=R,CG,S --format='%A of %u' | grep -v "^$JOB of " || true; }
+# Fails where SLURM does not respond.
+others() {
+    local rows
+    rows=$(squeue --noheader --nodelist="$NODES" --states=R,CG,S --format='%A of %u') || return
+    sed "/^$JOB of /d; /^\$/d" <<<"$rows"
+}
 
 # Its number comes from a file that the jobs' user may write.
 own() {
@@ -44,7 +49,8 @@ kill_server() {
 # Its nodes, all of them and for nothing else, and not longer than HOLD.
 preempt() {
     local partition found job other
-    other=$(others | head -n 1)
+    other=$(others)
+    other=${other%%$'\n'*}
     [ -z "$other" ] || die "job $other on its nodes, which could be preempted instead: wait for its end"
     for partition in $(sinfo --noheader --nodes="$NODES" --format=%R | sort -u); do
         set -- runuser -u "$PREEMPTOR" -- sbatch --parsable --chdir=/ --output=/dev/null --job-name=llama-drill \
