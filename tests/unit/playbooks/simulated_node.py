@@ -313,7 +313,7 @@ class ActionModule(ActionBase):
     def do_slurp(self, arguments):
         path = self.node.path(arguments["src"])
         if not path.exists():
-            return {"failed": True, "msg": "file not found: %s" % arguments["src"]}
+            return {"failed": True, "msg": "File not found: %s" % arguments["src"]}
         return {"changed": False, "content": base64.b64encode(path.read_bytes()).decode()}
 
     def do_command(self, arguments):
