@@ -18,6 +18,10 @@ from .answers import Answer
 VALUES = 512 << 10
 # Letters of a name that are read.
 NAME = 1024
+# Types of message parts with a picture, sound or video, and the keys that hold it or its address. llama-server would
+# fetch an http address itself, from inside the network.
+MEDIA = ("image_url", "input_image", "image", "input_audio", "input_video", "video_url")
+HOLDERS = ("image_url", "input_audio", "input_video", "video_url", "source")
 
 
 class Read(NamedTuple):
@@ -55,6 +59,12 @@ def read(path: str, body: bytes) -> Answer | Read:
         pass
     if not isinstance(parsed, dict):
         return answers.error(400, "invalid_json", f"body: {seen} seen, a JSON object is needed: correct the request")
+    if "lora" in parsed:
+        words = "lora: seen in a request, adapters and their scales are set by the inventory: remove it"
+        return answers.error(400, "bad_request", words)
+    if _has_address(parsed):
+        words = "body: the address of a picture, sound or video seen, its data is needed: send a data: URL"
+        return answers.error(400, "bad_request", words)
     asked = parsed.get("model")
     if isinstance(asked, str):
         asked = asked[:NAME]
@@ -62,3 +72,26 @@ def read(path: str, body: bytes) -> Answer | Read:
         asked = False
     # The last of two keys with one name counts, at the servers too.
     return Read(asked, affinity.conversation(path, parsed), body.rindex(b"}"), not parsed)
+
+
+def _has_address(body: dict[str, Any]) -> bool:
+    """Whether a part of a message has the address of a file, not its data."""
+    todo: list[Any] = [body]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            if one.get("type") in MEDIA and any(_is_address(one.get(key)) for key in HOLDERS):
+                return True
+            one = list(one.values())
+        todo.extend(value for value in one if isinstance(value, (dict, list)))
+    return False
+
+
+def _is_address(held: Any) -> bool:
+    """held: a text, or a map with it. Data is base64, with or without data: before it; base64 has no colon."""
+    texts = [held.get("url"), held.get("data")] if isinstance(held, dict) else [held]
+    return any(
+        not text.startswith("data:") and (":" in text or text.startswith("http"))
+        for text in texts
+        if isinstance(text, str)
+    )

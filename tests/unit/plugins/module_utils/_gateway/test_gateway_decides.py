@@ -336,6 +336,44 @@ def test_unreadable_bodies_are_refused(data, words):
     assert refused.status == (413 if "at most" in words else 400)
 
 
+def said(*parts):
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": "http://a.b"}, *parts]}]}
+
+
+def result(part):
+    return said({"type": "tool_result", "content": [part]})
+
+
+@pytest.mark.parametrize(
+    "sent, refused",
+    [
+        (said({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBOR=="}}), False),
+        (said({"type": "image_url", "image_url": {"url": "iVBORw0KGgo="}}), False),
+        (said({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}), False),
+        (said({"type": "tool_use", "input": {"type": "page", "source": "http://a.b"}}), False),
+        (said({"type": "image_url", "image_url": {"url": "http://169.254.169.254/latest"}}), True),
+        (said({"type": "image_url", "image_url": {"url": "httpx"}}), True),
+        (said({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}), True),
+        (said({"type": "input_audio", "input_audio": {"data": "https://a.b/c.wav"}}), True),
+        (said({"type": "video_url", "video_url": {"url": "http://a.b/c.mp4"}}), True),
+        (result({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}), False),
+        (result({"type": "image", "source": {"type": "url", "url": "http://a.b"}}), True),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://a.b"}]}]}, True),
+        ({"prompt": "http://a.b", "lora": [{"id": 0, "scale": 0}]}, True),
+        ({"prompt": "lora", "input": [[1, 2], {"image_url": 1, "type": ["image"]}]}, False),
+    ],
+)
+def test_remote_media_and_lora_are_refused(sent, refused):
+    read = body.read("/v1/chat/completions", json.dumps(sent).encode())
+    assert (getattr(read, "status", 0) == 400) is refused
+
+
+def test_body_of_many_values_is_searched_fast():
+    start = time.monotonic()
+    body.read("/v1/chat/completions", b'{"input": [' + b"[]," * 170000 + b"[]]}")
+    assert time.monotonic() - start < 2
+
+
 @pytest.mark.parametrize("data", [b"", b"\xff", b'{"model":"a"}\0{"model":"b"}', b'\0{"model":"a"}'])
 def test_tokenize_needs_an_object_too(data):
     assert body.read("/v1/tokenize", data).status == 400
