@@ -1,0 +1,119 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Candidates for a service's settings."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.grid import tune_candidates
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.race import BASELINE
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
+    GROUPS,
+    MODELS,
+    chat,
+    main_memory,
+    nodes,
+)
+
+HOSTVARS = {name: {"llama_fabric_address": "10.1.0.%d" % index} for index, name in enumerate(GROUPS["all"], 1)}
+ALONE = {"model": "small", "quant": "Q8_0", "workers": None, "rpc_port": None, "ctx_size": None}
+ALONE = dict(ALONE, slot_ctx_size=4096)
+BUILDS = {"default": {"version": "b11434"}}
+
+
+def candidates(services, axes=(), goal="single", memory=None, **more):
+    memory = memory or nodes()
+    return tune_candidates(services, "chat", MODELS, GROUPS, HOSTVARS, memory, [], BUILDS, [], axes, goal, **more)
+
+
+def by_name(*args, **kwargs):
+    return {one["name"]: one for one in candidates(*args, **kwargs)}
+
+
+def test_deployed_service_comes_first():
+    first = candidates(chat(**ALONE))[0]
+    assert (first["name"], first["changes"], first["why"]) == (BASELINE, {}, "")
+    assert first["services"] == chat(**ALONE) and first["plan"]["services"]["chat"]
+
+
+def test_goal_decides_what_is_varied():
+    varied = {
+        goal: {key for one in candidates(chat(**ALONE, force_split=None), goal=goal) for key in one["changes"]}
+        for goal in ("single", "total", "prompt")
+    }
+    assert varied["single"] == {"flash_attn", "draft"}
+    assert varied["total"] == {"flash_attn", "draft", "ubatch_size", "parallel"}
+    assert varied["prompt"] == {"flash_attn", "ubatch_size", "batch_size"}
+
+
+def test_slots_keep_their_size():
+    found = by_name(chat(**ALONE), axes=["parallel"])
+    assert list(found) == [BASELINE, "parallel 2", "parallel 3", "parallel 4", "parallel 8"]
+    assert found["parallel 3"]["changes"] == {"parallel": 3}
+    whole = by_name(chat(**dict(ALONE, slot_ctx_size=None, ctx_size=8192)), axes=["parallel"])
+    assert whole["parallel 3, ctx_size 24576"]["changes"] == {"parallel": 3, "ctx_size": 24576}
+
+
+def test_values_replace_other_spellings():
+    service = chat(**ALONE, cache_type_k="q8_0", cache_type_v="q8_0")
+    found = by_name(service, axes=["cache", "slot_ctx_size"])
+    entry = found["cache f16"]["services"]["chat"]
+    assert entry["cache"] == "f16" and "cache_type_k" not in entry and found["cache f16"]["why"] == ""
+    assert found["slot_ctx_size 8192"]["services"]["chat"]["slot_ctx_size"] == 8192
+
+
+def test_threads_only_where_the_processor_computes():
+    memory = {name: dict(main_memory(name, 64000), cores=16, physical_cores=8) for name in GROUPS["all"]}
+    found = by_name(chat(**ALONE), axes=["threads"], memory=memory)
+    assert list(found) == [BASELINE, "threads 4", "threads 16"]
+    assert not found["threads 4"]["restarts_workers"] and found["threads 4"]["most_mib"] > 10000
+    assert list(by_name(chat(**ALONE), axes=["threads"])) == [BASELINE]
+
+
+def test_what_is_impossible_is_refused():
+    found = by_name(chat(**ALONE, cache="q8_0"), axes=["flash_attn", "slot_ctx_size"])
+    assert found["flash_attn off"]["why"].startswith("flash_attn: off seen with cache_type_v q8_0")
+    assert found["flash_attn off"]["plan"] == {}
+    large = by_name(chat(**dict(ALONE, slot_ctx_size=400000)), axes=["slot_ctx_size"])
+    assert large["slot_ctx_size 800000"]["why"] != ""
+
+
+def test_few_values_are_combined_at_once():
+    found = candidates(chat(**ALONE), axes=["flash_attn", "slot_ctx_size", "cache"])
+    names = [one["name"] for one in found]
+    assert len(found) == 18 and names[0] == BASELINE
+    assert "flash_attn off, slot_ctx_size 8192, cache q4_0" in names
+    assert {one["axis"] for one in found[1:]} == {"combination"}
+
+
+def test_many_values_are_combined_when_they_won():
+    axes = ["parallel", "ubatch_size", "flash_attn"]
+    found = candidates(chat(**ALONE), axes=axes, goal="total")
+    assert {one["axis"] for one in found[1:]} == set(axes)
+    won = [{"axis": "parallel", "changes": {"parallel": 4}}, {"axis": "flash_attn", "changes": {"flash_attn": "off"}}]
+    again = candidates(chat(**ALONE), axes=axes, goal="total", combine=won)
+    assert [one["name"] for one in again[len(found) :]] == ["parallel 4, flash_attn off"]
+    assert again[-1]["services"]["chat"]["parallel"] == 4
+
+
+def test_split_moves_by_one_layer():
+    found = by_name(chat(model="small", quant="Q8_0", force_split=True), axes=["tensor_split"])
+    layers = found[BASELINE]["plan"]["services"]["chat"][0]["layers"]
+    for one in list(found.values())[1:]:
+        moved = one["changes"]["tensor_split"]
+        assert sum(moved.values()) == sum(layers.values())
+        assert sorted(moved[node] - layers[node] for node in moved) == [-1, 0, 1] and one["why"] == ""
+
+
+def test_placements_are_no_settings():
+    found = by_name(chat(model="small", quant="Q8_0", force_split=True), axes=["placement"])
+    assert list(found) == [BASELINE, "only node1", "worker node2"]
+    assert {one["axis"] for one in found.values()} == {"", "placement"}
+    assert {str(one["changes"]) for one in found.values()} == {"{}"}
+    assert "workers" not in found["only node1"]["services"]["chat"] and found["only node1"]["why"] == ""
+    assert found["worker node2"]["services"]["chat"]["workers"] == "node2"
+
+
+def test_unknown_axis_is_refused():
+    with pytest.raises(Refusal, match=r"tune: axes thread seen.*threads"):
+        candidates(chat(**ALONE), axes=["thread"])
