@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ._beside import BESIDE, with_projector
 from ._family import FAMILY, inherited
 from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, SIZE, SPELLED_OUT, SPLIT, WORD
 from ._key import Key
@@ -225,6 +226,7 @@ KEYS = (
         memory=True,
     ),
     *FAMILY,
+    *BESIDE,
     Key(
         "numa",
         (str, dict),
@@ -331,7 +333,7 @@ def resolved(service: Mapping[str, Any], model: Mapping[str, Any] | None = None)
         del entry["draft"]
     if "mmap" in entry:
         entry["load_mode"] = "mmap" if entry.pop("mmap") else "none"
-    return entry
+    return with_projector(model, entry)
 
 
 def context(service: Mapping[str, Any]) -> int | None:

@@ -251,7 +251,7 @@ seconds_to_answer:
 conversation:
   description:
     - What was seen of each part of O(conversation), C(question), C(embedding), C(reranking), C(tools),
-      C(reasoning) and C(draft),
+      C(reasoning), C(draft) and C(picture),
       V(null) for what was not looked at or is refused, and C(not_held), why the rest was not asked.
   type: dict
   returned: with O(conversation), where it serves

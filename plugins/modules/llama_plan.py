@@ -160,6 +160,10 @@ shape:
   description: What of the header decides the memory; sizes in bytes, for the collection's own filters.
   type: dict
   returned: success
+beside:
+  description: What a file that is no model needs, if it is a projector or an adapter, for the collection's own filters.
+  type: dict
+  returned: failure, for such a file
 fits:
   description: Whether the model fits.
   type: bool
@@ -257,7 +261,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
-from ..module_utils._plan.header import local_shape, remote_shape
+from ..module_utils._plan.header import NoModel, local_shape, remote_shape
 from ..module_utils._plan.what_if import what_if
 from ..module_utils._settings import CACHE_TYPES, OWN
 from ..module_utils._text import Refusal
@@ -319,6 +323,8 @@ def main():
         result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape.as_dict())
     except OSError as error:
         module.fail_json(msg=f"{error.filename or given['path']}: {error.strerror}: fetch it, or correct the path")
+    except NoModel as error:
+        module.fail_json(msg=str(error), beside=error.beside._asdict())
     except Refusal as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)

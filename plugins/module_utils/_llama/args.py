@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .._beside import projects_on_card
 from .._family import is_template_file
 from .._node import paths
 from .._settings import LLAMA_NUMA, value
@@ -102,6 +103,7 @@ def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version:
     args += arguments(service, build)
     if service.get("draft"):
         args += _draft_args(instance["draft_path"], service, build)
+    args += _beside_args(instance, service)
     if service.get("numa") in LLAMA_NUMA:
         args += ["--numa", service["numa"]]
     template = service.get("chat_template")
@@ -140,6 +142,13 @@ def _draft_args(path: str, service: Mapping[str, Any], build: int) -> list[str]:
     return args
 
 
+def _beside_args(instance: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
+    args = ["--mmproj", instance["mmproj_path"]] if service.get("mmproj") else []
+    args += ["--no-mmproj-offload"] if args and not projects_on_card(service) else []
+    scaled = [f"{instance['lora_paths'][name]}:{scale:g}" for name, scale in (service.get("lora") or {}).items()]
+    return args + (["--lora-scaled", ",".join(scaled)] if scaled else [])
+
+
 class Settings(NamedTuple):
     """Settings of a llama-server's command line that concern its answers."""
 
@@ -152,6 +161,7 @@ class Settings(NamedTuple):
     draft: bool  # has a draft model
     reranking: bool  # only scores
     template: bool  # a chat template that is not the model's
+    pictures: bool = False  # has a projector for them
 
     @property
     def asked(self) -> str:
@@ -186,4 +196,5 @@ def parse_args(arguments: Sequence[str]) -> Settings:
         draft=bool(value("--model-draft", "-md", "--spec-draft-model")),
         reranking=bool(last("--rerank", "--reranking")),
         template=bool(value("--chat-template", "--chat-template-file")),
+        pictures=bool(value("--mmproj")),
     )

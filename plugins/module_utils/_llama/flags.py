@@ -55,6 +55,12 @@ INSTEAD = (
         "--draft-n-min --spec-draft-n-min -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl -devd "
         "--device-draft --spec-draft-device",
     ),
+    (
+        "mmproj",
+        "-mm --mmproj --mmproj-auto --no-mmproj --no-mmproj-auto --mmproj-offload --no-mmproj-offload -mmdev "
+        "--mmproj-device",
+    ),
+    ("lora", "--lora --lora-scaled"),
     ("n_gpu_layers", "-ngl --gpu-layers --n-gpu-layers"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),
@@ -71,7 +77,8 @@ INSTEAD = (
     # Unverified files, and programs that any client could run.
     (
         "",
-        "-mmu --mmproj-url --spec-draft-hf -hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v --tools --tools-runtime "
+        "-mmu --mmproj-url --media-path --lora-init-without-apply "
+        "--spec-draft-hf -hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v --tools --tools-runtime "
         "-ag --agent -no-ag --no-agent --ui-mcp-proxy --webui-mcp-proxy --no-ui-mcp-proxy --no-webui-mcp-proxy "
         "--mcp-servers-config --mcp-servers-json",
     ),

@@ -24,8 +24,10 @@ DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
 PASS = re.compile(r"load_tensors: loading model tensors")
 ASSIGNED = re.compile(r"load_tensors: layer\s+(\d+) assigned to device (\S+?),")
 OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
-BUFFER = re.compile(r"(?<!\S)(\S+)\s+(model|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
+BUFFER = re.compile(r"(?<!\S)(\S+)\s+(model|LoRA|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
 CACHE = re.compile(r"size =\s+([0-9.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,.*?K \((\w+)\).*?V \((\w+)\)")
+# The projector's compute buffer, beside the model's on the same device.
+OF_PROJECTOR = re.compile(r"(?:reserve|alloc)_compute_meta:")
 DRAFT = re.compile(r"loading draft model '")
 LOADED = re.compile(r": model loaded\s*$")
 RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
@@ -48,6 +50,7 @@ class _Layout:
         self.caches: list[tuple[dict[str, Any], dict[Place, float]]] = []  # each with the MiB of its places
         self.open_cache: dict[Place, float] = {}  # of the cache whose own line has not come yet
         self.recurrent = False
+        self.projector: dict[Place, float] = {}
 
 
 def parse(lines: Iterable[str]) -> dict[str, Any]:
@@ -86,7 +89,10 @@ def _read(layout: _Layout, line: str) -> None:
         # The number in an RPC buffer's name counts the devices at that endpoint, not the head's.
         rpc = RPC_NAME.match(name)
         place: Place = (rpc.group(1), rpc.group(2)) if rpc else (name, None)
-        key = (place[0], place[1], "KV" if kind == "RS" else kind)
+        if OF_PROJECTOR.search(line):
+            layout.projector[place] = size
+            return
+        key = (place[0], place[1], {"RS": "KV", "LoRA": "model"}.get(kind, kind))
         layout.recurrent = layout.recurrent or kind == "RS"
         layout.mib[key] = size if kind == "compute" else layout.mib.get(key, 0.0) + size
         if kind == "KV":
@@ -111,6 +117,9 @@ def _report(build: dict[str, Any], devices: dict[str, str | None], layout: _Layo
     layers = _assigned_layers(layout, devices)
     if layers is None:
         layers = _cache_layers(layout)
+    for place, size in layout.projector.items():
+        key = (*place, "compute")
+        layout.mib[key] = layout.mib.get(key, 0.0) + size
     buffers = [
         {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)}
         for (device, endpoint, kind), size in sorted(layout.mib.items(), key=str)

@@ -25,6 +25,14 @@ CACHE_TYPES = {
 }
 
 
+class Projector(NamedTuple):
+    """The part that sees pictures, in bytes. on_card: on the first card of the head, if it has one."""
+
+    weights: int
+    compute: int
+    on_card: bool
+
+
 class Settings(NamedTuple):
     """Settings of llama-server that decide about memory."""
 
@@ -43,6 +51,7 @@ class Settings(NamedTuple):
     # Bits per element of a type that CACHE_TYPES lacks.
     bits_k: float | None = None
     bits_v: float | None = None
+    projector: Projector | None = None
 
 
 class Cells(NamedTuple):

@@ -9,9 +9,19 @@ from typing import Any
 from .._fetch.http import Client
 from .._fetch.request import Request
 from .._fetch.resolve import resolve
+from .._model.beside import Companion, read_beside
 from .._model.describe import check_shards, shard_names
-from .._model.gguf import read_path
+from .._model.gguf import Header, read_path
 from .._model.memory import Shape, read_shape
+from .._text import Refusal
+
+
+class NoModel(Refusal):
+    """Raised for a file that lies beside a model."""
+
+    def __init__(self, problem: Refusal, beside: Companion) -> None:
+        super().__init__(str(problem))
+        self.beside = beside
 
 
 def local_shape(path: str) -> Shape:
@@ -20,7 +30,7 @@ def local_shape(path: str) -> Shape:
     paths = [os.path.join(folder, name) for name in shard_names(base)]
     headers = [read_path(name) for name in paths]
     check_shards(headers, paths)
-    return read_shape(headers)
+    return _shape(headers)
 
 
 def remote_shape(**asked: Any) -> Shape:
@@ -31,6 +41,14 @@ def remote_shape(**asked: Any) -> Shape:
     """
     client = Client()
     try:
-        return read_shape([header for header in resolve(Request("/model.gguf", **asked), client).headers if header])
+        return _shape([header for header in resolve(Request("/model.gguf", **asked), client).headers if header])
     finally:
         client.close()
+
+
+def _shape(headers: list[Header]) -> Shape:
+    try:
+        return read_shape(headers)
+    except Refusal as problem:
+        beside = read_beside(headers)
+        raise NoModel(problem, beside) if beside else problem from None

@@ -158,6 +158,7 @@ def plan(
     rows, shares, host = list(devices), placed.devices, placed.host
     unified = _unified(devices, local)
     kept = shape.cpu_moe or shape.left or settings.cache_ram or unified is not None
+    kept = kept or bool(settings.projector and not settings.projector.on_card)
     if main and devices[-1].kind == "GPU" and kept:
         # One memory has one margin.
         beside = main if unified is None else main._replace(margin_mib=0)
@@ -253,6 +254,9 @@ def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: i
     """Bytes of each device for the model's own layers: a draft model has its part of each, and what the head keeps in
     main memory is part of a card that works there."""
     rooms, unified = [device.room() for device in devices], _unified(devices, local)
+    card = _projects_on(settings, devices, local)
+    if card is not None:
+        rooms[card] -= _seeing(settings).total()
     if (not shape.draft and unified is None) or shape.block_count < len(devices):
         return rooms
     even = [shape.block_count // len(devices)] * len(devices)
@@ -318,10 +322,28 @@ def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: 
     main = bool(local) and len(devices) == 1 and devices[0].kind == "main"
     placed = place(shape, settings, counts, local, main=main)
     placed = placed._replace(host=placed.host.beside(Share(kv=settings.cache_ram << 20)))
+    if settings.projector:
+        card, seeing = _projects_on(settings, devices, local), _seeing(settings)
+        if card is None:
+            placed = placed._replace(host=placed.host.beside(seeing))
+        else:
+            placed.devices[card] = placed.devices[card].beside(seeing)
     # The buffers of the head share main memory with its layers.
     if local and devices[-1].kind == "main":
         return Placed(placed.devices[:-1] + [placed.devices[-1].beside(placed.host)], Share())
     return placed
+
+
+def _seeing(settings: Settings) -> Share:
+    found = settings.projector
+    return Share(weights=found.weights, compute=found.compute) if found else Share()
+
+
+def _projects_on(settings: Settings, devices: Sequence[Device], local: int) -> int | None:
+    """The device of a projector, None for main memory."""
+    first = max(len(devices) - local, 0)
+    on_card = settings.projector and settings.projector.on_card and local and devices[first].kind == "GPU"
+    return first if on_card else None
 
 
 def _fits(shares: Sequence[Share], devices: Sequence[Device], unified: int | None, host: Share) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .place import Plan, Row, ServicePlan
+from .place import Plan, Row, ServicePlan, mib
 
 # The mark of figures that are not read from the file.
 _SOURCES = {
@@ -107,6 +107,11 @@ def table(*parts: ServicePlan) -> list[str]:
     draft = [entry for entry in one.inputs if isinstance(entry, list) and entry[:1] == ["draft"]]
     if draft:
         found.append("  with its draft model %s %s, f16 KV cache" % tuple(draft[0][1:]))
+    for entry in [entry for entry in one.inputs if isinstance(entry, list)]:
+        if entry[:1] == ["mmproj"]:
+            found.append("  with its projector, %d MiB" % mib(entry[1] + entry[2]))
+        elif entry[:1] == ["lora"]:
+            found.append("  with its adapter %s, %d MiB" % (entry[1], mib(entry[2])))
     if one.unplanned:
         found.append(f"  not planned: {' '.join(one.unplanned)}")
     return found

@@ -18,6 +18,7 @@ from .._llama.api import DOCUMENTS, NoAnswer, count, error_text, plain, rows, ta
 from .._llama.args import Settings
 from .._text import Refusal
 from .health import LOOK, Head, Result
+from .picture import judge_picture, with_picture
 from .sense import is_fallback, nonsense
 
 # Tokens and seconds for thoughts. A model too slow for these tokens is only reported.
@@ -25,6 +26,8 @@ MOST = 2048
 PATIENCE = 300
 # Tokens for a tool call, and for the answer to its result.
 SHORT = 128
+# Tokens for the answer to a picture.
+LOOKED = 16
 # Unparsed reasoning in content.
 THOUGHTS = re.compile(
     r"</?(think|thinking|thought|reasoning|seed:think)>|\[/?THINK\]|<\|(START|END)_THINKING\|>|<\|channel\|>"
@@ -53,7 +56,7 @@ TOOLS = [
 CALLED = {"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": '{"city": "Paris"}'}}
 
 # Keys of the result.
-PARTS = ("question", "embedding", "reranking", "tools", "reasoning", "draft", "not_held")
+PARTS = ("question", "embedding", "reranking", "tools", "reasoning", "draft", "picture", "not_held")
 # (result or None, error or None)
 Verdict = tuple[Optional[str], Optional[str]]
 
@@ -66,6 +69,7 @@ class Reply(NamedTuple):
     calls: list[dict[str, Any]]
     finish: str
     tokens: int
+    prompt_tokens: int = 0
 
     @property
     def unfinished(self) -> bool:
@@ -93,7 +97,7 @@ def reply_of(body: dict[str, Any]) -> Reply:
         reasoning,
         rows(message.get("tool_calls")) or [],
         finish if isinstance(finish, str) else "",
-        count(table(body.get("usage")).get("completion_tokens")),
+        *(count(table(body.get("usage")).get(name)) for name in ("completion_tokens", "prompt_tokens")),
     )
 
 
@@ -249,12 +253,8 @@ class Conversation:
     """A conversation after a deep Head.check(), whose result it changes. prompt, max_tokens, timeout: of that check."""
 
     def __init__(self, head: Head, result: Result, prompt: str, max_tokens: int, timeout: float) -> None:
-        self.head = head
-        self.settings = head.settings
-        self.result = result
-        self.prompt = prompt
-        self.max_tokens = max_tokens
-        self.timeout = timeout
+        self.head, self.settings, self.result = head, head.settings, result
+        self.prompt, self.max_tokens, self.timeout = prompt, max_tokens, timeout
         # Tokens/s, 0 if unknown.
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: list[str] = []
@@ -337,6 +337,9 @@ class Conversation:
             self._note("draft", judge_draft(table(self.head.body.get("timings")), slots))
         if full:
             self._use_tools(props, slot)
+        if full and self.settings.pictures:
+            seen = self._ask("a question with a picture", with_picture(self.prompt), LOOKED)
+            self._note("picture", judge_picture(seen.prompt_tokens, count(self.result["prompt_tokens"])))
 
     def _allowance(self, slot: int | None) -> tuple[int, bool]:
         """-> (tokens that an answer may have, whether speed allows all that the slot has)"""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...module_utils._model.beside import Companion
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.full_prompt import Measured, measured
@@ -20,7 +21,7 @@ from ...module_utils._text import Refusal
 from .._intent.builds import builds_of, dialect_of, entry_of, extra_types
 from .._intent.check import weights
 from .._intent.hosts import expand
-from .._intent.models import are_local
+from .._intent.models import are_local, files_of
 from .._intent.records import Groups, Models, Services
 from .._intent.records import Settings as Entry
 from .._intent.routers import quants
@@ -131,10 +132,21 @@ class Cluster:
         facts = self.models[model].get("header")
         if size and facts:
             return estimate(facts, size), "assumed" if facts.get("assumed") else "catalog"
-        urls = self.models[model]["quants"][quant].get("urls")
+        raise self._unread(model, quant, f"its header was not read and llama_models.{model} has no header")
+
+    def beside(self, model: str, name: str) -> Companion:
+        """The needs of a file beside a model. Errors: Refusal."""
+        known = self.headers.get((model, name), {})
+        if known.get("beside"):
+            return Companion(**known["beside"])
+        seen = "a model seen, the file of a projector or adapter is needed: correct it in llama_models"
+        raise Refusal(seen) if known.get("shape") else self._unread(model, name, "its header was not read")
+
+    def _unread(self, model: str, name: str, words: str) -> Refusal:
+        urls = files_of(self.models[model], name).get("urls")
         if self.complete and urls and are_local(urls):
-            raise Refusal(ON_ITS_NODE)
-        raise Refusal(known.get("msg") or f"its header was not read and llama_models.{model} has no header")
+            return Refusal(ON_ITS_NODE)
+        return Refusal(self.headers.get((model, name), {}).get("msg") or words)
 
 
 class View(NamedTuple):

@@ -20,6 +20,7 @@ from ...module_utils._text import Refusal
 from .._intent.check import hopeless
 from .._intent.routers import as_service, quants
 from . import refusals, routers
+from .beside import load
 from .cluster import ON_ITS_NODE, Claims, Cluster, Misfit, Placed, View
 
 
@@ -210,9 +211,12 @@ def _router(view: View, placed: Placed, hosts: Sequence[str]) -> None:
         try:
             shape, source = cluster.shape(model, single["quant"])
             slot_context(shape, settings)
+            loaded = load(cluster, single, shape, settings)
         except Refusal as problem:
             _without(view, placed, f"{model} {single['quant']}: {problem}")
             continue
+        shape, settings = loaded.shape, loaded.settings
+        placed.refused += [f"llama_services.{name}.models.{model}.{key}: {words}" for key, words in loaded.refused]
         placed.refused += refusals.settings(name, single, shape, settings, [])
         cases.append(routers.Served(model, single["quant"], source, shape, settings))
     for host in hosts if len(cases) == len(service["models"]) else []:
@@ -250,6 +254,7 @@ def _server(view: View, placed: Placed, heads: Iterable[str]) -> None:
                 shape = shape._replace(draft=cluster.shape(draft["model"], draft["quant"])[0])
             except Refusal as problem:
                 raise Refusal(f"its draft model {draft['model']} {draft['quant']}: {problem}") from None
+        loaded = load(cluster, service, shape, settings)
         # Experts are known of a header, or of a description where no earlier plan was made with a header.
         described = any(shape.expert_bytes) and not any(part.source == "header" for part in cluster.same(placed.name))
         if value(service, "cpu_moe") and source != "header" and not described:
@@ -257,13 +262,17 @@ def _server(view: View, placed: Placed, heads: Iterable[str]) -> None:
     except Refusal as problem:
         _without(view, placed, str(problem))
         return
+    placed.refused += [f"llama_services.{placed.name}.{key}: {words}" for key, words in loaded.refused]
     for head in heads:
         entry = (service["model"], service["quant"], source)
-        _head(view, placed, head, entry, Case(shape, settings, view.of([head]), 0))
+        _head(view, placed, head, entry, Case(loaded.shape, loaded.settings, view.of([head]), 0), loaded.inputs)
 
 
-def _head(view: View, placed: Placed, head: str, entry: tuple[str, str, str], case: Case) -> None:
-    """A head with its workers. entry: model, quant, source; case: on the devices of the head only."""
+def _head(
+    view: View, placed: Placed, head: str, entry: tuple[str, str, str], case: Case, more: list[list[Any]]
+) -> None:
+    """A head with its workers. entry: model, quant, source; case: on the devices of the head only; more: inputs of
+    what is loaded beside the model."""
     cluster, name, own, shape = view.cluster, placed.name, case.devices, case.shape
     service, workers = cluster.services[name], cluster.workers(name)
     experts, split, force = value(service, "cpu_moe"), value(service, "tensor_split"), value(service, "force_split")
@@ -284,6 +293,7 @@ def _head(view: View, placed: Placed, head: str, entry: tuple[str, str, str], ca
     # Not what main memory it has: a kernel's update changes that.
     inputs += [[experts]] if experts else []
     inputs += [["draft", service["draft"]["model"], service["draft"]["quant"]]] if shape.draft else []
+    inputs += more
     whole, offloaded = shape, value(service, "n_gpu_layers")
     if offloaded != "auto":
         inputs += [["n_gpu_layers", offloaded]]

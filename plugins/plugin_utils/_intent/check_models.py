@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ...module_utils._beside import ADAPTER, PROJECTOR
 from ...module_utils._forms import MODEL_NAME as FORM
 from ...module_utils._model.shape import MAX_BLOCKS, RECURRENT
 from ...module_utils._settings import FAMILY_KEYS
@@ -21,6 +22,8 @@ MODEL_KEYS = {
     "parameters": (int, "The number of its weights, for estimates before a hub is asked."),
     "header": (dict, "What the header of its GGUF file says, for plans where it cannot be read."),
     "quants": (dict, "Name to files, see below."),
+    "mmproj": (dict, "The files of its projector, with the keys of a quant: see `mmproj` of a service."),
+    "loras": (dict, "LoRA adapters, name to files with the keys of a quant: see `lora` of a service."),
 }
 QUANT_KEYS = {
     "files": (list, "Files of the repository: all shards or pieces, in order."),
@@ -65,7 +68,20 @@ def model_errors(name: Any, model: Any) -> list[str]:
         )
     found.extend(header_errors(entry + ".header", model.get("header") or {}))
     for quant, spec in model["quants"].items():
+        if quant == PROJECTOR or str(quant).startswith(ADAPTER):
+            found.append(
+                f"{entry}.quants: {plain(quant)} seen, which is the name of a file beside the model, another is "
+                "needed: rename it"
+            )
         found.extend(_quant_errors(f"{entry}.quants.{plain(quant)}", name, model, spec))
+    if model.get("mmproj"):
+        found.extend(_quant_errors(f"{entry}.mmproj", name, model, model["mmproj"]))
+    for adapter, spec in (model.get("loras") or {}).items():
+        found.extend(_quant_errors(f"{entry}.loras.{plain(adapter)}", name, model, spec))
+        if not MODEL_NAME.match(str(adapter)):
+            found.append(
+                f"{entry}.loras: {shown(adapter)} seen, letters, digits and . _ : / @ + - are needed: rename it"
+            )
     return found
 
 

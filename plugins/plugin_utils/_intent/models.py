@@ -4,28 +4,31 @@
 """The models that a node needs, and which node copies them from which. Private to the collection."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from ...module_utils._beside import ADAPTER, PROJECTOR, beside
 from ...module_utils._settings import resolved
 from .hosts import expand
-from .records import Groups, ModelItem, Models, Services
-from .routers import quants
+from .records import Groups, ModelItem, Models, Services, Settings
+from .routers import as_service, quants
 
 
 def model_items(services: Services, models: Models, host: str, groups: Groups, models_dir: str) -> list[ModelItem]:
-    """The models a node holds: a model lives where its head runs, and its draft model beside it."""
+    """The models a node holds: a model lives where its head runs, with its draft model, its projector
+    and its adapters. The last two have their name as quant."""
     items: dict[str, ModelItem] = {}
     wanted: list[tuple[str, str]] = []
     for service in services.values():
         if host in expand(service["head"], groups):
             wanted.extend(quants(service).items())
+            wanted.extend((name, file) for name in quants(service) for file in _beside(service, name, models))
             draft = resolved(service, models[service["model"]]).get("draft") if "model" in service else None
             wanted.extend([(draft["model"], draft["quant"])] if draft else [])
     for name, quant_name in wanted:
         model = models[name]
-        quant = model["quants"][quant_name]
+        quant = files_of(model, quant_name)
         dest = f"{models_dir}/{model_file(model, quant_name)}"
         items[dest] = ModelItem(
             model=name,
@@ -38,6 +41,27 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
             sha256=list(quant.get("sha256") or []),
         )
     return [items[dest] for dest in sorted(items)]
+
+
+def _beside(service: Settings, name: str, models: Models) -> list[str]:
+    own = as_service(service, name) if "models" in service else service
+    return beside(resolved(own, models[name]))
+
+
+def beside_paths(settings: Settings, path: Callable[[str, str], str]) -> dict[str, Any]:
+    """The paths of the files beside its model, as in Head. path: of a model's file, by its name."""
+    model = settings["model"]
+    return {
+        "mmproj_path": path(model, PROJECTOR) if settings.get("mmproj") else "",
+        "lora_paths": {name: path(model, f"{ADAPTER}{name}") for name in settings.get("lora") or {}},
+    }
+
+
+def files_of(model: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The entry of a quant, of the projector, or of an adapter."""
+    if name == PROJECTOR:
+        return model["mmproj"]
+    return model["loras"][name[len(ADAPTER) :]] if name.startswith(ADAPTER) else model["quants"][name]
 
 
 def model_fan_out(nodes: Sequence[Mapping[str, Any]], host: str) -> list[dict[str, Any]]:
@@ -80,8 +104,8 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def model_file(model: Mapping[str, Any], quant: str) -> str:
-    """The name a quant is published under: `file`, or its only source's name, or the name its raw pieces share."""
-    spec = model["quants"][quant]
+    """The name that files are published under: `file`, or its only source's name, or the name its raw pieces share."""
+    spec = files_of(model, quant)
     if spec.get("file"):
         return spec["file"]
     first = spec["files"][0] if spec.get("files") else unquote(spec["urls"][0].split("?")[0])

@@ -123,6 +123,8 @@ class Served(Record):
     # On the controller; empty for none.
     chat_template_file: str
     # As of a head.
+    mmproj_path: str = ""
+    lora_paths: dict[str, str] = field(default_factory=dict)
     serves: str = "text"
     args: list[str] = field(default_factory=list)
 
@@ -152,8 +154,6 @@ class Head(Record):
     quant: str
     aliases: list[str]
     model_path: str
-    # The draft model's path, empty for none.
-    draft_path: str
     shares: list[Share]
     layers: dict[str, int]
     tensor_split: list[int] | None
@@ -161,9 +161,6 @@ class Head(Record):
     memory_max: str
     # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
     cards: list[str] | None
-    # The NUMA policy: bind, interleave, none, the number of one of them, or empty for the
-    # policy of its node.
-    numa: str
     # Tokens of a micro-batch.
     ubatch_size: int
     # On the controller; empty for none.
@@ -178,6 +175,12 @@ class Head(Record):
     api_key_file: str
     # The record of its file in a registry of endpoints.
     registry: dict[str, Any]
+    # The NUMA policy: bind, interleave, none, the number of one of them, or empty for the policy of its node.
+    numa: str = ""
+    # The paths of its draft model and its projector, empty for none, and of its adapters by name.
+    draft_path: str = ""
+    mmproj_path: str = ""
+    lora_paths: dict[str, str] = field(default_factory=dict)
     # text, embeddings or scores; of a router text.
     serves: str = "text"
     # Arguments of llama-server.
@@ -193,7 +196,10 @@ class Head(Record):
 
     @property
     def model_paths(self) -> list[str]:
-        return [one.model_path for one in self.models] or [self.model_path]
+        """The files of its models, with those beside them but for a draft model's."""
+        served: Sequence[Served | Head] = self.models or [self]
+        found = [[one.model_path, one.mmproj_path, *one.lora_paths.values()] for one in served]
+        return [path for paths in found for path in paths if path]
 
     @property
     def url(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ...module_utils._beside import SCALES
 from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
 from ...module_utils._llama.args import DRAFTS, DRAFTS_UNKNOWN, OLDEST, build_number, command_line_of
 from ...module_utils._llama.flags import flags, owner
@@ -22,7 +23,7 @@ from ...module_utils._settings import (
     value,
 )
 from .records import Settings
-from .values import did_you_mean, hidden, is_a, shown, unknown_key
+from .values import did_you_mean, hidden, is_a, plain, shown, unknown_key
 
 Row = tuple[str, object, str]
 # {key: its place in the inventory}, in the entry of the service or of its model.
@@ -298,6 +299,37 @@ def draft_errors(where: Where, whole: Settings) -> list[str]:
     draft = whole.get("draft")
     unknown = [key for key in draft if key not in DRAFT_KEYS] if isinstance(draft, dict) else []
     return [unknown_key(where("draft"), key, DRAFT_KEYS) for key in unknown] + broken(where, draft_rules(whole))
+
+
+def beside_rules(whole: Settings, model: Settings) -> list[Row]:
+    """Files beside the model. model: its entry."""
+    low, high = SCALES
+    known, wanted = model.get("loras") or {}, whole.get("lora") or {}
+    step = f"one of {', '.join(map(str, known))} is needed" if known else "an entry there is needed"
+    return [
+        (
+            "mmproj",
+            whole.get("mmproj") and not model.get("mmproj"),
+            f"{str(whole.get('mmproj')).lower()} seen, the entry of {whole['model']} needs mmproj for it, the files of "
+            "its projector: add it there or drop the key",
+        ),
+        *(
+            (
+                "lora",
+                name not in known,
+                f"{plain(name)} is not in loras of {whole['model']}, {step}{did_you_mean(name, known, ': add it')}",
+            )
+            for name in wanted
+        ),
+        *(
+            (
+                f"lora.{plain(name)}",
+                not is_a(scale, float) or not low <= scale <= high,
+                f"{shown(scale)} seen, a scale from {low} to {high} is needed: correct it",
+            )
+            for name, scale in wanted.items()
+        ),
+    ]
 
 
 def word_rules(one: Settings) -> list[Row]:

@@ -23,7 +23,7 @@ from ...module_utils._settings import LLAMA_NUMA, context, effective, is_stopped
 from . import gateway, monitoring
 from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
-from .models import model_file, model_items
+from .models import beside_paths, model_file, model_items
 from .records import Groups, Head, HostVars, Models, Served, Service, Services, Share, Worker, url
 from .routers import as_service, quants
 
@@ -333,6 +333,7 @@ def _head(service: Service, here: _Node) -> Head:
         aliases=[name for _model, name in gateway.names(service.settings, here.models)],
         model_path=here.path(settings["model"], settings["quant"]),
         draft_path=here.path(draft["model"], draft["quant"]) if draft else "",
+        **beside_paths(settings, here.path),
         shares=[
             Share(
                 node,
@@ -367,12 +368,10 @@ def _router(service: Service, here: _Node) -> Head:
         quant="",
         aliases=[name for one in served for name in one.aliases],
         model_path="",
-        draft_path="",
         shares=[],
         layers={},
         tensor_split=None,
         cpu_moe=0,
-        numa="",
         ubatch_size=max(one.ubatch_size for one in served),
         chat_template_file="",
         asks_build=asks_build(build),
@@ -391,6 +390,7 @@ def _served(service: Service, name: str, here: _Node, planned: Mapping[str, Any]
         quant=settings["quant"],
         aliases=[name, *(model.get("aliases") or [])],
         model_path=here.path(name, settings["quant"]),
+        **beside_paths(settings, here.path),
         layers={node: count for node, count in planned.get("layers", {}).items() if count},
         tensor_split=planned.get("tensor_split"),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),

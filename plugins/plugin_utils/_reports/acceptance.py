@@ -33,7 +33,7 @@ COLUMNS = (
 MANY = 10
 # Results of a conversation that the table leaves out.
 USUAL = ("none", "skipped: no tools", "skipped: no jinja")
-PARTS = ("embedding", "reranking", "tools", "reasoning", "draft")
+PARTS = ("embedding", "reranking", "tools", "reasoning", "draft", "picture")
 
 
 def acceptance_report(

@@ -27,6 +27,7 @@ Entry = dict[str, Any]
 UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths", "registry", "serves")
 # Defaults that are left out of the digest: all of a node's cards, its NUMA policy, no draft, fields of routers.
 NOTHING: Mapping[str, Any] = {"cards": None, "numa": "", "draft_path": "", "models": [], "models_max": 0}
+NOTHING = {**NOTHING, "mmproj_path": "", "lora_paths": {}}
 
 
 def unit_files(

@@ -226,9 +226,10 @@ def test_all_spellings_of_flag_have_owner(build):
         ("--ctx-size=4096", "ctx_size"), ("--mlock", "load_mode"), ("--port", "port"), ("--api-key", "llama_api_keys"),
         ("--metrics", ""), ("--n-cpu-moe", "cpu_moe"), ("-cmoe", "cpu_moe"), ("-dev", "cards"),
         ("--device=none", "cards"), ("--fim-qwen-1.5b-default", "model and quant"), ("--tools", ""), ("-ag", ""),
-        ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", None),
+        ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", "mmproj"),
+        ("--media-path", ""),
         ("-ngl", "n_gpu_layers"), ("--numa", "numa"), ("-md", "draft"),
-        ("--draft-max", "draft"), ("--spec-type", None), ("--rerank", "reranking"), ("-ot", None), ("--lora=x", None),
+        ("--draft-max", "draft"), ("--spec-type", None), ("--rerank", "reranking"), ("-ot", None), ("--lora=x", "lora"),
     ],
 )  # fmt: skip
 def test_what_stands_for_a_flag(word, instead):
@@ -280,7 +281,7 @@ def test_the_context_is_that_of_all_slots(service, tokens):
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):
-    assert llama_args.parse_args(words.split()) == (*expected, False, False, False)
+    assert llama_args.parse_args(words.split()) == (*expected, False, False, False, False)
 
 
 @pytest.mark.parametrize("build", BUILDS)

@@ -36,6 +36,21 @@ def buffers(info, kind):
     }
 
 
+def test_projector_and_adapter_are_added():
+    found = load_log.parse(
+        """load_tensors: loading model tensors, this can take a while... (load_mode = mmap, direct_io = false)
+load_tensors: RPC0[127.0.0.1:18970] model buffer size =    92.10 MiB
+llama_adapter_lora_init_impl: RPC0[127.0.0.1:18970] LoRA buffer size =    47.81 MiB
+sched_reserve: RPC0[127.0.0.1:18970] compute buffer size =    15.51 MiB
+sched_reserve:        CPU compute buffer size =     6.52 MiB
+sched_reserve:        CPU compute buffer size =     6.52 MiB
+reserve_compute_meta:        CPU compute buffer size =     1.71 MiB
+reserve_compute_meta:        CPU compute buffer size =     1.71 MiB""".splitlines()
+    )
+    totals = {row["device"]: row["total_mib"] for row in found["devices"]}
+    assert totals == {"CPU": 8.23, "RPC0": 155.42}
+
+
 def test_b11434():
     info = parse_fixture("load_b11434.log")
     assert (info["build"], info["commit"]) == (11434, "unknown")

@@ -619,6 +619,32 @@ def test_unused_draft_is_refused(server):
         assert talk(server, line=line)[2]["draft"] == "nothing was drafted for this answer"
 
 
+SEES = (*LINE, "--mmproj", "/opt/models/p.gguf")
+
+
+def seen(prompt_tokens):
+    status, body = fake.answer(finish="stop")
+    return status, dict(body, usage={"completion_tokens": 8, "prompt_tokens": prompt_tokens})
+
+
+def test_picture_is_asked_about(server):
+    props(server)
+    answers(server, seen(35), seen(99))
+    state, _reason, said = talk(server, line=SEES)
+    assert (state, said["picture"]) == ("ready", "64 tokens read")
+    text, image = server.asked(CHAT)[1]["messages"][0]["content"]
+    assert text["text"] == ASKED["prompt"] and image["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgo")
+    assert "picture" not in talk(server, line=SEES, full=False)[2]
+
+
+def test_picture_without_tokens_is_refused(server):
+    props(server)
+    answers(server, seen(35), seen(35))
+    refused(server, "a picture added no tokens to a prompt of 35", "set the mmproj", line=SEES)
+    answers(server, seen(35), (400, {"error": {"message": "Invalid token"}}))
+    refused(server, "a question with a picture is answered 400 (Invalid token)", line=SEES)
+
+
 RERANKS = (*LINE, "--reranking")
 
 

@@ -236,9 +236,12 @@ def test_service_of_one_node_takes_every_cache_type(settings, right):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--mmproj", "/opt/models/p.gguf"], None),
+        (
+            ["--mmproj", "/opt/models/p.gguf"],
+            "'--mmproj' seen, mmproj is needed for that: write it there and drop the ",
+        ),
         (["-ot", "exps=CPU", "--seed", "-1"], None),
-        (["--lora=a b"], None),
+        (["--control-vector=a b"], None),
         ([], "an empty list seen, at least one entry is needed: add one or remove the key"),
         ("--mmproj x", "'--mmproj x' seen, a list is needed: write [--mmproj x]"),
         (["--mmproj x"], "'--mmproj x' seen, a word of a command line is needed: write each word as an entry of its "),
