@@ -55,7 +55,7 @@ def test_projector_in_main_memory_has_its_row():
     assert weights(found)[main] >= 800 and main not in weights(without)
 
 
-def test_projector_that_no_card_has_room_for_is_refused():
+def test_projector_without_room_is_refused():
     tight = {"node1": node(cards=(21000,))}
     assert planned(tight, mmproj=False)["refused"] == []
     assert planned(tight, seeing=dict(SEEING, whole=2000 << 20))["refused"]
