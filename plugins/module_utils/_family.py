@@ -47,7 +47,11 @@ TEMPLATE = (
     "the name of a built-in template, or the path of a file",
     "correct it",
 )
-DRAFT = (re.compile(r""), "a map or false", "write {model: NAME, quant: Q}, or false for none")
+DRAFT = (
+    re.compile(r""),
+    "a map or false",
+    "write {model: NAME, quant: Q}, or {type: ngram-mod} without a second model, or false for none",
+)
 
 FAMILY = (
     Key(
@@ -185,10 +189,10 @@ FAMILY = (
     Key(
         "draft",
         (bool, dict),
-        "A small model that drafts what this one checks: `{model: NAME, quant: Q}`, with `max` and `min` tokens that "
-        "are drafted at a time; `false`: none, where the model's entry has one. Not with `workers`, "
-        "`embeddings` or `reranking`. "
-        "[Draft models](inventory.md#draft-models).",
+        "What drafts tokens that the model checks at once: a small model, `{model: NAME, quant: Q}`, or what was said "
+        "before, `{type: ngram-mod}`, `ngram-simple`, `ngram-map-k`, `ngram-map-k4v` or `ngram-cache`; with `max` "
+        "tokens at a time; `false`: nothing, where the model's entry has one. Not with `embeddings` or `reranking`, a "
+        "small model not with `workers`. [Drafting](inventory.md#drafting).",
         form=DRAFT,
         family=True,
     ),

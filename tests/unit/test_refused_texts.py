@@ -227,6 +227,11 @@ REFUSALS = [
     ),
     ("llama_services.chat.draft:", "true seen", single_with(draft=True)),
     ("llama_services.chat.draft.min:", "9 seen", single_with(draft=dict(DRAFT, max=8, min=9))),
+    (
+        "llama_services.chat.draft.type:",
+        "ngram-mod seen with build b9000",
+        of_build("b9000", draft={"type": "ngram-mod"}),
+    ),
     ("llama_services.chat.draft:", "seen with workers", chat(draft=DRAFT)),
     ("llama_services.chat.reranking:", "seen with embeddings", single_with(reranking=True, embeddings=True)),
     ("llama_services.chat.draft:", "seen with reranking", single_with(draft=DRAFT, reranking=True)),

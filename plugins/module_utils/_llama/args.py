@@ -14,6 +14,7 @@ from .._beside import projects_on_card
 from .._family import is_template_file
 from .._node import paths
 from .._settings import LLAMA_NUMA, value
+from . import drafts
 from .words import arguments
 
 PIN = "b11434"
@@ -34,14 +35,6 @@ class Dialect(NamedTuple):
 # level (#23021).
 DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
 OLDEST = DIALECTS[0].first
-
-# Flags for a draft model, by first build. b11434 drafts nothing without --spec-type, and
-# logs that at info level. Builds between the two are unknown.
-DRAFTS = (
-    (DIALECTS[0].first, {"type": [], "max": "--draft-max", "min": "--draft-min"}),
-    (11434, {"type": ["--spec-type", "draft-simple"], "max": "--spec-draft-n-max", "min": "--spec-draft-n-min"}),
-)
-DRAFTS_UNKNOWN = range(7773, 11434)
 
 # Every layer on a device; llama.cpp clamps it to the model's own number.
 ALL_LAYERS = 999
@@ -102,7 +95,7 @@ def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version:
     build = command_line_of(version)
     args += arguments(service, build)
     if service.get("draft"):
-        args += _draft_args(instance["draft_path"], service, build)
+        args += _draft_args(instance["draft_path"], service) + drafts.words(service["draft"], build)
     args += _beside_args(instance, service)
     if service.get("numa") in LLAMA_NUMA:
         args += ["--numa", service["numa"]]
@@ -130,16 +123,11 @@ def _dialect(version: str | None) -> Dialect:
     return [one for one in DIALECTS if one.first <= command_line_of(version)][-1]
 
 
-def _draft_args(path: str, service: Mapping[str, Any], build: int) -> list[str]:
-    """Layers go to the model's devices; the cache is f16, llama.cpp's default."""
-    words: Mapping[str, Any] = [known for first, known in DRAFTS if first <= build][-1]
-    args = ["--model-draft", path, "--n-gpu-layers-draft", str(ALL_LAYERS)] + words["type"]
-    if service.get("cards") == []:
-        args += ["--device-draft", "none"]
-    for bound in ("max", "min"):
-        if bound in service["draft"]:
-            args += [words[bound], str(service["draft"][bound])]
-    return args
+def _draft_args(path: str, service: Mapping[str, Any]) -> list[str]:
+    """The file of a draft model, if it has one: layers go to the model's devices; the cache is f16, llama.cpp's
+    default."""
+    args = ["--model-draft", path, "--n-gpu-layers-draft", str(ALL_LAYERS)] if path else []
+    return args + (["--device-draft", "none"] if path and service.get("cards") == [] else [])
 
 
 def _beside_args(instance: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
@@ -158,7 +146,7 @@ class Settings(NamedTuple):
     reasoning_raw: bool  # thoughts stay in content
     slot_ctx: int | None  # tokens of a slot, None for the model's default
     n_predict: int  # default limit of an answer in tokens, 0 for none
-    draft: bool  # has a draft model
+    draft: str  # what drafts: a word of --spec-type, or `model` for a draft model; empty for nothing
     reranking: bool  # only scores
     template: bool  # a chat template that is not the model's
     pictures: bool = False  # has a projector for them
@@ -193,7 +181,7 @@ def parse_args(arguments: Sequence[str]) -> Settings:
         reasoning_raw=value("--reasoning-format") == "none",
         slot_ctx=context // slots if context and slots else None,
         n_predict=whole("--n-predict", "--predict", "-n"),
-        draft=bool(value("--model-draft", "-md", "--spec-draft-model")),
+        draft="model" if value("--model-draft", "-md", "--spec-draft-model") else value("--spec-type"),
         reranking=bool(last("--rerank", "--reranking")),
         template=bool(value("--chat-template", "--chat-template-file")),
         pictures=bool(value("--mmproj")),

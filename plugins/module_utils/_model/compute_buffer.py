@@ -98,7 +98,7 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     """Bytes of one device's buffer under one BuildRange; place: Place."""
     tokens, size = _ubatch(shape, settings, known)
     every = known.all_outputs or settings.embeddings or fit_params
-    rows = tokens if every else min(size.sequences, tokens)
+    rows = tokens if every else min(size.sequences * (1 + settings.drafted), tokens)
     core = _core(shape, settings, known, size.full, tokens, place)
     if place.pipeline and place.only_last and rows < tokens and settings.flash_attn and shape.architecture in CROPPED:
         few = _core(shape, settings, known, size.full, rows, place)

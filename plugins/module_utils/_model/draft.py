@@ -10,7 +10,7 @@ from .kv_cache import Settings
 
 def draft_settings(settings: Settings) -> Settings:
     """Its context is that of the model, its cache f16 whatever the model's is (common_base_params_to_speculative)."""
-    return settings._replace(cache_type_k="f16", cache_type_v="f16")
+    return settings._replace(cache_type_k="f16", cache_type_v="f16", drafted=0)
 
 
 def draft_counts(blocks: int, counts: Sequence[int]) -> list[int]:

@@ -52,6 +52,7 @@ class Settings(NamedTuple):
     bits_k: float | None = None
     bits_v: float | None = None
     projector: Projector | None = None
+    drafted: int = 0  # tokens that are checked at a time in a slot, beside its next one
 
 
 class Cells(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._llama.args import build_number
+from .._llama.drafts import most
 from .._model.memory import Placed, Settings, Shape, Share, place, settings_of
 from .._settings import memory_settings
 from .._text import Refusal
@@ -95,7 +96,7 @@ def settings_for(
     for key, bits in (("cache_type_k", "bits_k"), ("cache_type_v", "bits_v")):
         given[bits] = (extra_types or {}).get(given.get(key, ""))
     given["embeddings"] = bool(given.get("embeddings") or service.get("reranking"))
-    return settings_of(build=build_number(build), **given)
+    return settings_of(build=build_number(build), drafted=most(service.get("draft")), **given)
 
 
 def context(shape: Shape, settings: Settings) -> int:

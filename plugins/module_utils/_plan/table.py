@@ -106,7 +106,7 @@ def table(*parts: ServicePlan) -> list[str]:
         found.extend(("  " if len(parts) == 1 else "    ") + line for line in more)
     draft = [entry for entry in one.inputs if isinstance(entry, list) and entry[:1] == ["draft"]]
     if draft:
-        found.append("  with its draft model %s %s, f16 KV cache" % tuple(draft[0][1:]))
+        found.append(_draft_words(*draft[0][1:]))
     for entry in [entry for entry in one.inputs if isinstance(entry, list)]:
         if entry[:1] == ["mmproj"]:
             found.append("  with its projector, %d MiB" % mib(entry[1] + entry[2]))
@@ -115,6 +115,13 @@ def table(*parts: ServicePlan) -> list[str]:
     if one.unplanned:
         found.append(f"  not planned: {' '.join(one.unplanned)}")
     return found
+
+
+def _draft_words(*given: str) -> str:
+    """given: the model and the quant that draft, or a type."""
+    if len(given) > 1:
+        return "  with its draft model %s %s, f16 KV cache" % given
+    return "  drafts by %s: no weights, the logits of what is checked at once are in compute" % given
 
 
 def _verdict(plan: Plan) -> list[str]:

@@ -237,15 +237,15 @@ def judge_scores(body: dict[str, Any], documents: int) -> Verdict:
     return "%d scores for %d documents" % (len(sound), documents), None
 
 
-def judge_draft(timings: dict[str, Any], speculative: list[Any]) -> Verdict:
-    """Judges the use of the draft model. speculative: of each slot."""
+def judge_draft(draft: str, timings: dict[str, Any], speculative: list[Any]) -> Verdict:
+    """Judges drafting. draft: of Settings; speculative: of each slot."""
     drafted, accepted = count(timings.get("draft_n")), count(timings.get("draft_n_accepted"))
     if drafted:
         return "%d of %d drafted tokens accepted" % (accepted, drafted), None
     if False in speculative:
-        return None, (
-            "its draft model is not used, one with the model's own tokens is needed: set another draft, or draft: false"
-        )
+        wrong = f"{draft} does not draft, a model whose cache can forget tokens"
+        wrong = "its draft model is not used, one with the model's own tokens" if draft == "model" else wrong
+        return None, f"{wrong} is needed: set another draft, or draft: false"
     return "nothing was drafted for this answer", None
 
 
@@ -334,7 +334,7 @@ class Conversation:
         self._note("reasoning", judge_reasoning(reply, self.settings))
         if self.settings.draft:
             slots = [table(one).get("speculative") for one in self._slots()]
-            self._note("draft", judge_draft(table(self.head.body.get("timings")), slots))
+            self._note("draft", judge_draft(self.settings.draft, table(self.head.body.get("timings")), slots))
         if full:
             self._use_tools(props, slot)
         if full and self.settings.pictures:

@@ -36,7 +36,8 @@ def _speed(cluster: Cluster, placed: Placed) -> list[str]:
     """A line with the most tokens/s of a service, of each model of a router; of replicas the slowest one counts."""
     rates: dict[str, list[float | None]] = {}
     for part in placed.parts:
-        whole = placed.shapes.get((part.node, part.model))
+        drafts = cluster.services[placed.name].get("draft")
+        whole = None if drafts else placed.shapes.get((part.node, part.model))
         rate = ceiling(part.as_dict(), whole, cluster.nodes) if whole else None
         rates.setdefault(part.model, []).append(rate)
     slowest = {model: min(filter(None, own)) for model, own in rates.items() if all(own)}

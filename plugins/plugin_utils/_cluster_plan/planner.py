@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._llama.drafts import model_of
 from ...module_utils._model.describe import NO_MODEL
 from ...module_utils._model.left import leaving
 from ...module_utils._plan import table
@@ -245,15 +246,15 @@ def _router(view: View, placed: Placed, hosts: Sequence[str]) -> None:
 def _server(view: View, placed: Placed, heads: Iterable[str]) -> None:
     cluster = view.cluster
     service = cluster.services[placed.name]
-    settings, draft = cluster.settings(service), service.get("draft")
+    settings, second = cluster.settings(service), model_of(service.get("draft"))
     try:
         shape, source = cluster.shape(service["model"], service["quant"])
         slot_context(shape, settings)
-        if draft:
+        if second:
             try:
-                shape = shape._replace(draft=cluster.shape(draft["model"], draft["quant"])[0])
+                shape = shape._replace(draft=cluster.shape(*second)[0])
             except Refusal as problem:
-                raise Refusal(f"its draft model {draft['model']} {draft['quant']}: {problem}") from None
+                raise Refusal(f"its draft model {' '.join(second)}: {problem}") from None
         loaded = load(cluster, service, shape, settings)
         # Experts are known of a header, or of a description where no earlier plan was made with a header.
         described = any(shape.expert_bytes) and not any(part.source == "header" for part in cluster.same(placed.name))
@@ -292,7 +293,8 @@ def _head(
     inputs = [*entry, *inputs_of(shape, case.settings, devices)]
     # Not what main memory it has: a kernel's update changes that.
     inputs += [[experts]] if experts else []
-    inputs += [["draft", service["draft"]["model"], service["draft"]["quant"]]] if shape.draft else []
+    second = model_of(service.get("draft"))
+    inputs += [["draft", *(second or (service["draft"]["type"],))]] if service.get("draft") else []
     inputs += more
     whole, offloaded = shape, value(service, "n_gpu_layers")
     if offloaded != "auto":

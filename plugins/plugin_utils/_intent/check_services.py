@@ -11,6 +11,7 @@ from typing import Any
 
 from ...module_utils._beside import BESIDE
 from ...module_utils._key import Key
+from ...module_utils._llama.drafts import model_of
 from ...module_utils._settings import (
     BY_KIND,
     FAMILY_KEYS,
@@ -24,6 +25,7 @@ from ...module_utils._settings import (
 )
 from ...module_utils._text import Refusal
 from .builds import dialect_of, entry_of, extra_types
+from .drafting import draft_errors
 from .host_rules import host_rules, node_rules, split_rules
 from .hosts import expand, rpc_address
 from .inventory import Inventory
@@ -35,7 +37,6 @@ from .rules import (
     broken,
     build_rules,
     cache_rules,
-    draft_errors,
     setting_rules,
     word_rules,
 )
@@ -121,8 +122,9 @@ def _server_errors(one: Inventory, entry: str, service: Settings) -> list[str]:
     found = broken(where, [*setting_rules(service, whole), *word_rules(service)])
     found += _quant_errors(entry, "model", service["model"], service["quant"], one.models)
     wrong = draft_errors(where, whole)
-    if "draft" in whole and not wrong:
-        wrong = _quant_errors(where("draft"), "model", whole["draft"]["model"], whole["draft"]["quant"], one.models)
+    second = None if wrong else model_of(whole.get("draft"))
+    if second:
+        wrong = _quant_errors(where("draft"), "model", *second, one.models)
     found += wrong + _beside_errors(where, whole, one.models)
     heads, wrong_heads = _host_errors(one, entry, "head", service["head"])
     workers, wrong_workers = (

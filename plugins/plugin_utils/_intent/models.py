@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ...module_utils._beside import ADAPTER, PROJECTOR, beside
+from ...module_utils._llama.drafts import model_of
 from ...module_utils._settings import resolved
 from .hosts import expand
 from .records import Groups, ModelItem, Models, Services, Settings
@@ -25,7 +26,8 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
             wanted.extend(quants(service).items())
             wanted.extend((name, file) for name in quants(service) for file in _beside(service, name, models))
             draft = resolved(service, models[service["model"]]).get("draft") if "model" in service else None
-            wanted.extend([(draft["model"], draft["quant"])] if draft else [])
+            second = model_of(draft)
+            wanted.extend([second] if second else [])
     for name, quant_name in wanted:
         model = models[name]
         quant = files_of(model, quant_name)

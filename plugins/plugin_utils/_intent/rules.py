@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 from ...module_utils._beside import SCALES
 from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
-from ...module_utils._llama.args import DRAFTS, DRAFTS_UNKNOWN, OLDEST, build_number, command_line_of
+from ...module_utils._llama.args import OLDEST, build_number, command_line_of
+from ...module_utils._llama.drafts import DRAFTS_UNKNOWN, TYPED, UNTYPED
 from ...module_utils._llama.flags import flags, owner
 from ...module_utils._llama.words import unknown_values
 from ...module_utils._settings import (
@@ -23,7 +24,7 @@ from ...module_utils._settings import (
     value,
 )
 from .records import Settings
-from .values import did_you_mean, hidden, is_a, plain, shown, unknown_key
+from .values import did_you_mean, hidden, is_a, plain, shown
 
 Row = tuple[str, object, str]
 # {key: its place in the inventory}, in the entry of the service or of its model.
@@ -32,8 +33,6 @@ Where = Callable[[str], str]
 SHORT = {"cache": ("cache_type_k", "cache_type_v"), "mmap": ("load_mode",)}
 # The first build with llama.cpp PR 28789 whose tensor cache was measured.
 CACHE_BUILD = 11434
-DRAFT_KEYS = ("model", "quant", "max", "min")
-DRAFT_MOST = 64  # tokens that are drafted at a time
 
 
 def broken(where: Where, rows: Iterable[Row]) -> list[str]:
@@ -206,7 +205,7 @@ def build_rules(whole: Settings, version: str) -> list[Row]:
     if (build_number(version) or OLDEST) < OLDEST:
         return []
     build, template, budget = command_line_of(version), whole.get("chat_template"), whole.get("reasoning_budget", 0)
-    names = built_in(build)
+    names, typed = built_in(build), (whole.get("draft") or {}).get("type")
     return [
         *(
             (
@@ -231,9 +230,15 @@ def build_rules(whole: Settings, version: str) -> list[Row]:
         ),
         (
             "draft",
-            "draft" in whole and build in DRAFTS_UNKNOWN,
-            f"seen with build {version}, b{DRAFTS[-1][0]} or newer is needed, or at most b{DRAFTS_UNKNOWN[0] - 1}, "
-            "whose flags for it are known: take another release",
+            "draft" in whole and not typed and build in DRAFTS_UNKNOWN,
+            f"seen with build {version}, b{TYPED} or newer is needed, or at most b{UNTYPED}, whose flags for it are "
+            "known: take another release",
+        ),
+        (
+            "draft.type",
+            typed and build < TYPED,
+            f"{typed} seen with build {version}, b{TYPED} or newer is needed, whose flags for it are known: take "
+            "another release, or a draft model",
         ),
     ]
 
@@ -248,57 +253,6 @@ def cache_rules(one: Settings, version: str) -> list[Row]:
             "without end: drop the key or take a newer build",
         )
     ]
-
-
-def draft_rules(whole: Settings) -> list[Row]:
-    draft = whole.get("draft")
-    if draft is None:
-        return []
-    if draft is True:
-        return [("draft", True, "true seen, a model is needed: write {model: NAME, quant: Q}, or false for none")]
-    given = {key: draft[key] for key in ("max", "min") if key in draft}
-    rows: list[Row] = [
-        *(
-            (
-                f"draft.{key}",
-                not is_a(draft.get(key), str),
-                f"{shown(draft.get(key))} seen, a text is needed: give the name",
-            )
-            for key in ("model", "quant")
-        ),
-        *(
-            (
-                f"draft.{key}",
-                not is_a(number, int) or not (key == "max") <= number <= DRAFT_MOST,
-                f"{shown(number)} seen, {int(key == 'max')} to {DRAFT_MOST} tokens are allowed: "
-                + ("remove the quotes" if isinstance(number, str) and number.isdigit() else "choose another number"),
-            )
-            for key, number in given.items()
-        ),
-    ]
-    if any(wrong for _key, wrong, _text in rows):
-        return rows
-    least, most = draft.get("min", 0), draft.get("max", DRAFT_MOST)
-    return [
-        ("draft.min", least > most, f"{least} seen, at most max ({most}) is allowed: lower it"),
-        (
-            "draft",
-            "workers" in whole,
-            "seen with workers, a service of one node is needed for it, since drafting over RPC is slower than not "
-            "drafting and ends heads: drop the workers, or set draft: false",
-        ),
-        *(
-            ("draft", whole.get(other), f"seen with {other}, for which nothing is generated: set draft: false")
-            for other in ("embeddings", "reranking")
-        ),
-    ]
-
-
-def draft_errors(where: Where, whole: Settings) -> list[str]:
-    """whole: a service with what its model's entry says."""
-    draft = whole.get("draft")
-    unknown = [key for key in draft if key not in DRAFT_KEYS] if isinstance(draft, dict) else []
-    return [unknown_key(where("draft"), key, DRAFT_KEYS) for key in unknown] + broken(where, draft_rules(whole))
 
 
 def beside_rules(whole: Settings, model: Settings) -> list[Row]:

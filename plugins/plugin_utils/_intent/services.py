@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ...module_utils._family import is_template_file
 from ...module_utils._llama.args import head_args, model_args, router_args, rpc_args
+from ...module_utils._llama.drafts import model_of
 from ...module_utils._node import paths
 from ...module_utils._settings import LLAMA_NUMA, context, effective, is_stopped, resolved, value
 from . import gateway, monitoring
@@ -319,20 +320,19 @@ def _head(service: Service, here: _Node) -> Head:
     settings = resolved(service.settings, model)
     threads = here.plan.get("threads", {}).get(service.name, {}).get(here.name)
     settings.update({"threads": threads} if threads else {})
-    split, draft = value(settings, "tensor_split"), settings.get("draft")
+    split, second = value(settings, "tensor_split"), model_of(settings.get("draft"))
     experts = value(settings, "cpu_moe") or 0
     planned = next(iter(here.planned(service.name)), None) or here.plan.get("rendered", {}).get(service.name)
     # Layers of the head itself only if it has some.
     layers = planned["layers"] if planned else split if isinstance(split, dict) else {}
     layers = {node: count for node, count in layers.items() if node in service.workers or count}
-    workers = zip(service.workers, _rpc_endpoints(service, here.hostvars), strict=True)
     head = Head(
         **_server(service, here),
         model=settings["model"],
         quant=settings["quant"],
         aliases=[name for _model, name in gateway.names(service.settings, here.models)],
         model_path=here.path(settings["model"], settings["quant"]),
-        draft_path=here.path(draft["model"], draft["quant"]) if draft else "",
+        draft_path=here.path(*second) if second else "",
         **beside_paths(settings, here.path),
         shares=[
             Share(
@@ -342,7 +342,7 @@ def _head(service: Service, here: _Node) -> Head:
                 layers.get(node),
                 _runs(settings, node, here.groups, here.hostvars)["build"],
             )
-            for node, endpoint in workers
+            for node, endpoint in zip(service.workers, _rpc_endpoints(service, here.hostvars), strict=True)
         ],
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,

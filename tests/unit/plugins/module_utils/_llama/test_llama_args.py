@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _family, _settings
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import flags
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import drafts, flags
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import words as llama_words
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -72,6 +72,9 @@ def rendered(build):
     drafting = dict(INSTANCE, draft_path="/opt/models/d.gguf")
     for service in ({"draft": {"max": 8, "min": 1}}, {"draft": {"max": 8}, "cards": []}):
         found.update(flags_of(llama_args.head_args(drafting, service, build)))
+    for name, kind in drafts.KINDS.items() if build == "b11434" else ():
+        service = {"draft": dict(dict.fromkeys(kind.flags, 3), **({"type": name} if name else {}))}
+        found.update(flags_of(llama_args.head_args(dict(INSTANCE, draft_path=""), service, build)))
     for experts in ("all", 12):
         found.update(flags_of(llama_args.head_args(dict(INSTANCE, cpu_moe=experts), {}, build)))
     return sorted(found, key=str)
@@ -92,6 +95,25 @@ def test_draft_flags_depend_on_build(build, words):
     plain = llama_args.head_args(instance, {"draft": {"model": "d", "quant": "Q"}, "cards": []}, build)
     assert "max" not in " ".join(plain) and "--device-draft none" in " ".join(plain)
     assert not llama_args.parse_args(llama_args.head_args(instance, {}, build)).draft
+
+
+def test_types_of_draft_are_those_of_the_build():
+    known = options("b11434", "llama-server")["--spec-type"]
+    for kind in drafts.KINDS.values():
+        assert re.search(rf"[ ,]{kind.spec}[,\n]", known)
+        for key in {"max", "match", "hits"} & set(kind.flags):
+            default = re.search(
+                r"\(default: ([0-9]+)\)", options("b11434", "llama-server")[kind.flags[key]].replace("\n", " ")
+            )
+            assert default and (key != "max" or int(default.group(1)) == kind.most)
+
+
+def test_type_drafts_without_a_file():
+    service = {"draft": {"type": "ngram-mod", "max": 32, "match": 16}, "cards": []}
+    args = llama_args.head_args(dict(INSTANCE, draft_path=""), service, "b11434")
+    assert "--spec-type ngram-mod --spec-ngram-mod-n-match 16 --spec-ngram-mod-n-max 32" in " ".join(args)
+    assert not {"--model-draft", "--device-draft", "--n-gpu-layers-draft"} & set(args)
+    assert llama_args.parse_args(args).draft == "ngram-mod"
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -229,7 +251,8 @@ def test_all_spellings_of_flag_have_owner(build):
         ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", "mmproj"),
         ("--media-path", ""),
         ("-ngl", "n_gpu_layers"), ("--numa", "numa"), ("-md", "draft"),
-        ("--draft-max", "draft"), ("--spec-type", None), ("--rerank", "reranking"), ("-ot", None), ("--lora=x", "lora"),
+        ("--draft-max", "draft"), ("--spec-type", "draft"), ("--spec-default", "draft"),
+        ("--spec-ngram-mod-n-max", "draft"), ("--rerank", "reranking"), ("-ot", None), ("--lora=x", "lora"),
     ],
 )  # fmt: skip
 def test_what_stands_for_a_flag(word, instead):
@@ -281,7 +304,7 @@ def test_the_context_is_that_of_all_slots(service, tokens):
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):
-    assert llama_args.parse_args(words.split()) == (*expected, False, False, False, False)
+    assert llama_args.parse_args(words.split()) == (*expected, "", False, False, False)
 
 
 @pytest.mark.parametrize("build", BUILDS)

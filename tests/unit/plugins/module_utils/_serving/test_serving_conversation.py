@@ -614,6 +614,12 @@ def test_unused_draft_is_refused(server):
     server.responses["/slots"] = (200, [fake.IDLE])
     answers(server, fake.answer(finish="stop"))
     refused(server, "its draft model is not used", "set another draft, or draft: false", line=line)
+    refused(
+        server,
+        "ngram-mod does not draft",
+        "set another draft, or draft: false",
+        line=(*LINE, "--spec-type", "ngram-mod"),
+    )
     for slots in ((200, [dict(fake.IDLE, speculative=True)]), (501, {}), fake.CUT):
         server.responses["/slots"] = slots
         assert talk(server, line=line)[2]["draft"] == "nothing was drafted for this answer"

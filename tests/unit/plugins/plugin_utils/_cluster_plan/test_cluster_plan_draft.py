@@ -64,6 +64,17 @@ def test_table_names_draft_and_change_replans():
     assert planned(chat(), previous=kept(first))["unchanged"] == []
 
 
+def test_ngrams_need_no_weights():
+    plain, mod = planned(chat(parallel=8)), planned(chat(parallel=8, draft={"type": "ngram-mod"}))
+    assert "  drafts by ngram-mod: no weights, the logits of what is checked at once are in compute" in mod["lines"]
+    assert (
+        card(mod)["weights_mib"] == card(plain)["weights_mib"] and card(mod)["compute_mib"] > card(plain)["compute_mib"]
+    )
+    (head,) = serving(chat(draft={"type": "ngram-mod"}))["heads"]
+    assert head["draft_path"] == "" and "--spec-type ngram-mod" in " ".join(head["args"])
+    assert planned(chat(), previous=kept(mod))["unchanged"] == []
+
+
 def test_without_its_header_nothing_is_planned():
     (sentence,) = planned(chat(draft=DRAFT), headers=mixture.HEADERS, complete=True)["refused"]
     assert sentence.startswith("llama_services.chat: not planned, its draft model small Q8_0: its header was not read")

@@ -78,6 +78,8 @@ def test_experts_in_main_memory_are_read_there():
     one["main"]["bandwidth"] = 140
     (line,) = said()
     assert float(re.search(r"at most ([\d.]+) tokens/s", line).group(1)) < 30, line
+    services["chat"]["draft"] = {"type": "ngram-mod"}
+    assert said() == [], "what is drafted takes no reading of the weights of its own"
 
 
 def test_plan_shows_ceiling_of_each_service():

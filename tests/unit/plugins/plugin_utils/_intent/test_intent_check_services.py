@@ -137,6 +137,29 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
             {**ALONE, "tensor_split": None, "draft": {"model": "big", "quant": "Q4_K_M", "max": "8"}},
             "llama_services.reasoning.draft.max: '8' seen, 1 to 64 tokens are allowed: remove the quotes",
         ),
+        ({"draft": {"type": "ngram-mod"}}, None),
+        ({"draft": {"type": "ngram-map-k", "match": 8, "max": 16, "hits": 2}, "parallel": 8}, None),
+        (
+            {"draft": {"type": "ngram-mode"}},
+            "llama_services.reasoning.draft.type: 'ngram-mode' seen, one of ngram-simple, ngram-map-k, ngram-map-k4v, ",
+        ),
+        (
+            {"draft": {"type": "ngram-mod", "hits": 2}},
+            "llama_services.reasoning.draft.hits: seen with type ngram-mod, type, match, max, min can be given with it",
+        ),
+        (
+            {"draft": {"type": "ngram-cache", "model": "big"}},
+            "llama_services.reasoning.draft.model: seen with type ngram-cache, type can be given with it: drop the key",
+        ),
+        (
+            {"draft": {"type": "ngram-map-k", "hits": 0}},
+            "llama_services.reasoning.draft.hits: 0 seen, 1 to 1024 are allowed: choose another number",
+        ),
+        (
+            {"draft": {"type": "ngram-mod", "max": 1024}, "parallel": 2},
+            "llama_services.reasoning.batch_size: 2048 seen with 1024 drafted tokens and one more in each of 2 slots, "
+            "at least 2050 is needed",
+        ),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):

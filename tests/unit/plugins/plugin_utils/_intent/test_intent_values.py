@@ -45,7 +45,7 @@ def test_each_type_has_a_next_step(value, kinds, sentence):
         (
             "draft",
             "small",
-            "e: 'small' seen, a map or false is needed: write {model: NAME, quant: Q}, or false for none",
+            "e: 'small' seen, a map or false is needed: write {model: NAME, quant: Q}, or {type: ngram-mod} with",
         ),
         ("draft", {"model": "small", "quant": "Q8_0"}, None),
         ("mmproj", "cpu", None),
