@@ -273,6 +273,8 @@ def shape_of(given):
     try:
         if given["path"] and (os.path.exists(given["path"]) or not sources):
             return local_shape(given["path"])
+    except NoModel:
+        raise
     except Refusal:
         # A damaged one is fetched again.
         if not sources:

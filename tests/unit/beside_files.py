@@ -23,7 +23,7 @@ def adapter(architecture="llama", rank=8, blocks=30, width=576, kind="lora", mor
     return metadata, [*tensors, *more]
 
 
-def projector(kind="gemma3", output=576, width=192, heads=3, wide=768, blocks=2, image=224, patch=16):
+def projector(kind="gemma3", output=576, width=192, heads=3, wide=768, blocks=2, image=256, patch=16):
     metadata = [
         ("general.type", make.STRING, "mmproj"),
         ("general.architecture", make.STRING, "clip"),

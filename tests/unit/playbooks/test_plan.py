@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files, gguf_files, model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
     ROOT,
@@ -117,6 +117,26 @@ def test_services_of_one_node(plan, tmp_path):
     assert [output.count("node1 %s 0-27 (28)" % device) for device in ("GPU0", "GPU1", "main")] == [1, 1, 1]
     assert "night: stopped, not counted; it fits beside what runs" in output
     assert "ports, by the services' names: coder 18" in output and ", embed 18411, night 18" in output
+
+
+def test_files_beside_model_are_planned_by_their_headers(plan, model, tmp_path):
+    with open(model, "rb") as stream:
+        (tmp_path / "big.gguf").write_bytes(stream.read(16 << 20))
+    (tmp_path / "sees.gguf").write_bytes(gguf_files.header_bytes(*beside_files.projector(image=512)))
+    adapter = beside_files.adapter("qwen3", blocks=64, width=5120)
+    (tmp_path / "tone.gguf").write_bytes(gguf_files.header_bytes(*adapter))
+    nowhere = {name: {"urls": ["file:///nowhere/%s.gguf" % name]} for name in ("big", "sees", "tone")}
+    known = {"quants": {"Q4": nowhere["big"]}, "mmproj": nowhere["sees"], "loras": {"tone": nowhere["tone"]}}
+    given = {
+        "llama_devices": [{"memory_mib": 40000}],
+        "llama_models": {"big": known},
+        "llama_services": {
+            "chat": {"model": "big", "quant": "Q4", "head": "node1", "slot_ctx_size": 4096, "lora": {"tone": 0.5}}
+        },
+    }
+    (tmp_path / "own.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": {}}, "vars": given}}))
+    output = done(plan("headers=%s" % tmp_path, inventory="own"))
+    assert "with its projector, " in output and "with its adapter tone, 20 MiB" in output
 
 
 def test_any_model_on_cards_that_need_not_exist(plan, model):

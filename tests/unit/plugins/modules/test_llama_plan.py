@@ -56,7 +56,7 @@ def test_a_local_model(capsys, qwen):
 
 def test_adapter_is_no_model_but_described(capsys, tmp_path):
     (tmp_path / "t.gguf").write_bytes(gguf_files.file_bytes(*beside_files.adapter(blocks=1)))
-    code, result = run(capsys, path=str(tmp_path / "t.gguf"))
+    code, result = run(capsys, path=str(tmp_path / "t.gguf"), urls=["file:///nowhere/t.gguf"])
     assert code == 1 and "a LoRA adapter, which is no model" in result["msg"]
     assert (result["beside"]["kind"], result["beside"]["blocks"]) == ("adapter", [36864])
 
