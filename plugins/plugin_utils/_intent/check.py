@@ -13,7 +13,7 @@ from ...module_utils._text import human
 from .check_builds import build_errors
 from .check_gateway import gateway_errors
 from .check_jobs import job_errors
-from .check_models import model_errors
+from .check_models import file_errors, model_errors
 from .check_monitoring import monitoring_errors
 from .check_nodes import node_errors
 from .check_services import service_errors
@@ -76,7 +76,7 @@ def intent_errors(
     # Services of one model have the same mistakes in its entry.
     found = list(dict.fromkeys([*found, *builds, *node_errors(nodes, hostvars)]))
     if not found:
-        found = machine_errors(one) + shared_errors(one) + route_errors(one)
+        found = machine_errors(one) + shared_errors(one) + route_errors(one) + file_errors(models)
         found += target_errors(hostvars[nodes[0]].get("llama_targets") or {}, services)
         found += api_key_errors({} if api_keys is None else api_keys, services)
         found += job_errors(one)

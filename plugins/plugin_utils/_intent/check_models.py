@@ -11,7 +11,7 @@ from ...module_utils._beside import ADAPTER, PROJECTOR
 from ...module_utils._forms import MODEL_NAME as FORM
 from ...module_utils._model.shape import MAX_BLOCKS, RECURRENT
 from ...module_utils._settings import FAMILY_KEYS
-from .models import model_file
+from .models import files_of, model_file
 from .values import is_a, key_errors, list_errors, plain, shown, type_errors, unknown_key
 
 # key -> (type, what docs/settings.md says of it).
@@ -82,6 +82,25 @@ def model_errors(name: Any, model: Any) -> list[str]:
             found.append(
                 f"{entry}.loras: {shown(adapter)} seen, letters, digits and . _ : / @ + - are needed: rename it"
             )
+    return found
+
+
+def file_errors(models: Mapping[str, Any]) -> list[str]:
+    """Files beside models that would have the name of another file on a node, as many projectors have in
+    repositories."""
+    found, taken = [], dict[str, tuple[str, list[Any], bool]]()
+    for name, model in models.items():
+        besides = {PROJECTOR: "mmproj"} if model.get("mmproj") else {}
+        besides.update({f"{ADAPTER}{adapter}": f"loras.{adapter}" for adapter in model.get("loras") or {}})
+        for file, key in {**{quant: f"quants.{quant}" for quant in model["quants"]}, **besides}.items():
+            spec, path = files_of(model, file), model_file(model, file)
+            source = [spec.get("urls"), spec.get("files") and [model["repo"], model.get("revision"), spec["files"]]]
+            own = (f"llama_models.{name}.{key}", source, file in besides)
+            other = taken.setdefault(path, own)
+            if other[1] != source and (other[2] or own[2]):
+                found.append(
+                    f"{own[0]}: {path} seen, as {other[0]} has it, a name of its own is needed: give one by file"
+                )
     return found
 
 

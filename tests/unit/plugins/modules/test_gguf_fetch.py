@@ -7,8 +7,9 @@ import os
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import published
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_fetch
-from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files, gguf_files
 
 MODEL = gguf_files.model(1)
 
@@ -31,6 +32,14 @@ def test_twice_and_check_mode(capsys, fake, tmp_path):
             there,
         )
     assert os.stat(tmp_path / "m.gguf").st_mode & 0o777 == 0o640
+
+
+def test_files_beside_model_are_fetched_like_it(capsys, fake, tmp_path):
+    for name, files in (("tone.gguf", beside_files.adapter(blocks=1)), ("sees.gguf", beside_files.projector())):
+        options = {"urls": [fake.add_plain(name, gguf_files.file_bytes(*files))], "dest": str(tmp_path / name)}
+        done = [run(capsys, **options)[1] for _time in range(2)]
+        assert [one["changed"] for one in done] == [True, False]
+        assert published.look(options, 0o644)["there"]
 
 
 def test_changed_mode_is_no_new_transfer(capsys, fake, tmp_path):

@@ -55,6 +55,18 @@ def test_mistakes_of_files_beside_model(settings, model, sentence):
     assert found == [] if sentence is None else any(one.startswith(sentence) for one in found), found
 
 
+def test_two_files_of_one_name_are_refused():
+    sees = {"mmproj": {"files": ["mmproj-F16.gguf"]}}
+    other = {"repo": "someone/Other", "quants": {"Q8_0": {"files": ["Other.gguf"]}}, **sees}
+    both = {**models(**sees), "other": other}
+    assert mistakes({"chat": SERVICE}, both) == [
+        "llama_models.other.mmproj: mmproj-F16.gguf seen, as llama_models.big.mmproj has it, a name of its own is "
+        "needed: give one by file"
+    ]
+    other["repo"] = both["big"]["repo"]
+    assert mistakes({"chat": SERVICE}, both) == []
+
+
 def test_files_beside_model_are_fetched():
     found = served({**SERVICE, "lora": {"tone": 0.5}})
     assert [(item["quant"], item["dest"]) for item in found["models"]] == [
