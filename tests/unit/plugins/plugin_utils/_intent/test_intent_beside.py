@@ -7,6 +7,8 @@ import copy
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import node_serving
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._slurm.script import slurm_jobs
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.files import unit_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, mistakes
 
 FILES = {
@@ -111,3 +113,28 @@ def test_router_has_files_of_each_model():
     assert (words(args, "--mmproj"), words(args, "--lora-scaled")) == ("/m/big-mmproj.gguf", "/m/tone.gguf:2")
     assert len(found["models"]) == len(head["model_paths"]) == 3
     assert any("loras of big" in one for one in mistakes({"chat": router}, models(mmproj=FILES["mmproj"])))
+
+
+def test_another_adapter_restarts_head():
+    (head,) = served({**SERVICE, "lora": {"tone": 1}})["heads"]
+    process = {**dict.fromkeys(("build", "template", "user", "numa_node"), ""), "environment": {}}
+
+    def digest(item, size):
+        files = {path: [1, 1.5] for path in head["model_paths"]} | {"/m/tone.gguf": [size, 1.5]}
+        built = {"of": {item["build"]: {"current_build": item["build"], "build_sha256": "1" * 64}}}
+        there = {"units": [], "aliases": [], "templates": [], "watched": [], "files": files, "build": built}
+        return unit_files([item], "head", there, process, False)[0]["vars"]["digest"]
+
+    assert digest(head, 1) != digest(head, 2)
+    (plain,) = served({**SERVICE, "mmproj": False})["heads"]
+    earlier = {key: value for key, value in plain.items() if key not in ("mmproj_path", "lora_paths")}
+    assert digest(plain, 1) == digest(earlier, 2)
+
+
+def test_jobs_load_files_beside_model():
+    service = {**SERVICE, "launcher": "slurm", "partition": "gpu", "lora": {"tone": 1}}
+    hostvars = {**HOSTVARS, "ctl": {"slurm_user": "llama"}}
+    groups = {**GROUPS, "llama_slurm": ["ctl"]}
+    (job,) = slurm_jobs({"chat": service}, models(**FILES), groups, hostvars, "/m")
+    assert words(job["head"]["args"], "--mmproj") == "/m/big-mmproj.gguf"
+    assert job["head"]["model_paths"][1:] == ["/m/big-mmproj.gguf", "/m/tone.gguf"]
