@@ -25,7 +25,7 @@ from .replicas import Endpoint, Fleet
 from .watched import Watched, drained, merged
 
 # Seconds between two looks at files, for the first probes, and between two attempts to accept without descriptors.
-FILES, FIRST, AGAIN = 0.5, 2.0, 0.5
+FILES, FIRST, AGAIN = 0.25, 2.0, 0.5
 # Connections that are accepted at once.
 AT_ONCE = 64
 # Bytes of a body that is parsed by itself, and of all bodies together.

@@ -23,8 +23,9 @@ from typing import Any, Callable, NamedTuple
 from .._text import Refusal, duration
 from . import files
 
-# Seconds between two looks, and for a look.
-LOOK, DEADLINE = 1.0, 3.0
+# Seconds between two looks, of which an endpoint that drains gets requests meanwhile; for a look; that a file ages at
+# most between two looks.
+LOOK, DEADLINE, AGES = 0.25, 3.0, 2.0
 MOST_FILES = 1000
 O_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 Sighting = dict[str, Any]
@@ -113,7 +114,7 @@ class Registry:
         if not seen["files"] and self.device is not None and seen["device"] != self.device:
             # The directory below an unmounted share.
             return False
-        self._answered += min(now - self.seen, 2 * LOOK) if self.seen is not None else 0.0
+        self._answered += min(now - self.seen, AGES) if self.seen is not None else 0.0
         self.seen = now
         complaints: dict[str, str] = {"": seen["folder"]} if seen["folder"] else {}
         good: dict[str, tuple[files.Endpoint, int]] = {}

@@ -30,6 +30,8 @@ from .facts import as_user
 # directory, and for the last lines of a head's; logs and jobs that are looked at, the newest first.
 DEADLINE, TAIL, BEGINNING, MOST_BYTES, END = 10.0, 1 << 20, 16 << 20, 8 << 20, 4096
 MOST_LOGS, MOST_JOBS = 50, 500
+# Jobs of a service whose logs stay.
+KEPT = 50
 STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,6})?Z (.*)")
 ROLES = ("head", "router", "rpc")
 JOB = re.compile(r"^[1-9][0-9]{0,9}\Z")
@@ -121,6 +123,26 @@ def remove_old(path: str, most: int, alive: Iterable[int]) -> None:
         raise failed
 
 
+def remove_older(path: str, job_id: int, most: int) -> None:
+    """Removes the own logs of earlier jobs beside that of a job, NAME-JOBID.log, but for the last ones; another name of
+    its log keeps all. Errors: OSError."""
+    name = os.path.basename(path)
+    prefix = name[: -len(f"{job_id}.log")]
+    if name != f"{prefix}{job_id}.log" or not prefix:
+        return
+    with _Folder(os.path.dirname(path)) as folder:
+        for one in _own(folder, [prefix[:-1]])[most:]:
+            if is_trusted(os.stat(one, dir_fd=folder, follow_symlinks=False)):
+                os.unlink(one, dir_fd=folder)
+
+
+def _own(folder: int, names: Sequence[str]) -> list[str]:
+    """The jobs' own logs of a directory, the newest job first."""
+    pattern = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})-([0-9]{{1,10}})\.log\Z")
+    found = filter(None, map(pattern.match, os.listdir(folder)))
+    return [match.group() for match in sorted(found, key=lambda match: int(match.group(1)), reverse=True)]
+
+
 def _remove(folder: int, name: str) -> None:
     """Removes the directory of a job. A file of another kind keeps it. Errors: OSError."""
     with JobFolder(name, folder) as own:
@@ -185,11 +207,9 @@ def _bounded(logs: Iterator[tuple[str, str | None]]) -> list[list[str]]:
 
 def _local(path: str, names: Sequence[str], since: float) -> list[list[str]]:
     """The job's own log: NAME-JOBID.log."""
-    pattern = re.compile(rf"^(?:{'|'.join(map(re.escape, names))})-([0-9]{{1,10}})\.log\Z")
     with _Folder(path) as folder:
-        found = [(int(match.group(1)), match.group()) for match in map(pattern.match, os.listdir(folder)) if match]
-        found.sort(reverse=True)
-        return _bounded((f"job {number}", _text_of(folder, name, TAIL, since=since)) for number, name in found)
+        found = [(name.rpartition("-")[2].partition(".")[0], name) for name in _own(folder, names)]
+        return _bounded((f"job {int(number)}", _text_of(folder, name, TAIL, since=since)) for number, name in found)
 
 
 def _shared(path: str, node: str, since: float) -> list[list[str]]:

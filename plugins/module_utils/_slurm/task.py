@@ -272,8 +272,10 @@ class Worker(Runner):
         return (head.address, head.port) if head.node != self.task.node else None
 
     def _prepare_cache(self) -> None:
-        """Llama.cpp serves every file with a tensor's name later: a full disk would cut them short."""
+        """Llama.cpp serves every file with a tensor's name later: a full disk would cut them short. The cache of
+        earlier jobs goes when this one has none."""
         if not self.task.cache:
+            shutil.rmtree(f"{self.job.state_dir}/rpc-{self.job.service}", ignore_errors=True)
             return
         with contextlib.suppress(OSError):
             os.makedirs(self.task.cache, 0o700, exist_ok=True)

@@ -313,6 +313,8 @@ class Looker(threading.Thread):
         self._asked: tuple[Process, bool] | None = None  # (process, may_sleep)
         self._result: tuple[Process, Look] | None = None
         self._wake = threading.Event()
+        # While it is set, it looks as often as it is asked.
+        self.hurries = threading.Event()
         self._ended = False
 
     def ask(self, process: Process, may_sleep: bool) -> None:
@@ -336,7 +338,7 @@ class Looker(threading.Thread):
             process, may_sleep = self._asked or (None, False)
             if process is not None:
                 self._result = (process, self._look(may_sleep))
-                time.sleep(self._interval)
+                self.hurries.wait(self._interval)
 
     def _look(self, may_sleep: bool) -> Look:
         at = self._clock()

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 from .._node import paths
 from .._node.notify import say
-from .._slurm import ask, reasons
+from .._slurm import ask, logs, reasons
 from .._slurm.job import VARIABLE, Job, parse
 from .._slurm.pump import stamp
 from .._slurm.task import ENDS_AT
@@ -62,6 +62,8 @@ class Batch:
             shown = ask.show_job(self._id)
             self._ends_at = ask.moment(shown.get("EndTime", ""))
             self._started = ask.moment(shown.get("StartTime", "")) or self._started
+            with contextlib.suppress(OSError):
+                logs.remove_older(shown.get("StdOut", ""), self._id, logs.KEPT)
         except Refusal as error:
             self.say(f"{error}; the end of its time is not known, it does not drain before")
         try:

@@ -33,8 +33,8 @@ from .._text import Refusal, printable
 # Seconds between two looks at the user's jobs, at all jobs, at all jobs if services give way to some, and at requests
 # and the configuration.
 LOOK, EVERYBODY, YIELDS, TICK = 5.0, 30.0, 10.0, 0.5
-# Jobs whose logs stay, for each service, all counted together; seconds between two removals of older ones.
-LOGS, REMOVAL = 50, 3600.0
+# Seconds between two removals of old logs.
+REMOVAL = 3600.0
 # Seconds for the shares, and for the end of a submission of a keeper that was killed.
 SHARES, LOCKED = 3.0, 2 * ask.SECONDS
 LOCK = "lock"
@@ -124,7 +124,7 @@ class Program:
             return
         self._removal = now + REMOVAL
         alive = [job.job_id for job in jobs if job.alive]
-        most = LOGS * len(self.config.services)
+        most = logs.KEPT * len(self.config.services)
         for folder in sorted({service.log_dir for service in self.config.services.values()}):
             self.complain(f"logs in {folder}", self._in_child(partial(logs.remove_old, folder, most, alive)).error)
 

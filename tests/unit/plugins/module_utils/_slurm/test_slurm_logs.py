@@ -178,3 +178,17 @@ def test_read_only_logs_are_named(ended, monkeypatch):
     with pytest.raises(OSError, match="7: Read-only file system"):
         logs.remove_old(str(ended), 2, [])
     logs.remove_old(str(ended), 4, [])
+
+
+def test_only_the_last_own_logs_stay(tmp_path):
+    names = ["llama-72b-%d.log" % number for number in (8, 9, 10, 11)]
+    others = ["llama-72b-x.log", "llama-14b-1.log", "my-llama-72b-1.log", "llama-72b-1.log.gz", "notes"]
+    for name in (*names, *others):
+        (tmp_path / name).touch()
+    os.symlink("notes", tmp_path / "llama-72b-7.log")
+    logs.remove_older(str(tmp_path / "llama-72b-11.log"), 11, 2)
+    assert sorted(os.listdir(tmp_path)) == sorted([*names[2:], *others, "llama-72b-7.log"])
+    for own in ("elsewhere.log", "11.log", "llama-72b-12.log"):
+        logs.remove_older(str(tmp_path / own), 11, 0)
+    logs.remove_older("", 11, 0)
+    assert len(os.listdir(tmp_path)) == 2 + len(others) + 1

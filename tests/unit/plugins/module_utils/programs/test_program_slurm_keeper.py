@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._registry import files
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, state
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import ask, logs, state
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import slurm_keeper
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_slurm import FakeSlurm
 
@@ -189,7 +189,7 @@ def test_files_of_others_are_not_believed(tmp_path, planted):
 
 def test_logs_of_old_jobs_go(keeper):
     """The newest ones stay, and the job that lives."""
-    for number in range(1, slurm_keeper.LOGS + 5):
+    for number in range(1, logs.KEPT + 5):
         folder = keeper.logs / str(number)
         folder.mkdir()
         for name in ("head-vasp-02.log", "served-0"):
@@ -206,7 +206,7 @@ def test_logs_of_old_jobs_go(keeper):
     keeper.until(lambda: not (keeper.logs / "1").exists())
     keeper.until(lambda: not (keeper.logs / "4").exists())
     left = {path.name for path in keeper.logs.iterdir()}
-    assert left == {"mine", "2", "3", *map(str, range(5, slurm_keeper.LOGS + 5))}
+    assert left == {"mine", "2", "3", *map(str, range(5, logs.KEPT + 5))}
     assert [path.name for path in (keeper.logs / "2").iterdir()] == ["a person's"]
 
 

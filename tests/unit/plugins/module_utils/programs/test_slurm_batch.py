@@ -59,6 +59,18 @@ def test_preempted_job_is_started_again(cluster):
     ]
 
 
+def test_old_logs_of_its_name_are_removed(cluster, tmp_path):
+    one = cluster()
+    (tmp_path / "own").mkdir()
+    for number in range(4650, 4712):
+        (tmp_path / f"own/llama-chat-{number}.log").touch()
+    shown = (one.slurm / "shown").read_text().rstrip("\n")
+    (one.slurm / "shown").write_text(f"{shown} StdOut={tmp_path}/own/llama-chat-4711.log\n")
+    one.start("slurm_batch")
+    wait_for(lambda: len(os.listdir(tmp_path / "own")) == 50)
+    assert not (tmp_path / "own/llama-chat-4661.log").exists()
+
+
 def test_cancelled_job_ends(cluster):
     """Its batch part gets SIGTERM too."""
     one = cluster()

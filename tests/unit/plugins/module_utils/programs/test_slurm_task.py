@@ -11,11 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import handshake
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import job
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import head, job
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import slurm_task
 from ansible_collections.thefermisea.llama_cluster.tests.unit.slurm_tasks import (
@@ -197,6 +198,15 @@ def test_tensors_cut_short_are_deleted(cluster, tmp_path):
     assert os.listdir(cache / "rpc") == ["old"]
 
 
+def test_unused_tensors_are_deleted(cluster, tmp_path):
+    one = cluster(workers=1)
+    for name in ("rpc-chat/rpc", "rpc-other"):
+        (tmp_path / "state" / name).mkdir(parents=True)
+    one.task("n2")
+    wait_for(lambda: listens(one.worker_ports[0]))
+    assert not (tmp_path / "state/rpc-chat").exists() and (tmp_path / "state/rpc-other").exists()
+
+
 # Heads
 
 
@@ -232,6 +242,27 @@ def test_idle_head_ends_within_two_seconds(cluster):
     signal_all(task, signal.SIGTERM)
     assert task.wait(5) == 0
     assert time.monotonic() - asked < 4
+
+
+def test_idle_head_ends_between_two_looks():
+    """A request under way would keep its server from ending."""
+    looks, asked = {}, []
+    looker = types.SimpleNamespace(
+        hurries=threading.Event(), of=looks.get, ask=lambda process, may_sleep: asked.append(process)
+    )
+    one = head.Head.__new__(head.Head)
+    subject = types.SimpleNamespace(look=lambda _now: "server")
+    one.asked, one._last_look, one._rounds = 10.0, None, types.SimpleNamespace(subject=subject, looker=looker)
+    idle = {"slots": [], "requests": 0, "silent": False}
+    looks["server"] = dict(idle, at=9.9)
+    assert not one._is_idle(10.4) and not asked
+    assert not any(one._is_idle(at) for at in (10.5, 10.6, 10.7)) and len(asked) == 1 and looker.hurries.is_set()
+    looks["server"] = dict(idle, at=10.55, requests=1)
+    assert not any(one._is_idle(at) for at in (10.8, 10.9)) and len(asked) == 2
+    looks["server"] = dict(idle, at=12.5, requests=1)
+    assert not one._is_idle(12.6) and len(asked) == 3 and not looker.hurries.is_set()
+    looks["server"] = dict(idle, at=12.6)
+    assert one._is_idle(12.7) and len(asked) == 3
 
 
 def test_head_that_loads_ends_at_once(cluster):

@@ -1031,8 +1031,22 @@ def test_head_is_sampled_once_a_second(monkeypatch):
         else:
             looker.ask((71, 5), False)
 
-    monkeypatch.setattr(samples.time, "sleep", pause)
+    monkeypatch.setattr(looker.hurries, "wait", pause)
     looker.ask((71, 5), True)
     looker.run()
     assert (pauses, looks) == ([1.0, 1.0], [True, False])
     assert looker.of((71, 5)) and looker.of((71, 6)) is None and looker.of(None) is None
+
+
+def test_head_that_ends_is_sampled_at_once():
+    looks = []
+    looker = samples.Looker(types.SimpleNamespace(look=lambda at, may_sleep: looks.append(at) or {"at": at}))
+    looker.hurries.set()
+    looker.start()
+    began = time.monotonic()
+    for number in range(5):
+        looker.ask((71, 5), False)
+        wait_for(lambda number=number: len(looks) > number)
+    assert time.monotonic() - began < 3, "five seconds otherwise"
+    looker.hurries.clear()
+    looker.stop()
