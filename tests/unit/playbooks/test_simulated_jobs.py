@@ -517,6 +517,15 @@ def test_job_is_upgraded_and_rolled_back(jobs):
     assert "deep: job 4712 runs on node1, node2, and serves" in output
 
 
+def test_units_are_rolled_back_without_slurm(jobs):
+    jobs.done("upgrade", "-e", "tag=b2")
+    upgraded = script(jobs)
+    (jobs.node("ctl") / "lost").touch()
+    output = jobs.done("rollback")
+    assert "ctl: no answer seen, so the jobs and their scripts stay as they are" in output
+    assert script(jobs) == upgraded != OLD_SCRIPT and jobs.builds() == {"head-chat": "b1", "rpc-chat": "b1"}
+
+
 def test_job_that_waits_is_not_proved(jobs):
     answers(jobs, PENDING)
     assert f"deep: not proved: {WAITS}" in jobs.done("upgrade", "-e", "service=deep")
