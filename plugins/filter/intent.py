@@ -45,6 +45,7 @@ from ..plugin_utils._intent.gateway import all_hosts
 from ..plugin_utils._intent.models import model_fan_out
 from ..plugin_utils._intent.monitoring import hosts, monitoring_addresses
 from ..plugin_utils._intent.services import node_rpc, node_serving
+from ..plugin_utils._intent.tuned import services_tuned, with_tuned
 from ..plugin_utils._intent.values import did_you_mean
 from ..plugin_utils._monitoring import scrape
 from ..plugin_utils._monitoring.scrape import sampler_config
@@ -72,20 +73,23 @@ def prometheus_config(services, models, groups, hostvars, settings):
 class FilterModule:
     def filters(self):
         return with_sentences(
-            intent_errors,
-            variable_mistakes,
-            did_you_mean,
-            node_serving,
-            node_rpc,
-            node_builds,
-            services_on_trial,
-            model_fan_out,
-            gateway_config,
-            gateway_host,
-            client_configuration,
-            gateway_plan_lines,
-            gateway_tailnet,
-            monitoring_addresses,
-            prometheus_config,
-            sampler_config,
+            *with_tuned(
+                intent_errors,
+                variable_mistakes,
+                did_you_mean,
+                services_tuned,
+                node_serving,
+                node_rpc,
+                node_builds,
+                services_on_trial,
+                model_fan_out,
+                gateway_config,
+                gateway_host,
+                client_configuration,
+                gateway_plan_lines,
+                gateway_tailnet,
+                monitoring_addresses,
+                prometheus_config,
+                sampler_config,
+            )
         )

@@ -31,6 +31,7 @@ _value:
 from ..plugin_utils._doctor.cluster import doctor_report
 from ..plugin_utils._doctor.rules import doctor_rules
 from ..plugin_utils._filters import with_sentences
+from ..plugin_utils._intent.tuned import with_tuned
 from ..plugin_utils._reports.acceptance import acceptance_report
 from ..plugin_utils._reports.bench import bench_heads, bench_report
 from ..plugin_utils._reports.decisions import decisions_page
@@ -48,20 +49,22 @@ from ..plugin_utils._reports.wire import wire_report
 class FilterModule:
     def filters(self):
         return with_sentences(
-            acceptance_report,
-            wire_report,
-            bench_heads,
-            bench_report,
-            jobs_seen,
-            link_report,
-            upgrade_speed,
-            criteria_report,
-            decisions_page,
-            drill_report,
-            doctor_rules,
-            doctor_report,
-            failure_reason,
-            switch_state,
-            switch_refused,
-            outcome_lines,
+            *with_tuned(
+                acceptance_report,
+                wire_report,
+                bench_heads,
+                bench_report,
+                jobs_seen,
+                link_report,
+                upgrade_speed,
+                criteria_report,
+                decisions_page,
+                drill_report,
+                doctor_rules,
+                doctor_report,
+                failure_reason,
+                switch_state,
+                switch_refused,
+                outcome_lines,
+            )
         )

@@ -33,6 +33,7 @@ from ..plugin_utils._access.node import node_refusals
 from ..plugin_utils._access.units import build_refusals
 from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._intent.jobs import slurm_shared
+from ..plugin_utils._intent.tuned import with_tuned
 from ..plugin_utils._slurm.compare import slurm_refusals, slurm_script_refusals
 from ..plugin_utils._slurm.files import slurm_files, slurm_made, slurm_plans
 from ..plugin_utils._slurm.script import slurm_jobs
@@ -45,18 +46,20 @@ from ..plugin_utils._units.waves import change_waves
 class FilterModule:
     def filters(self):
         return with_sentences(
-            node_refusals,
-            build_refusals,
-            client_access,
-            unit_files,
-            unit_changes,
-            change_waves,
-            build_links,
-            slurm_jobs,
-            slurm_files,
-            slurm_made,
-            slurm_plans,
-            slurm_refusals,
-            slurm_script_refusals,
-            slurm_shared,
+            *with_tuned(
+                node_refusals,
+                build_refusals,
+                client_access,
+                unit_files,
+                unit_changes,
+                change_waves,
+                build_links,
+                slurm_jobs,
+                slurm_files,
+                slurm_made,
+                slurm_plans,
+                slurm_refusals,
+                slurm_script_refusals,
+                slurm_shared,
+            )
         )

@@ -29,6 +29,7 @@ from .hosts import expand
 from .inventory import Inventory
 from .records import Groups, HostVars, Models, Services, Settings
 from .routers import as_service
+from .tuned import tuned_errors
 from .values import shown
 
 
@@ -68,6 +69,7 @@ def intent_errors(
     if found:
         return found
     one = Inventory(services, models, groups, hostvars, {} if routes is None else routes, api_keys or {})
+    found += tuned_errors(hostvars[nodes[0]].get("llama_tuned"), services)
     for name, model in models.items():
         found += model_errors(name, model)
     builds = build_errors(nodes, hostvars)

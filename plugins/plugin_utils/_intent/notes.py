@@ -15,6 +15,7 @@ from .hosts import networks_of
 from .inventory import Inventory
 from .records import Groups, HostVars, Models, Services
 from .routers import as_service, quants
+from .tuned import tuned_notes
 
 PATHS = {"embeddings": "/v1/embeddings", "reranking": "/v1/rerank", "chat": "chats and completions"}
 # Words in the names of tasks, by what they ask for.
@@ -27,7 +28,7 @@ OLD_TOOLKIT = re.compile(r"cuda[-/](1[0-2]|[89])\b")
 def intent_notes(services: Services, models: Models, groups: Groups, hostvars: HostVars, routes: Any) -> list[str]:
     """The arguments are sound."""
     one = Inventory(services, models, groups, hostvars, routes or {})
-    parts = (_routes, _fallbacks, _texts, _clients, _cards, _plain_tiers)
+    parts = (_routes, _fallbacks, _texts, _clients, _cards, _plain_tiers, tuned_notes)
     return list(dict.fromkeys(note for part in parts for note in part(one)))
 
 

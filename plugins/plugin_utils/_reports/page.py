@@ -60,7 +60,7 @@ def page(result: Map, kept: Results) -> str:
         f"<h1>{_text(title)}</h1>",
         f"<p>Acceptance report, {_text(result['measured_at'])}</p>",
         "<h2>Criteria</h2>",
-        _table(
+        table(
             ("verdict", "criterion", "seen", "by", "when"),
             [
                 (_verdict(one["verdict"]), one["name"], _seen(one), one["evidence"], one["measured_at"] or "-")
@@ -69,13 +69,18 @@ def page(result: Map, kept: Results) -> str:
         ),
         "<h2>Targets</h2>",
         "<p>Each figure twice: by the targets as they were written down, and by what it means on these machines.</p>",
-        _table(
+        table(
             ("service", "what", "measured", "by the notes", "asked for", "means", "verdict", "by", "when"),
             [_reading(row) for row in result["readings"]],
         ),
         *_compared("Tokens/s", "tokens_per_second", "%.1f", "of one request at a time, after its first token", rows),
         *_compared("Time to first token", "first_token", "%.3f", "in seconds, of one request at a time", rows),
     ]
+    return document(title, parts)
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """A page of these parts, which are HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -114,7 +119,9 @@ def _reading(row: Map) -> tuple[Any, ...]:
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[int] = ()) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[int] = ()) -> str:
+    """numbers: the columns that are aligned as numbers."""
+
     def cell(column: int, text: object) -> str:
         return "<td%s>%s</td>" % (' class="number"' if column in numbers else "", _text(text))
 
@@ -171,7 +178,7 @@ def _compared(title: str, key: str, form: str, says: str, rows: Sequence[Map]) -
         f"<p>{_text(says)}</p>",
         f'<div class="wide">{chart}</div>',
         "<p>The same in figures, the newest first.</p>",
-        _table(
+        table(
             ("when", "service", title.lower(), "run", "model", "build"),
             [
                 (

@@ -17,6 +17,7 @@ from .._intent.check_services import service_errors
 from .._intent.inventory import Inventory
 from .._intent.records import Groups, HostVars, Models, Services, Settings
 from .._intent.rules import SHORT
+from .._intent.tuned import alike
 from .._intent.values import did_you_mean
 from .race import BASELINE, COMBINED
 
@@ -47,8 +48,8 @@ class Known(NamedTuple):
 
 
 class Deployed(NamedTuple):
-    """A service, from which the values of axes follow. service: with what its model's entry says; part: its plan, if there is
-    one; node: what is known of its head."""
+    """A service, from which the values of axes follow. service: with what its model's entry says; part: its plan, if
+    there is one; node: what is known of its head."""
 
     service: Settings
     part: Map
@@ -172,8 +173,6 @@ AXES = (
     Axis("cache", _cache, ()),
 )
 PLACEMENT = "placement"
-# The keys that a tune may write.
-WRITTEN = (*(axis.name for axis in AXES), "ctx_size")
 
 
 def tune_candidates(
@@ -259,12 +258,6 @@ def changed_entry(entry: Settings, changes: Map) -> dict[str, Any]:
     """An entry of llama_services with other values; keys that say the same otherwise are dropped."""
     gone = {other for key in changes for other in alike(key)}
     return {**{key: one for key, one in entry.items() if key not in gone}, **changes}
-
-
-def alike(key: str) -> set[str]:
-    """A key, and those that stand for the same setting."""
-    groups = [{"ctx_size", "slot_ctx_size"}, *({short, *longs} for short, longs in SHORT.items())]
-    return {key}.union(*(group for group in groups if key in group))
 
 
 def _candidate(

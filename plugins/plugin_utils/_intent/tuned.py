@@ -1,0 +1,154 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settings that were measured: llama_tuned fills the keys of services that llama_services leaves unset. Private to the
+collection."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ...module_utils._settings import BY_KIND, kind_of
+from .builds import dialect_of, entry_of
+from .hosts import expand
+from .inventory import Inventory
+from .records import Services, Settings
+from .rules import SHORT
+from .values import did_you_mean, key_errors, plain, shown, type_errors, unknown_key
+
+Map = Mapping[str, Any]
+# The keys that tune.yml writes, as far as the kind of a service knows them.
+TUNED: tuple[str, ...] = (
+    "parallel",
+    "slot_ctx_size",
+    "ctx_size",
+    "batch_size",
+    "ubatch_size",
+    "cache",
+    "threads",
+    "flash_attn",
+)
+TUNED += ("tensor_split", "split_mode", "cpu_moe", "draft")
+MEASURED = "measured"
+
+
+def alike(key: str) -> set[str]:
+    """A key, and those that stand for the same setting."""
+    groups = [{"ctx_size", "slot_ctx_size"}, *({short, *longs} for short, longs in SHORT.items())]
+    return {key}.union(*(group for group in groups if key in group))
+
+
+def _rivals(key: str) -> set[str]:
+    """The keys of llama_services beside which one of llama_tuned is not used: slots and the context of all of them
+    only mean something together."""
+    return alike(key) | ({"parallel", "ctx_size"} if key in ("parallel", "ctx_size") else set())
+
+
+def services_tuned(services: Any, tuned: Any) -> Any:
+    """The services with what llama_tuned has for keys that they leave unset. tuned_errors() tells what is wrong with
+    the rest of it."""
+    if not isinstance(services, Mapping) or not isinstance(tuned, Mapping):
+        return services
+    return {
+        name: {**_filling(name, one, tuned.get(name)), **one} if isinstance(one, Mapping) else one
+        for name, one in services.items()
+    }
+
+
+def _filling(name: str, service: Settings, entry: Any) -> dict[str, Any]:
+    sound = not _entry_errors(name, entry, service)
+    return {
+        key: value
+        for key, value in (entry.items() if sound and isinstance(entry, Mapping) else ())
+        if key != MEASURED and not _rivals(key) & service.keys()
+    }
+
+
+def with_tuned(*functions: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The functions; where they take services and hostvars, with llama_tuned in the services."""
+    return [
+        _with_tuned(one) if {"services", "hostvars"} <= inspect.signature(one).parameters.keys() else one
+        for one in functions
+    ]
+
+
+def _with_tuned(function: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def filled(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        known, hostvars = given.arguments, given.arguments["hostvars"]
+        # The same for all hosts: as llama_services.
+        hosts = [known["host"]] if "host" in known else (known["groups"].get("llama_nodes") or [])[:1]
+        for host in hosts:
+            known["services"] = services_tuned(known["services"], hostvars[host].get("llama_tuned"))
+        return function(*given.args, **given.kwargs)
+
+    return filled
+
+
+def tuned_errors(tuned: Any, services: Services) -> list[str]:
+    """llama_tuned is checked as llama_services is."""
+    if tuned is None:
+        return []
+    found = type_errors("llama_tuned", tuned, dict, step="write a service's name with its keys below it")
+    for name, entry in {} if found else tuned.items():
+        if name in services:
+            found += _entry_errors(name, entry, services[name])
+        else:
+            step = did_you_mean(name, services, ", one of its names is needed: remove it")
+            found.append(f"llama_tuned.{plain(name)}: is not in llama_services{step}")
+    return found
+
+
+def _entry_errors(name: str, entry: Any, service: Any) -> list[str]:
+    place = f"llama_tuned.{plain(name)}"
+    found = type_errors(place, {} if entry is None else entry, dict)
+    if found or entry is None or not isinstance(service, Mapping) or kind_of(service) not in BY_KIND:
+        return found
+    keys = {key: row for key, row in BY_KIND[kind_of(service)].items() if key in TUNED}
+    found = [unknown_key(place, key, [*keys, MEASURED]) for key in entry if key not in keys and key != MEASURED]
+    found += type_errors(f"{place}.{MEASURED}", entry.get(MEASURED, {}), dict)
+    return found + [
+        wrong for key in entry if key in keys for wrong in key_errors(f"{place}.{key}", entry[key], keys[key])
+    ]
+
+
+def tuned_notes(one: Inventory) -> Iterator[str]:
+    """Keys that are set in both places, and measurements of something else. The services are filled, llama_tuned is
+    sound."""
+    tuned = one.hostvars[one.nodes[0]].get("llama_tuned") if one.nodes else None
+    for name, entry in (tuned or {}).items():
+        service = one.services[name]
+        for key in entry or ():
+            # Filled is filled whole: then the service has what llama_tuned has.
+            for rival in (
+                sorted(_rivals(key) & service.keys()) if key != MEASURED and service.get(key) != entry[key] else ()
+            ):
+                if rival == key or key not in service:
+                    yield (
+                        f"llama_services.{name}.{rival}: {shown(service[rival])} seen, which is used, beside {key} "
+                        f"{shown(entry[key])} of llama_tuned, which was measured: drop one of both"
+                    )
+        changed = [
+            f"{what} {before} then, {now} now"
+            for what, before, now in _then_and_now(one, service, (entry or {}).get(MEASURED) or {})
+            if before and now and before != now
+        ]
+        if changed:
+            yield f"llama_tuned.{name}: {', '.join(changed)}: measure it again with tune.yml -e service={name}"
+
+
+def _then_and_now(one: Inventory, service: Settings, measured: Map) -> Iterator[tuple[str, Any, Any]]:
+    model, quant = service.get("model", ""), service.get("quant", "")
+    source = ((one.models.get(model) or {}).get("quants") or {}).get(quant) or {}
+    nodes = expand(service.get("workers", ""), one.groups) + expand(service["head"], one.groups)
+    cards = [str(card.get("name")) for node in nodes for card in one.hostvars[node].get("llama_devices") or []]
+    yield "build", measured.get("build"), dialect_of(entry_of(service, one.builds))
+    yield "model", measured.get("model"), f"{model} {quant}"
+    yield "sha256", measured.get("sha256"), source.get("sha256")
+    yield "cards", ", ".join(sorted(measured.get("cards") or [])), ", ".join(sorted(cards))
