@@ -44,6 +44,7 @@ from ..plugin_utils._intent.builds import node_builds
 from ..plugin_utils._intent.gateway import all_hosts
 from ..plugin_utils._intent.models import model_fan_out
 from ..plugin_utils._intent.monitoring import hosts, monitoring_addresses
+from ..plugin_utils._intent.seeds import rpc_seeds
 from ..plugin_utils._intent.services import node_rpc, node_serving
 from ..plugin_utils._intent.tuned import services_tuned, with_tuned
 from ..plugin_utils._intent.values import did_you_mean
@@ -80,6 +81,7 @@ class FilterModule:
                 services_tuned,
                 node_serving,
                 node_rpc,
+                rpc_seeds,
                 node_builds,
                 services_on_trial,
                 model_fan_out,

@@ -12,7 +12,7 @@ from typing import Any
 
 from ._beside import BESIDE, with_projector
 from ._family import FAMILY, inherited
-from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, SIZE, SPELLED_OUT, SPLIT, WORD
+from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, RPC_CACHE, SIZE, SPELLED_OUT, SPLIT, WORD
 from ._key import Key
 from ._slurm_keys import KINDS, SLURM_ROWS
 
@@ -112,10 +112,12 @@ KEYS = (
     ),
     Key(
         "rpc_cache",
-        bool,
+        (bool, str),
         "Whether each worker keeps the tensors that it receives, so that the next start need not send them again; "
-        "[when it is worth it](operations.md#the-tensor-cache-of-workers).",
+        "`seeded`: `site.yml` copies them before the first: [when it is worth "
+        "it](operations.md#the-tensor-cache-of-workers).",
         default=False,
+        form=RPC_CACHE,
     ),
     Key(
         "cards",

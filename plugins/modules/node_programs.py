@@ -53,6 +53,7 @@ from ..module_utils.programs import (
     monitor,
     registry_reader,
     registry_writer,
+    rpc_seed,
     sampler,
     service_status,
     slurm_batch,
@@ -64,7 +65,7 @@ from ..module_utils.programs import (
 )
 
 PROGRAMS = (
-    *(backoff, doctor, gateway, model_selector, registry_reader, registry_writer),
+    *(backoff, doctor, gateway, model_selector, registry_reader, registry_writer, rpc_seed),
     *(monitor, sampler, service_status, slurm_batch, llama_jobs, slurm_keeper, slurm_task),
     *(trial, wait_for_workers, watchdog),
 )

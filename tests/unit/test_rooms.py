@@ -23,7 +23,7 @@ FLOORS = {
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),
-        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry", "_bench"),
+        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry", "_bench", "_seed"),
         ("_slurm",),
         ("_exporter",),
         ("_gateway", "_monitor"),

@@ -154,8 +154,16 @@ def test_tensor_cache_is_used_and_removed(lab, planted):
     lab.node3.check_output("find %s/rpc -type f -exec touch {} + ; systemctl stop llama-rpc-chat", CACHE)
     assert not lab.node3.check_output(stored)
     lab.node3.check_output("systemctl start llama-rpc-chat")
-    lab.eventually(lambda: answers(lab), 120, "it answers again")
-    status, output = lab.playbook("site", *with_cache)
+    # Seeded, the first load has it, and it outlasts the worker's end.
+    seeded = ("--tags", "model,rpc,head", "-e", with_cache[-1].replace('"rpc_cache": true', '"rpc_cache": "seeded"'))
+    status, output = lab.playbook("site", *seeded)
+    assert status == 0, output
+    lab.node3.check_output("systemctl restart llama-rpc-chat")
+    assert lab.node3.check_output(stored)
+    lab.eventually(lambda: answers(lab), 120, "it answers from the seeded cache")
+    assert bytes_over(lab, "node3")[0] < sent - (20 << 20), "the seeded tensor was sent"
+    assert ask(lab)["choices"][0]["message"]["content"] == expected
+    status, output = lab.playbook("site", *seeded)
     assert status == 0 and lab.changed(output) == 0, output
     planted.update({name: unmanaged.plant(getattr(lab, name)) for name in ("node1", "node2")})
     status, output = lab.playbook("site", "--tags", "rpc,head")

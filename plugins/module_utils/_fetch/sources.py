@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from email.message import Message
-from typing import Union
+from typing import Callable, Union
 from urllib.parse import unquote, urlsplit
 
 from .._text import Refusal, exact, printable
@@ -241,29 +241,37 @@ def make_source(url: str, token: str | None = None) -> Source:
 
 
 def read_range(source: Source, client: Client, offset: int, length: int) -> bytes:
-    """Bytes of a resolved source, fewer only at its end.
+    """Bytes of a resolved source, fewer only at its end. Errors as of copy_range()."""
+    data = bytearray()
+    copy_range(source, client, offset, length, data.extend)
+    return bytes(data)
+
+
+def copy_range(source: Source, client: Client, offset: int, length: int, write: Callable[[memoryview], object]) -> None:
+    """write() the bytes of a resolved source in order, fewer only at its end.
 
     A connection that breaks is continued; Refusal after several attempts in a row that gained next to nothing.
     """
     end = min(offset + length, size_of(source))
-    data = bytearray()
+    buffer = memoryview(bytearray(min(max(1, end - offset), 1 << 20)))
+    done = 0
 
     def some() -> bool:
         """Read until the connection breaks; True if it has gained enough before."""
-        before, begun = len(data), time.monotonic()
+        nonlocal done
+        before, begun = done, time.monotonic()
         try:
-            while offset + len(data) < end:
-                with contextlib.closing(source.open(client, offset + len(data), end - offset - len(data))) as body:
+            while offset + done < end:
+                with contextlib.closing(source.open(client, offset + done, end - offset - done)) as body:
                     while body.length:
-                        piece = bytearray(min(body.length, 1 << 20))
-                        count = body.readinto(memoryview(piece))
-                        data.extend(memoryview(piece)[:count])
+                        count = body.readinto(buffer[: body.length])
+                        write(buffer[:count])
+                        done += count
         except Transient:
-            if not worthwhile(len(data) - before, time.monotonic() - begun):
+            if not worthwhile(done - before, time.monotonic() - begun):
                 raise
             return True
         return False
 
     while attempts(some):
         pass
-    return bytes(data)

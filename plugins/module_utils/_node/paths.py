@@ -107,6 +107,8 @@ SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
 # Root's, and always empty: where a router looks for models that its preset does not name.
 NO_MODELS = RUN + "/no-models"
+# How far the seeding of a tensor cache is.
+SEED_LOGS = RUN + "/seed-*.log"
 # Ends the sampling of a node during a benchmark.
 BENCH_STOP = RUN + "/bench-*.stop"
 # systemd holds it, and the gateway's engine answers there.

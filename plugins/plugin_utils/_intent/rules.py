@@ -251,7 +251,13 @@ def cache_rules(one: Settings, version: str) -> list[Row]:
             one.get("rpc_cache") and (build_number(version) or 0) < CACHE_BUILD,
             f"cannot be used with build {version}, because builds before b{CACHE_BUILD} also store activations, "
             "without end: drop the key or take a newer build",
-        )
+        ),
+        (
+            "rpc_cache",
+            one.get("rpc_cache") == "seeded" and value(one, "launcher") == "slurm",
+            "seeded seen with launcher slurm, true is needed, since it is not known before where a job runs: write "
+            "true",
+        ),
     ]
 
 

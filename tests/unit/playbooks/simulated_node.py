@@ -385,7 +385,10 @@ class ActionModule(ActionBase):
     def do_model_facts(self, arguments):
         """A model is there, unless the node has a file `unproved`."""
         there = not (self.node.root / "unproved").exists()
-        models = [{"item": item, "there": there, "size": 37 * 10**8} for item in arguments["models"]]
+        models = [
+            {"item": item, "there": there, "size": 37 * 10**8, "files": [{"path": item["dest"]}]}
+            for item in arguments["models"]
+        ]
         return {"changed": False, "models": models}
 
     def do_gguf_verify(self, arguments):
@@ -397,8 +400,28 @@ class ActionModule(ActionBase):
         (self.node.root / "job.json").write_text(json.dumps({"models": models}))
         return {"changed": False, "ansible_job_id": "1"}
 
+    def do_gguf_share(self, arguments):
+        shared = [os.path.basename(path) for path in arguments.get("files", [])]
+        self.event("share %s with %s" % (shared, arguments["peers"]) if shared else "stop sharing")
+        return {"changed": True, "url": "http://share/"}
+
+    def do_rpc_seed(self, arguments):
+        """A cache is a file with what it was seeded with. Of a node with a file `unseeded` the job fails."""
+        path = self.node.root / ("cache-" + arguments["service"])
+        wanted = json.dumps([arguments[name] for name in ("files", "layers", "output", "program")])
+        seeded = path.exists() and path.read_text() == wanted
+        if not seeded and not self.check:
+            self.event("seed %s layers %s from %s" % (arguments["service"], arguments["layers"], arguments["url"]))
+            fails = (self.node.root / "unseeded").exists()
+            if not fails:
+                path.write_text(wanted)
+            job = {"failed": True, "msg": "no room"} if fails else {"changed": True}
+            (self.node.root / "job.json").write_text(json.dumps(job))
+        return {"changed": not seeded, "seeded": seeded, "ansible_job_id": "1"}
+
     def do_async_progress(self, arguments):
-        return {"changed": False, "job": json.loads((self.node.root / "job.json").read_text())}
+        job = json.loads((self.node.root / "job.json").read_text())
+        return {"changed": False, **job, "job": job}
 
     def do_llama_trial(self, arguments):
         """Each call of systemctl is an event."""

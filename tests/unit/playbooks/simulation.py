@@ -34,6 +34,7 @@ OURS = (
     "adoption",
     "firewalld_rules",
     "gateway_endpoints",
+    "gguf_share",
     "gguf_verify",
     "link_capacity",
     "llama_bench",
@@ -55,6 +56,7 @@ OURS = (
     "nvidia_smi_facts",
     "port_probe",
     "remove_managed",
+    "rpc_seed",
     "slurm_accounting",
     "slurm_jobs",
     "slurm_node",
@@ -185,6 +187,8 @@ REPLACED["slurm_launcher/tasks/main.yml"] = """
 - name: Submit
   thefermisea.llama_cluster.slurm_accounting: {state: submitted}
 """
+# Tensor caches of workers.
+REAL += ["model/" + path for path in ("defaults/main.yml", "vars/main.yml", "tasks/seed.yml", "tasks/seed_caches.yml")]
 # Drills of jobs.
 REAL += ["drill/" + path for path in ("defaults/main.yml", "vars/main.yml")]
 REAL += [

@@ -59,6 +59,7 @@ def test_sound_job_has_no_mistake():
         ({"grace": 5}, "grace: 5 seen, 10 to 3600 is needed"),
         ({"job_name": "a b"}, "job_name: 'a b' seen, a name of SLURM's is needed"),
         ({"memory_max": "9G"}, "memory_max: seen with launcher slurm, mem is needed for it"),
+        ({"rpc_cache": "seeded"}, "rpc_cache: seeded seen with launcher slurm, true is needed"),
         ({"rpc_memory_max": "9G"}, "rpc_memory_max: seen with launcher slurm, mem is needed for it"),
         (
             {"gres": "gpu:2", "cards": [0, 1]},
