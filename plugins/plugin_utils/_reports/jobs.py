@@ -30,9 +30,9 @@ def jobs_seen(
     """seen: result of module slurm_jobs, without `services` if the host did not respond.
 
     -> heads: {node: the heads whose jobs serve, as role acceptance verifies them: without a unit, with the job and its
-    log}; scripts: {service: path}; unmeasured: a sentence for each other job that is to run; refused: a sentence for
-    each that is to be stopped and is not; rows: of the table of status.yml; keeper: why the keeper is not believed, or
-    empty; logs: {node: the jobs with a part there, for node_history}.
+    log}; scripts: {service: path}; nodes: {service: its nodes}; unmeasured: a sentence for each other job that is to
+    run; refused: a sentence for each that is to be stopped and is not; rows: of the table of status.yml; keeper: why
+    the keeper is not believed, or empty; logs: {node: the jobs with a part there, for node_history}.
     """
     jobs = intent.jobs(services, models, groups, hostvars, models_dir, plan)
     reported = seen or {}
@@ -57,6 +57,7 @@ def jobs_seen(
     return {
         "heads": heads,
         "scripts": {job.service: job.script for job in jobs},
+        "nodes": {job.service: job.nodes for job in jobs},
         "unmeasured": unmeasured,
         "refused": refused,
         "rows": rows,

@@ -8,8 +8,8 @@ Facts of a node: apply_failure (why something failed there), apply_undo_failure 
 (it is restored), and the results of role apply: apply_before, apply_earlier, apply_compared and apply_changes. A node
 that is gone counts as failed.
 
-The fact slurm_launcher_end of the host that submits jobs: {failure, undo_failure: sentences or empty, done: whether its
-part is over, idle, sentences: {service: its job in words}, serving: services}.
+The fact slurm_launcher_outcome of the host that submits jobs: {failure, undo_failure: sentences or empty, done: whether
+its part is over, idle, changing, serving: services, sentences: {service: its job in words}}.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def switch_state(
     failures = _noted(hostvars, hosts, "apply_failure")
     # A node that failed with another one has no reason.
     failures.sort(key=lambda reason: reason == NO_REASON)
-    jobs = [hostvars[host].get("slurm_launcher_end") or {} for host in submitters]
+    jobs = [hostvars[host].get("slurm_launcher_outcome") or {} for host in submitters]
     failures += [one["failure"] for one in jobs if one.get("failure")]
     lost = [host for host, one in zip(submitters, jobs, strict=True) if not one.get("done")]
     failures += [f"{host} cannot be reached any more" for host in hosts if host not in left]
@@ -223,7 +223,7 @@ def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
 
 def _way_back(hostvars: HostVars, hosts: Sequence[str]) -> str:
     jobs = [
-        one["undo_failure"] for one in _noted(hostvars, list(hostvars), "slurm_launcher_end") if one["undo_failure"]
+        one["undo_failure"] for one in _noted(hostvars, list(hostvars), "slurm_launcher_outcome") if one["undo_failure"]
     ]
     return "; ".join(dict.fromkeys(_noted(hostvars, hosts, "apply_undo_failure") + jobs)) or "see above"
 
@@ -247,10 +247,14 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
 
 
 def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """hosts: of its heads; run: the state of the switch; service, quant, was: the quant of the inventory, park: the
-    node that has the old model, check_mode; trial: its duration, or empty."""
+    """hosts: of its heads; run: the state of the switch; service, quant, was: the quant of the inventory, services:
+    its entry, park: the node that has the old model, check_mode; trial: its duration, or empty; submitters: of
+    its job."""
     files = hostvars[hosts[0]]["apply_model_files"]
     old, new = (os.path.basename(files[key]) for key in ("old", "new"))
+    job = _jobs(run).get(run["service"])
+    if run["check_mode"] and job:
+        return [f"{run['service']}: check mode, its job goes on; what would change is shown above"]
     if run["check_mode"]:
         return [f"{run['service']}: check mode, {old} serves on; what would change is shown above"]
     stays = not _is_wanted(files) and files["retire"] == "never"
@@ -265,7 +269,7 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
             % (run["was"], run["service"]),
             f"the inventory goes on saying {run['was']}, and site.yml and others refuse to run until then",
         ]
-    lines = [f"{run['service']}: {new} serves{kept}", *speed]
+    lines = [f"{run['service']}: {new}{': ' + job if job else ' serves'}{kept}", *speed]
     if run["was"] != run["quant"]:
         lines.append(_to_write(run["service"], run["quant"], run["was"]))
     return lines
@@ -292,14 +296,17 @@ def _model_kept(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]
 def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: as of _model_switched()."""
     old = os.path.basename(hostvars[hosts[0]].get("apply_model_files", {}).get("old", ""))
+    jobs = _jobs(run)
     end = _first(
         (run["check_mode"], "nothing was changed, this is check mode"),
         (not run["undone"], f"the old one does not answer either ({_way_back(hostvars, list(hostvars))})"),
         (run["park"], f"{old} is back from {run['park']} and serves again"),
+        (bool(jobs), "rolled back" + "".join(f"; {words}" for words in jobs.values() if run["jobs"])),
         (True, "the old one serves again"),
     )
-    words = (run["service"], run["failures"][0], end, run["service"], ", ".join(hosts))
-    return ["llama_services.%s: the new model does not serve (%s), %s: see journalctl -t llama-head-%s on %s" % words]
+    log = f"journalctl -t llama-head-{run['service']} on {', '.join(hosts)}"
+    words = (run["service"], run["failures"][0], end, f"llama-jobs list on {run['submitters'][0]}" if jobs else log)
+    return ["llama_services.%s: the new model does not serve (%s), %s: see %s" % words]
 
 
 def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:

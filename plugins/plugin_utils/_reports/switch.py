@@ -34,6 +34,7 @@ def switch_refused(
     head = f"llama-head{'' if service.get('primary') else '-' + name}.service"
     heads = [node for node, wanted in units.items() if head in wanted]
     seen = f"quant {quant} seen" if quant else "no quant given"
+    only = "retire first" if retire == "first" else "park" if park else "trial" if trial else ""
     rows = (
         (
             not model,
@@ -54,6 +55,11 @@ def switch_refused(
         (
             trial and not TRIAL.match(trial),
             f"trial {trial} seen, a whole number of minutes, hours or days is needed: add -e trial=90m, 12h or 2d",
+        ),
+        (
+            service.get("launcher") == "slurm" and only,
+            f"{only} seen, and {name} is a job of SLURM, whose old model stays on its node until the new one serves: "
+            "leave that out, or take -e retire=after",
         ),
         # The inventory goes on naming the quant that comes back.
         (

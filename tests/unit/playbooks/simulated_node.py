@@ -311,7 +311,7 @@ class ActionModule(ActionBase):
         return path.read_text().split() if path.exists() else []
 
     def do_slurp(self, arguments):
-        path = self.node.path(arguments["src"])
+        path = Node(self._task.delegate_to or self.node.name).path(arguments["src"])
         if not path.exists():
             return {"failed": True, "msg": "File not found: %s" % arguments["src"]}
         return {"changed": False, "content": base64.b64encode(path.read_bytes()).decode()}

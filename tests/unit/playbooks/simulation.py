@@ -172,7 +172,20 @@ REPLACED = {
 REAL = ["slurm_launcher/" + path for path in ("defaults/main.yml", "vars/main.yml")]
 REAL += [
     "slurm_launcher/tasks/%s.yml" % name
-    for name in ("drain", "leave", "note", "proved", "read", "remove", "reserve", "restore", "settle", "switch", "undo")
+    for name in (
+        "changing",
+        "drain",
+        "leave",
+        "note",
+        "proved",
+        "read",
+        "remove",
+        "reserve",
+        "restore",
+        "settle",
+        "switch",
+        "undo",
+    )
 ]
 REAL += ["slurm_launcher/tasks/%s.yml" % name for name in ("release", "unreserve", "wait")]
 REPLACED["node_setup/tasks/firewall.yml"] = """

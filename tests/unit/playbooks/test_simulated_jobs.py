@@ -146,13 +146,6 @@ def test_maintenance_waits_for_the_end_of_a_job(cluster):
     assert "job 7 of bob runs on node2, wait for its end" in output
 
 
-def test_switch_of_model_refuses_a_job(cluster):
-    output = cluster.refused("switch_model", "-e", "service=deep", "-e", "quant=Q8_0")
-    seen = "switch_model: deep seen with launcher slurm, a service of systemd is needed"
-    assert f"{seen}: set the quant of llama_services.deep in the inventory and run upgrade.yml" in output
-    assert not [event for event in cluster.events if event.split()[1] in ("configure", "systemctl", "snapshot")]
-
-
 def runs(number, started, **known):
     """A job that serves, as its keeper and SLURM report it."""
     service = {"state": "running", "serves": True, "job_id": number, "started": started, "held": None, **known}
@@ -461,6 +454,7 @@ def test_slurm_that_is_away_may_reserve(carded):
 
 OLD_SCRIPT = (
     "#!/bin/bash\n# written by the collection from the inventory\n/opt/llama.cpp/releases/b0/bin/llama-server\n"
+    '    "--model",\n    "/opt/models/old.gguf",\n'
 )
 NEW = {
     "slurm": "",
@@ -468,6 +462,11 @@ NEW = {
     "services": {"deep": {"state": "running", "serves": True, "job_id": 4712, "held": None}},
     "sentences": {"deep": "job 4712 runs on node1, node2, and serves"},
     "jobs": [],
+}
+OLD = {
+    **NEW,
+    "services": {"deep": {"state": "running", "serves": True, "job_id": 4710, "held": None}},
+    "sentences": {"deep": "job 4710 runs on node1, node2, and serves"},
 }
 CRASHED = {**NEW, "services": {"deep": {"state": "none", "serves": False}}, "ended": {"deep": "exit code 1"}}
 CRASHED["sentences"] = {"deep": "no job, the next one is about to be submitted"}
@@ -547,7 +546,7 @@ def test_units_and_jobs_are_upgraded_together(jobs):
 
 
 def test_job_that_ends_is_undone_with_the_units(jobs):
-    answers(jobs, CRASHED, CRASHED, NEW)
+    answers(jobs, OLD, CRASHED, CRASHED, NEW)
     output = jobs.refused("upgrade", "-e", "tag=b2")
     assert "deep: a job that ended seen (exit code 1), one that serves or is pending is needed" in output
     assert "rolled back, b1 serves again" in output
@@ -566,3 +565,114 @@ def test_upgrade_makes_no_job_of_a_unit(jobs):
     jobs.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]["launcher"] = "slurm"
     output = jobs.refused("upgrade")
     assert "upgrade: chat seen with another launcher or script" in output and not changes(jobs)
+
+
+SWITCH = ("-e", "service=deep quant=Q8_0")
+
+
+def model_of(cluster):
+    """The model of the job's script."""
+    return script(cluster).partition('"--model",')[2].split('"')[1]
+
+
+def test_job_gets_another_quant(jobs):
+    answers(jobs, OLD, NEW)
+    output = jobs.done("switch_model", *SWITCH)
+    assert "deep: m8.gguf: job 4712 runs on node1, node2, and serves, /opt/models/old.gguf stays on node1" in output
+    assert "deep: 10.0 tokens/s, prompts 50.0 tokens/s (median of 3); before: 10.0 and 50.0 with job 4710" in output
+    assert "the inventory says F16: set the quant of llama_services.deep to Q8_0 there" in output
+    assert model_of(jobs) == "/opt/models/m8.gguf" and configured(jobs)["deep"]["digest"] != "old"
+    assert "node1 model fetch" in jobs.events and "node2 model fetch" not in jobs.events
+    events = [event for event in jobs.events if event.split()[1] in ("snapshot", "model", "write")]
+    assert events.index("ctl snapshot opened of jobs") < events.index("ctl write /etc/llama-cluster/jobs.json")
+    assert "node1 talk full with a job" in jobs.events
+    assert not [event for event in changes(jobs) if "llama-" in event.partition("/")[0]]
+    # Nothing is left to do, and to measure.
+    output = jobs.done("switch_model", *SWITCH)
+    assert "deep: m8.gguf: job 4712 runs" in output and "median of" not in output and changes(jobs) == []
+    jobs.done("rollback")
+    assert script(jobs) == OLD_SCRIPT and configured(jobs)["deep"]["digest"] == "old"
+
+
+def test_job_that_waits_with_another_quant(jobs):
+    answers(jobs, OLD, PENDING)
+    output = jobs.done("switch_model", *SWITCH, "-e", "retire=after")
+    assert f"deep: m8.gguf: not proved: {WAITS}, /opt/models/old.gguf stays on node1" in output
+    # It has no speed yet.
+    assert "tokens/s" not in output and "node1 model retire" not in jobs.events
+    assert "deep: job" in " ".join(answered(jobs, NEW).done("rollback").split()) and script(jobs) == OLD_SCRIPT
+
+
+def answered(cluster, *seen):
+    answers(cluster, *seen)
+    return cluster
+
+
+def test_old_model_of_a_job_is_retired(jobs):
+    output = jobs.done("switch_model", *SWITCH, "-e", "retire=after")
+    assert "deep: m8.gguf: job 4712 runs on node1, node2, and serves" in output and "stays on" not in output
+    assert "node1 model retire" in jobs.events and "snapshot dropped of jobs" in " ".join(jobs.events)
+
+
+def test_job_with_a_quant_that_ends_goes_back(jobs):
+    answers(jobs, OLD, CRASHED, CRASHED, NEW)
+    output = jobs.refused("switch_model", *SWITCH)
+    assert (
+        "llama_services.deep: the new model does not serve (slurm_jobs" in output or "a job that ended seen" in output
+    )
+    assert "(exit code 1), one that serves or is pending is needed" in output
+    assert "rolled back; job 4712 runs on node1, node2, and serves: see llama-jobs list on ctl" in output
+    assert script(jobs) == OLD_SCRIPT and configured(jobs)["deep"]["digest"] == "old"
+
+
+def test_switch_of_a_job_is_foretold(jobs):
+    output = jobs.done("switch_model", *SWITCH, "--check")
+    assert "deep: check mode, its job goes on" in output and script(jobs) == OLD_SCRIPT and not jobs.events
+
+
+@pytest.mark.parametrize(
+    "given, seen",
+    [("retire=first", "retire first"), ("trial=12h", "trial"), ("park=node2", "park"), ("keep=true quant=", "keep")],
+)
+def test_job_keeps_its_old_model(jobs, given, seen):
+    output = jobs.refused("switch_model", "-e", "service=deep quant=Q8_0 " + given)
+    assert f"switch_model: {seen} seen" in output and not changes(jobs)
+
+
+def test_unit_is_switched_without_slurm(jobs):
+    (jobs.node("ctl") / "lost").touch()
+    assert "chat: m8.gguf serves" in jobs.done("switch_model", "-e", "service=chat quant=Q8_0")
+    assert script(jobs) == OLD_SCRIPT
+
+
+def test_slower_job_is_undone(jobs):
+    jobs.inventory["llama_nodes"]["vars"]["upgrade_min_ratio"] = 1.1
+    output = jobs.refused("upgrade", "-e", "service=deep")
+    assert "llama_services.deep generates 10.0 tokens/s, 11.0 are needed (1.1 of the 10.0 before)" in output
+    assert script(jobs) == OLD_SCRIPT
+    # A switch is never refused for it.
+    assert "before: 10.0" in jobs.done("switch_model", *SWITCH)
+
+
+def test_speeds_of_units_and_jobs_are_kept(jobs):
+    answers(jobs, OLD, NEW)
+    output = jobs.done("upgrade", "-e", "tag=b2")
+    assert "chat: 10.0 tokens/s, prompts 50.0 tokens/s (median of 1); before: 10.0 and 50.0 with b1" in output
+    assert "deep: 10.0 tokens/s, prompts 50.0 tokens/s (median of 1); before: 10.0 and 50.0 with job 4710" in output
+    found = jobs.node("node1") / "var/lib/llama-cluster"
+    kept = {name: json.loads((found / f"baseline-{name}.json").read_text()) for name in ("chat", "deep")}
+    assert kept["deep"]["build"] == "job 4712" and kept["chat"]["build"].startswith("b2")
+
+
+def test_limit_leaves_jobs_as_they_are(jobs):
+    services = jobs.inventory["llama_nodes"]["vars"]["llama_services"]
+    for name, head in (("chat", "node1"), ("deep", "node2")):
+        services[name] = {"model": "m", "quant": "F16", "head": head, "port": services[name]["port"]}
+    services["deep"]["launcher"] = "slurm"
+    output = jobs.refused("upgrade", "--limit", "node2", "-e", "tag=b2")
+    assert "upgrade: ctl left out by --limit, all nodes of deep and the host that submits are needed" in output
+    assert changes(jobs) == []
+    assert "chat: b2 serves" in jobs.done("upgrade", "--limit", "node1", "-e", "tag=b2")
+    assert script(jobs) == OLD_SCRIPT and not [event for event in jobs.events if event.startswith("ctl write")]
+    jobs.done("upgrade", "--limit", "node2,ctl", "-e", "tag=b2")
+    assert script(jobs) != OLD_SCRIPT

@@ -288,7 +288,7 @@ def test_failed_upgrade_is_one_sentence(facts, run, sentence):
 
 # All endings
 
-SWITCH = {"service": "chat", "quant": "Q8_0", "was": "Q8_0", "park": "", "check_mode": False}
+SWITCH = {"service": "chat", "quant": "Q8_0", "was": "Q8_0", "park": "", "check_mode": False, "services": {"chat": {}}}
 SWITCH_FAILED = {**SWITCH, "failures": ["chat is down"], "undone": True}
 TRIAL = {"service": "chat", "quant": "Q8_0", "was": "Q4_1", "until": "2026-11-24T08:00:12Z", "state": "running"}
 TRIAL.update(at="", reason="")
