@@ -9,6 +9,7 @@
 #   runs         what a site.yml that changes nothing costs, with three nodes and with ten: ten minutes
 #   soak         random kill -9 of the lab's workers and heads: half an hour, [--cycles 100] [--seed 7]
 #   speed        llama_bench beside a server that writes down what it does: a minute
+#   tuning       what tune.yml's races choose and cost, on recorded and planted grids: a minute
 #   wire         verify.yml of the good deployment and of sabotaged ones: half an hour, [--good 20]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -37,6 +38,7 @@ case $what in
     recovery) tests/lab/up.sh; python $here/recovery/table.py ;;
     soak) tests/lab/up.sh; python $here/recovery/soak.py "$@" ;;
     speed) python $here/speed/calibration.py ;;
+    tuning) python $here/tuning/regret.py "$@" ;;
     wire) tests/lab/up.sh; python $here/wire/run.py "$@" ;;
     *) sed -n '2,/^set/{s/^# \?//p}' "$0" >&2; exit 2 ;;
 esac

@@ -13,7 +13,14 @@ PLANTED = 20
 def read(path):
     found = json.loads(path.read_text())
     found["records"] = [dict(zip(found["columns"], row, strict=True)) for row in found["records"]]
+    # In a grid of another combination it is a candidate as any.
+    found["candidates"] = {_renamed(name): changes for name, changes in found["candidates"].items()}
+    found["records"] = [dict(one, name=_renamed(one["name"])) for one in found["records"]]
     return found
+
+
+def _renamed(name):
+    return "recorded as deployed" if name == BASELINE else name
 
 
 def about(found):
@@ -39,37 +46,49 @@ def race(candidates, measure, goal):
         records += [dict(measure(name, found["round"]), name=name, round=found["round"]) for name in found["alive"]]
 
 
-def regret(recorded, goal, chance):
-    """-> (regret, cost as a part of the whole grid's) of one grid."""
+def regret(recorded, goal, chance, noise):
+    """-> (regret, cost as a part of the whole grid's) of one grid. noise: of a measurement around the first round's
+    figures; None for the rounds as they were recorded."""
     names = list(recorded["candidates"])
     deployed = chance.choice(names)
     seen = {(one["name"], one["round"]): one for one in recorded["records"]}
     rounds = sorted({number for _name, number in seen})
+    true = {name: _true(seen, name, rounds if noise is None else rounds[:1]) for name in names}
     drawn = {}
 
     def measure(name, number):
-        # One recorded round for all: the rest of the machine's work is common to them.
-        drawn.setdefault(number, chance.choice(rounds))
-        return seen[(deployed if name == BASELINE else name, drawn[number])]
+        name = deployed if name == BASELINE else name
+        if noise is None:
+            # One recorded round for all: the rest of the machine's work is common to them.
+            return seen[name, drawn.setdefault(number, chance.choice(rounds))]
+        factor = drawn.setdefault(number, chance.gauss(0, 3 * noise)) + chance.gauss(0, noise)
+        found = {key: true[name][key] * math.exp(factor) for key in SCORES.values()}
+        return {**found, "first_token_s": true[name]["first_token_s"] / math.exp(factor), "error": ""}
 
     candidates = [{"name": BASELINE, "axis": "", "changes": {}}]
     for name in names:
         if name != deployed:
             candidates.append({"name": name, "axis": "combination", "changes": recorded["candidates"][name]})
     found, cost = race(candidates, measure, goal)
-    truth = {name: sum(math.log(seen[name, number][SCORES[goal]]) for number in rounds) / len(rounds) for name in names}
-    # Only what may be chosen: the same bounds on a first token and on one request.
-    allowed = [name for name in names if name == deployed or _allowed(seen, rounds, name, deployed, goal)]
-    best = max(truth[name] for name in allowed)
-    chosen = deployed if found["best"] == BASELINE else found["best"]
-    return 1 - math.exp(truth[chosen] - best), cost / (len(names) * len(rounds))
+    # Only what may be chosen, with the race's bounds on a first token and on one request.
+    allowed = [one for one in true.values() if one is true[deployed] or _allowed(one, true[deployed], goal)]
+    best = max(one[SCORES[goal]] for one in allowed)
+    chosen = true[deployed if found["best"] == BASELINE else found["best"]]
+    return 1 - chosen[SCORES[goal]] / best, cost / (len(names) * len(rounds))
 
 
-def _allowed(seen, rounds, name, deployed, goal):
-    def ratio(key):
-        return sum(math.log(seen[name, one][key] / seen[deployed, one][key]) for one in rounds) / len(rounds)
+def _true(seen, name, rounds):
+    """The geometric means of a combination's figures."""
+    found = {}
+    for key in (*SCORES.values(), "first_token_s"):
+        logs = [math.log(seen[name, number][key]) for number in rounds if seen[name, number][key]]
+        found[key] = math.exp(sum(logs) / len(logs))
+    return found
 
-    return ratio("first_token_s") <= math.log(1.25) and (goal == "single" or ratio(SCORES["single"]) >= math.log(0.95))
+
+def _allowed(one, deployed, goal):
+    single = one[SCORES["single"]] / deployed[SCORES["single"]]
+    return one["first_token_s"] <= 1.25 * deployed["first_token_s"] and (goal == "single" or single >= 0.95)
 
 
 def planted(seed):

@@ -83,6 +83,14 @@ def ask(server, model, one, number, tokens):
     return tune_measured(named(one), number, cells, peak)
 
 
+def packed(found, records):
+    """A file that a person can read: a line for each measurement."""
+    columns = list(records[0])
+    rows = ",\n".join(json.dumps([one[column] for column in columns]) for one in records)
+    head = json.dumps(found, indent=1)[: -len("\n}")]
+    return f'{head},\n "columns": {json.dumps(columns)},\n "records": [\n{rows}\n]}}\n'
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server")
@@ -109,9 +117,8 @@ def main():
         "tokens": given.tokens,
         "axes": AXES,
         "candidates": {named(one): one for one in every},
-        "records": records,
     }
-    pathlib.Path(given.out).write_text(json.dumps(found) + "\n")
+    pathlib.Path(given.out).write_text(packed(found, records))
 
 
 if __name__ == "__main__":
