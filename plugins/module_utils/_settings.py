@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._beside import BESIDE, with_projector
+from ._cache_keys import CACHE_ROWS
 from ._family import FAMILY, inherited
 from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, RPC_CACHE, SIZE, SPELLED_OUT, SPLIT, WORD
 from ._key import Key
@@ -18,10 +19,7 @@ from ._slurm_keys import KINDS, SLURM_ROWS
 
 LARGEST = 2**31 - 1
 PORT = (1, 65535)
-# KV cache types: unquantized first. CACHE_TYPES: those that work over RPC.
-PLAIN_CACHE_TYPES = ("f32", "f16", "bf16")
-ALL_CACHE_TYPES = PLAIN_CACHE_TYPES + ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-CACHE_TYPES = ("f16", "q8_0", "q4_0")
+
 
 LLAMA_NUMA = ("distribute", "isolate", "numactl")
 NUMA = (
@@ -129,7 +127,8 @@ KEYS = (
     Key(
         "slot_ctx_size",
         int,
-        "The context of each request, in tokens, at least 256; llama-server gets this times `parallel`.",
+        "The context of each request, in tokens, at least 256; llama-server gets this times `parallel`, and with "
+        "`kv_unified` once.",
         bounds=(256, None),  # as much as llama.cpp rounds up to
         memory=True,
     ),
@@ -176,48 +175,7 @@ KEYS = (
         memory=True,
     ),
     Key("ubatch_size", int, "Tokens that are computed at a time.", own=512, flag="--ubatch-size", memory=True),
-    Key(
-        "cache",
-        str,
-        "The type of the KV cache: `cache_type_k` and `cache_type_v` at once. With workers one of `f16`, `q8_0` and "
-        "`q4_0`.",
-        choices=ALL_CACHE_TYPES,
-        memory=True,
-    ),
-    Key(
-        "cache_type_k",
-        str,
-        "The type of the KV cache's keys, with workers the same as `cache_type_v`.",
-        own="f16",
-        choices=ALL_CACHE_TYPES,
-        flag="--cache-type-k",
-        memory=True,
-    ),
-    Key(
-        "cache_type_v",
-        str,
-        "The type of the KV cache's values.",
-        own="f16",
-        choices=ALL_CACHE_TYPES,
-        flag="--cache-type-v",
-        memory=True,
-    ),
-    Key(
-        "cache_reuse",
-        int,
-        "The shortest stretch of tokens, after a change in a prompt, that is taken from the cache all the same.",
-        flag="--cache-reuse",
-    ),
-    Key(
-        "cache_ram",
-        int,
-        "MiB of main memory for prompts whose slot went to another conversation, so that they need not be read again; "
-        "0: none. Not with `workers`. [When it is worth it](inventory.md#prompts-of-several-conversations).",
-        default=0,
-        bounds=(0, 2**20),
-        flag="--cache-ram",
-        memory=True,
-    ),
+    *CACHE_ROWS,
     Key(
         "flash_attn",
         str,
@@ -236,6 +194,14 @@ KEYS = (
         "`{node: N}` (that one), `interleave` (memory of all in turn), `none` (whatever the kernel gives), or one of "
         "llama.cpp's own ways. Without it as `bind` where that variable is set. [NUMA nodes](inventory.md#numa-nodes).",
         form=NUMA,
+    ),
+    Key(
+        "sleep_idle_seconds",
+        int,
+        "Seconds without a request after which its model leaves the cards; the next request loads it again. The plan "
+        "keeps its room. [When it sleeps](inventory.md#services-that-sleep).",
+        bounds=(60, None),
+        flag="--sleep-idle-seconds",
     ),
     Key("timeout", int, "Seconds after which the server gives up reading or writing.", flag="--timeout"),
     Key(
@@ -339,11 +305,22 @@ def resolved(service: Mapping[str, Any], model: Mapping[str, Any] | None = None)
 
 
 def context(service: Mapping[str, Any]) -> int | None:
-    """The tokens of --ctx-size: ctx_size, or slot_ctx_size for each of the slots; None where the service gives
+    """The tokens of --ctx-size: ctx_size, or slot_ctx_size for each of the caches; None where the service gives
     neither."""
     if "slot_ctx_size" in service:
-        return service["slot_ctx_size"] * value(service, "parallel")
+        return service["slot_ctx_size"] * caches(service)
     return service.get("ctx_size")
+
+
+def caches(service: Mapping[str, Any]) -> int:
+    """KV caches: one for each slot, or one for all."""
+    return 1 if service.get("kv_unified") else value(service, "parallel")
+
+
+def slot(service: Mapping[str, Any]) -> int | None:
+    """The tokens of a slot; None where the service does not give its context."""
+    total = context(service)
+    return total // caches(service) if total else None
 
 
 def value(service: Mapping[str, Any], name: str) -> Any:
@@ -366,18 +343,17 @@ def _whole_texts(service: Mapping[str, Any]) -> int | None:
     """Tokens of a micro-batch that holds the text of a whole slot; None if the length of a slot is not given."""
     if not reads_whole_texts(service) or "ubatch_size" in service:
         return service.get("ubatch_size") if reads_whole_texts(service) else None
-    total = context(service)
-    known = [service.get("batch_size"), total // value(service, "parallel") if total else None]
+    known = [service.get("batch_size"), slot(service)]
     return min((tokens for tokens in known if tokens), default=None)
 
 
-def text_tokens(service: Mapping[str, Any], slot: int | None) -> int | None:
+def text_tokens(service: Mapping[str, Any], room: int | None) -> int | None:
     """Tokens that a request may have in a slot of this size: where texts are read as a whole no more than a
     micro-batch."""
     if not reads_whole_texts(service):
-        return slot
+        return room
     most = min(effective(service, "batch_size"), effective(service, "ubatch_size"))
-    return most if slot is None else min(slot, most)
+    return most if room is None else min(room, most)
 
 
 def effective(service: Mapping[str, Any], name: str) -> Any:

@@ -260,10 +260,11 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._cache_keys import CACHE_TYPES
 from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
 from ..module_utils._plan.header import NoModel, local_shape, remote_shape
 from ..module_utils._plan.what_if import what_if
-from ..module_utils._settings import CACHE_TYPES, OWN
+from ..module_utils._settings import OWN
 from ..module_utils._text import Refusal
 
 

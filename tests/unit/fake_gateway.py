@@ -41,6 +41,8 @@ class Server:
         self.name, self.health, self.requests = name, HEALTHY, []
         self.act = act or (lambda server, end: end.sendall(plain(json.dumps({"model": server.name}).encode())))
         self.slots = None  # its answer about them
+        self.props = None
+        self.looked_at = []  # paths, beside /health
         self.stuck = None  # called instead of an answer about its health
         self.left = 0  # clients that have left before their answer
         self._ends = []
@@ -76,10 +78,10 @@ class Server:
                 self.stuck()
             elif path == "/health":
                 end.sendall(plain(*self.health))
-            elif path == "/slots" and self.slots:
-                end.sendall(plain(self.slots))
             elif path in ("/slots", "/props"):
-                end.sendall(plain(b"{}", 501))
+                self.looked_at.append(path)
+                found = self.slots if path == "/slots" else self.props
+                end.sendall(plain(found) if found else plain(b"{}", 501))
             else:
                 self.requests.append((head, body))
                 self.act(self, end)

@@ -228,6 +228,11 @@ REFUSALS = [
     ("llama_services.chat.draft:", "true seen", single_with(draft=True)),
     ("llama_services.chat.draft.min:", "9 seen", single_with(draft=dict(DRAFT, max=8, min=9))),
     (
+        "llama_services.chat.sleep_idle_seconds:",
+        "seen with build b9000",
+        of_build("b9000", sleep_idle_seconds=600),
+    ),
+    (
         "llama_services.chat.draft.type:",
         "ngram-mod seen with build b9000",
         of_build("b9000", draft={"type": "ngram-mod"}),

@@ -113,6 +113,9 @@ class Prober:
         pool = self._fleet.pools.get(endpoint.service)
         if pool is None or pool.service.kind == "router":
             return
+        props = _json(await self._get(endpoint, "/props"))
+        if isinstance(props, dict) and props.get("is_sleeping"):
+            return  # /slots would wake it
         slots = _json(await self._get(endpoint, "/slots"))
         if isinstance(slots, list) and slots and all(isinstance(slot, dict) for slot in slots):
             # A server that reports too many would get every conversation.
@@ -121,7 +124,6 @@ class Prober:
             endpoint.slot_ctx_size = int(context) if isinstance(context, float) and 0 <= context < 1 << 31 else None
             pool.pump()
         if fresh or endpoint.build is None:
-            props = _json(await self._get(endpoint, "/props"))
             build = props.get("build_info") if isinstance(props, dict) else None
             endpoint.build = build.partition("-")[0] if isinstance(build, str) else None
 

@@ -173,6 +173,7 @@ def parse_args(arguments: Sequence[str]) -> Settings:
         return int(text) if WHOLE.match(text) else 0
 
     context, slots = whole("--ctx-size", "-c"), whole("--parallel", "-np")
+    slots = 1 if last("--kv-unified", "-kvu", "--no-kv-unified", "-no-kvu").startswith(("--kv", "-kv")) else slots
     off = value("--reasoning", "-rea") == "off" or value("--reasoning-budget") == "0"
     return Settings(
         embeddings=bool(last("--embedding", "--embeddings", "--rerank", "--reranking")),

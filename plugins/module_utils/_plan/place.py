@@ -112,7 +112,7 @@ def cache_words(settings: Settings) -> str:
 
 def slot_context(shape: Shape, settings: Settings) -> int:
     """Tokens of context that one request may use; Refusal where a slot would have none."""
-    slots = settings.parallel or 1
+    slots = 1 if settings.kv_unified else settings.parallel or 1
     tokens = context(shape, settings) // slots
     if not tokens:
         raise Refusal(
@@ -193,7 +193,8 @@ class Case(NamedTuple):
 
     def fits(self, tokens: int = 0, **changes: Any) -> bool:
         """Whether it would with other settings, or with so many tokens a slot."""
-        changes.update({"ctx_size": tokens * (self.settings.parallel or 1)} if tokens else {})
+        slots = 1 if self.settings.kv_unified else self.settings.parallel or 1
+        changes.update({"ctx_size": tokens * slots} if tokens else {})
         return self._replace(settings=self.settings._replace(**changes)).plan().fits
 
 

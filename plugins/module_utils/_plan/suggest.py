@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Callable
 
+from .._cache_keys import CACHE_TYPES
 from .._model.kv_cache import row_bytes
 from .._model.memory import Shape
-from .._settings import CACHE_TYPES
 from .._text import human
 from .devices import Device
 from .place import Case, Plan, plan, plan_experts, slot_context

@@ -28,6 +28,8 @@ from . import router
 Result = dict[str, Any]
 STATES = ("loading", "ready", "busy", "degraded", "down")
 SERVING = ("ready", "busy")
+# The reason of one that is ready without its model.
+SLEEPS = "it sleeps, the next request loads the model"
 # Seconds for a response from memory, and between two probes.
 LOOK = 5
 POLL = 0.5
@@ -85,6 +87,8 @@ class Head:
             time.sleep(POLL)
             result, _hopeless = self._look()
         result.update(waited=round(time.monotonic() - start, 1) if wait else 0.0, waited_for=waited_for if wait else [])
+        if deep and result["reason"] == SLEEPS:
+            deep = dict(deep, timeout=max(deep["timeout"], wait))  # it is loaded first
         if deep and result["state"] in SERVING:
             if self.models and not self.api.model:
                 # The model that costs least.
@@ -174,7 +178,7 @@ class Head:
         if result["slots_busy"]:
             return "busy", "%d of %s slots work" % (result["slots_busy"], result["slots"] or "its")
         if sleeping:
-            return "ready", "it sleeps, the next request loads the model"
+            return "ready", SLEEPS
         if self.api.model and result["model"] is None:
             return "ready", f"{self.api.model} is not loaded, the next request loads it"
         return "ready", "it is idle"

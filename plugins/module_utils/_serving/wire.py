@@ -12,7 +12,7 @@ from typing import Any
 from .._llama.api import NoAnswer, count, error_text, table
 from .._node.sockets import connections, traffic
 from .._text import Refusal
-from .health import Head
+from .health import SLEEPS, Head
 
 QUESTION = "Count from one to twenty in words, then say which of these numbers are prime."
 TOKENS = 64
@@ -27,6 +27,8 @@ def look(head: Head, seconds: float, timeout: float) -> Wire:
     Only of an idle head: other requests move bytes, too. Errors: Refusal.
     """
     found: Wire = head.check()
+    if found["reason"] == SLEEPS:
+        _ask(head, timeout)  # its connections are closed until then
     found.update(decode=_decode(head, seconds, timeout) if found["state"] == "ready" else None)
     # Lost connections do not count.
     found.update(connections=ends(head))

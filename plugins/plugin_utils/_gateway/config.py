@@ -10,7 +10,7 @@ from typing import Any
 
 from ...module_utils._gateway.config import SILENCE
 from ...module_utils._plan.full_prompt import measured
-from ...module_utils._settings import context, is_stopped, kind_of, resolved, text_tokens, value
+from ...module_utils._settings import is_stopped, kind_of, resolved, slot, text_tokens, value
 from .._intent import gateway
 from .._intent.builds import builds_of, entry_of, version_of
 from .._intent.hosts import expand, node_address
@@ -142,9 +142,7 @@ def _endpoints(
 def _slot(name: str, single: Settings, model: str, plan: Mapping[str, Any]) -> int | None:
     """Tokens of a slot: the least of the planned replicas, without a plan as the inventory sets it."""
     parts = [part for part in (plan.get("services") or {}).get(name) or [] if part["model"] == model]
-    total = context(single)
-    own = None if total is None else total // value(single, "parallel")
-    return text_tokens(single, min((part["slot_ctx_size"] for part in parts), default=own))
+    return text_tokens(single, min((part["slot_ctx_size"] for part in parts), default=slot(single)))
 
 
 def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Mapping[str, Any]) -> float:
@@ -152,8 +150,7 @@ def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Map
     kept = prompts.get(name) or []
     rates = [found.rate for one in (kept if isinstance(kept, list) else [kept]) for found in [measured(one)] if found]
     slots = [part["slot_ctx_size"] for part in (plan.get("services") or {}).get(name) or []]
-    given = context(service)
-    slots += [given // value(service, "parallel")] if given else []
+    slots += [given for given in (slot(service),) if given]
     if not rates or not slots:
         return SILENCE
     return max(LEAST, TIMES * max(slots) / min(rates))

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._cache_keys import ALL_CACHE_TYPES
 from ...module_utils._key import Key
 from ...module_utils._llama.args import OLDEST, build_number
-from ...module_utils._settings import ALL_CACHE_TYPES, LARGEST
+from ...module_utils._settings import LARGEST
 from .builds import builds_of, version_of
 from .check_models import SHA256
 from .records import HostVars, Settings

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...module_utils._settings import context, is_stopped, resolved, text_tokens, value
+from ...module_utils._settings import is_stopped, resolved, slot, text_tokens
 from . import gateway
 from .builds import accelerator_of, builds_of
 from .check_shared import answers
@@ -57,11 +57,10 @@ def _texts(one: Inventory) -> Iterator[str]:
     for name, service in one.services.items():
         for model in quants(service):
             single = resolved(as_service(service, model) if "models" in service else service, one.models[model])
-            total = context(single)
-            slot = total // value(single, "parallel") if total else None
-            tokens = text_tokens(single, slot)
-            if tokens != slot:
-                step = f"leave out ubatch_size and batch_size for texts of {slot}" if slot else "set slot_ctx_size"
+            room = slot(single)
+            tokens = text_tokens(single, room)
+            if tokens != room:
+                step = f"leave out ubatch_size and batch_size for texts of {room}" if room else "set slot_ctx_size"
                 yield (
                     f"llama_services.{name}: a text of {model} may have {tokens} tokens, the size of a micro-batch: "
                     + step

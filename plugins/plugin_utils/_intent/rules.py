@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...module_utils._beside import SCALES
+from ...module_utils._cache_keys import CACHE_TYPES, PLAIN_CACHE_TYPES
 from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
 from ...module_utils._llama.args import OLDEST, build_number, command_line_of
 from ...module_utils._llama.drafts import DRAFTS_UNKNOWN, TYPED, UNTYPED
 from ...module_utils._llama.flags import flags, owner
 from ...module_utils._llama.words import unknown_values
 from ...module_utils._settings import (
-    CACHE_TYPES,
     LARGEST,
-    PLAIN_CACHE_TYPES,
     WORKER_KEYS,
+    caches,
     context,
     effective,
     value,
@@ -33,6 +33,8 @@ Where = Callable[[str], str]
 SHORT = {"cache": ("cache_type_k", "cache_type_v"), "mmap": ("load_mode",)}
 # The first build with llama.cpp PR 28789 whose tensor cache was measured.
 CACHE_BUILD = 11434
+# The first build that was seen to fall asleep, and to stay so, while /health, /metrics and /props are asked.
+SLEEPS = 11434
 
 
 def broken(where: Where, rows: Iterable[Row]) -> list[str]:
@@ -58,7 +60,7 @@ def setting_rules(one: Settings, whole: Settings) -> list[Row]:
             "ctx_size",
             total and one.get("ctx_size", total) != total,
             f"{one.get('ctx_size')} seen with slot_ctx_size {one.get('slot_ctx_size')} for each of "
-            f"{value(one, 'parallel')} slots, {total} is needed: drop ctx_size, the product is what llama-server gets",
+            f"{caches(one)} slots, {total} is needed: drop ctx_size, the product is what llama-server gets",
         ),
         (
             "cpu_moe",
@@ -101,6 +103,12 @@ def setting_rules(one: Settings, whole: Settings) -> list[Row]:
             workers and value(one, "cache_ram"),
             f"{one.get('cache_ram')} seen with workers, 0 is needed, since a head with RPC workers aborts when it "
             "saves a prompt: drop the key",
+        ),
+        (
+            "sleep_idle_seconds",
+            "sleep_idle_seconds" in one and value(one, "launcher") == "slurm",
+            "seen with launcher slurm, a service of units is needed for it, since a job keeps its cards while it "
+            "sleeps: drop the key",
         ),
         *(
             (key, key in one and not workers, "seen without workers, it is only for them: drop the key")
@@ -215,6 +223,12 @@ def build_rules(whole: Settings, version: str) -> list[Row]:
                 "another release",
             )
             for key, given, known in unknown_values(whole, build)
+        ),
+        (
+            "sleep_idle_seconds",
+            "sleep_idle_seconds" in whole and build < SLEEPS,
+            f"seen with build {version}, b{SLEEPS} or newer is needed, which is known to sleep while it is watched: "
+            "take another release, or drop the key",
         ),
         (
             "reasoning_budget",

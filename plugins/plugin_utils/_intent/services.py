@@ -20,7 +20,7 @@ from ...module_utils._family import is_template_file
 from ...module_utils._llama.args import head_args, model_args, router_args, rpc_args
 from ...module_utils._llama.drafts import model_of
 from ...module_utils._node import paths
-from ...module_utils._settings import LLAMA_NUMA, context, effective, is_stopped, resolved, value
+from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, resolved, slot, value
 from . import gateway, monitoring
 from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
@@ -268,7 +268,7 @@ def _server(service: Service, here: _Node) -> dict[str, Any]:
     """Fields common to heads and routers."""
     settings, facts = service.settings, here.hostvars[here.name]
     keys = (facts.get("llama_api_keys") or {}).get(service.name)
-    router, total = service.kind == "router", context(settings)
+    router = service.kind == "router"
     names = [name for _model, name in gateway.names(settings, here.models)]
     slots = None if router else value(settings, "parallel")
     return {
@@ -294,7 +294,7 @@ def _server(service: Service, here: _Node) -> dict[str, Any]:
             "endpoint": url(node_address(here.name, here.hostvars), service.port) + "/v1",
             "llama_workers": service.workers,
             "slots": slots,
-            "slot_ctx_size": total // slots if total and slots else None,
+            "slot_ctx_size": None if router else slot(settings),
             "quant": list(quants(settings).values())[0],
         },
         **_runs(settings, here.name, here.groups, here.hostvars),

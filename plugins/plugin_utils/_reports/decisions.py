@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...module_utils._settings import KEYS, OWN, PLAIN_CACHE_TYPES
+from ...module_utils._cache_keys import PLAIN_CACHE_TYPES
+from ...module_utils._settings import KEYS, OWN
 from ...module_utils._text import printable
 from .bench_compare import SETTINGS, where
 from .results import Results, label_of, value

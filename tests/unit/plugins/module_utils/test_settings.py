@@ -1,7 +1,7 @@
 """The keys of a service."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _cache_keys, _settings
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import words as llama_words
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import kv_cache
 
@@ -161,9 +161,9 @@ def test_what_belongs_to_a_family_of_models():
 
 
 def test_cache_types_have_known_bytes():
-    assert set(_settings.ALL_CACHE_TYPES) == set(kv_cache.CACHE_TYPES)
+    assert set(_cache_keys.ALL_CACHE_TYPES) == set(kv_cache.CACHE_TYPES)
     assert {name for name, (block, _size) in kv_cache.CACHE_TYPES.items() if block == 1} == set(
-        _settings.PLAIN_CACHE_TYPES
+        _cache_keys.PLAIN_CACHE_TYPES
     )
 
 

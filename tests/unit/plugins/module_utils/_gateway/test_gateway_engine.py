@@ -360,6 +360,15 @@ def test_slots_are_bounded_by_the_inventory(made):
     assert gateway.state("big")["endpoints"][0]["slots"] == 1
 
 
+def test_server_that_sleeps_is_not_woken(made):
+    server = Server()
+    server.slots, server.props = b'[{"n_ctx": 1}]', b'{"is_sleeping": true, "build_info": "b11434-0"}'
+    gateway = made(service("big", server))
+    wait_for(lambda: "/props" in server.looked_at)
+    time.sleep(0.3)
+    assert gateway.state("big")["state"] == "ready" and "/slots" not in server.looked_at
+
+
 def test_failed_probe_is_not_the_last(made, monkeypatch, capfd):
     server = Server()
     gateway = made(service("big", server))

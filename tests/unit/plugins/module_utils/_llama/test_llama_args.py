@@ -278,6 +278,7 @@ def test_aliases_and_verbosity_by_build(build, aliases, verbosity):
         ({"ctx_size": 8192, "parallel": 2}, "8192"),
         ({"slot_ctx_size": 4096, "parallel": 2}, "8192"),
         ({"slot_ctx_size": 4096}, "4096"),
+        ({"slot_ctx_size": 4096, "parallel": 4, "kv_unified": True}, "4096"),
     ],
 )
 def test_the_context_is_that_of_all_slots(service, tokens):
@@ -322,3 +323,6 @@ def test_reranking_server_does_not_generate(build):
 def test_rendered_slot_is_parsed(build):
     service = {"slot_ctx_size": 4096, "parallel": 3}
     assert llama_args.parse_args(llama_args.head_args(INSTANCE, service, build)).slot_ctx == 4096
+    shared = dict(service, kv_unified=True)
+    assert llama_args.parse_args(llama_args.head_args(INSTANCE, shared, build)).slot_ctx == 4096
+    assert llama_args.parse_args(["-c", "4096", "-np", "4", "-kvu", "-no-kvu"]).slot_ctx == 1024

@@ -46,6 +46,13 @@ def look(server, worker, seconds=0.0):
     return wire.look(head, seconds, 5)
 
 
+def test_sleeping_head_is_woken_first(server, worker):
+    server.responses["/props"] = (200, dict(fake.PROPS, is_sleeping=True))
+    found = look(server, worker)
+    assert (found["state"], found["decode"]["answers"]) == ("ready", 1)
+    assert len(server.asked("/v1/chat/completions")) == 2
+
+
 def test_answer_and_its_bytes(server, worker):
     found = look(server, worker)
     decode = found["decode"]

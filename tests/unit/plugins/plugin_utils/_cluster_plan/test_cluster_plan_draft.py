@@ -64,6 +64,19 @@ def test_table_names_draft_and_change_replans():
     assert planned(chat(), previous=kept(first))["unchanged"] == []
 
 
+def test_shared_cache_gives_each_slot_all_of_it():
+    one, shared = (
+        planned(chat(slot_ctx_size=8192, parallel=slots, kv_unified=True))["services"]["chat"][0] for slots in (1, 4)
+    )
+    assert (shared["ctx_size"], shared["slot_ctx_size"]) == (8192, 8192)
+    assert shared["devices"][0]["kv_mib"] == one["devices"][0]["kv_mib"]
+    (head,) = serving(chat(slot_ctx_size=8192, parallel=4, kv_unified=True))["heads"]
+    assert head["registry"]["slot_ctx_size"] == 8192 and {"--ctx-size 8192", "--kv-unified"} <= {
+        *head["args"],
+        " ".join(head["args"][head["args"].index("--ctx-size") :][:2]),
+    }
+
+
 def test_ngrams_need_no_weights():
     plain, mod = planned(chat(parallel=8)), planned(chat(parallel=8, draft={"type": "ngram-mod"}))
     assert "  drafts by ngram-mod: no weights, the logits of what is checked at once are in compute" in mod["lines"]

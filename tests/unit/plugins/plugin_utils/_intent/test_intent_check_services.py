@@ -137,6 +137,9 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
             {**ALONE, "tensor_split": None, "draft": {"model": "big", "quant": "Q4_K_M", "max": "8"}},
             "llama_services.reasoning.draft.max: '8' seen, 1 to 64 tokens are allowed: remove the quotes",
         ),
+        ({"slot_ctx_size": 2**24, "ctx_size": None, "parallel": 128, "kv_unified": True}, None),
+        ({"sleep_idle_seconds": 600}, None),
+        ({"sleep_idle_seconds": 5}, "llama_services.reasoning.sleep_idle_seconds: 5 seen, at least 60 is needed"),
         ({"draft": {"type": "ngram-mod"}}, None),
         ({"draft": {"type": "ngram-map-k", "match": 8, "max": 16, "hits": 2}, "parallel": 8}, None),
         (
