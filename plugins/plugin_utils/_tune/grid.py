@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...module_utils._settings import BY_KIND, WORKER_KEYS, context, effective, resolved, value
+from ...module_utils._settings import WORKER_KEYS, context, effective, resolved, value
 from ...module_utils._text import Refusal
 from .._cluster_plan.plan import memory_plan
 from .._intent.check_services import service_errors
@@ -135,12 +135,6 @@ def _cpu_moe(one: Deployed) -> Changes:
     return [{"cpu_moe": layers} for layers in (now - 2, now - 1, now + 1) if layers > 0]
 
 
-def _split_mode(one: Deployed) -> Changes:
-    cards = [row for row in one.rows if row["kind"] == "GPU"]
-    now = one.service.get("split_mode", "layer")
-    return [{"split_mode": mode} for mode in ("layer", "tensor") if mode != now] if cards[1:] else []
-
-
 def _draft(one: Deployed) -> Changes:
     """Speculation without a model, and none where there is some."""
     draft = one.service.get("draft")
@@ -166,7 +160,6 @@ AXES = (
     Axis("batch_size", _batch_size, ("prompt",)),
     Axis("parallel", _parallel, ("total",)),
     Axis("tensor_split", _tensor_split, EVERY),
-    Axis("split_mode", _split_mode, EVERY),
     Axis("cpu_moe", _cpu_moe, EVERY),
     Axis("draft", _draft, ("single", "total")),
     Axis("slot_ctx_size", _slot_ctx_size, ()),
@@ -206,7 +199,7 @@ def tune_candidates(
     head = part.get("node") or next(iter(nodes), "")
     deployed = Deployed(resolved(entry, models.get(entry["model"])), part, nodes.get(head, {}))
     wanted = {one.name: one.changes(deployed) for one in AXES if (one.name in axes if axes else goal in one.goals)}
-    wanted = {axis: changes for axis, changes in wanted.items() if changes and axis in BY_KIND["server"]}
+    wanted = {axis: changes for axis, changes in wanted.items() if changes}
     changed: list[tuple[str, dict[str, Any]]] = [("", {})]
     changed += _products(wanted) or [(axis, one) for axis, some in wanted.items() for one in some]
     changed += _combinations(combine)
