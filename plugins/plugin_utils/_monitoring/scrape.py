@@ -15,7 +15,7 @@ from ...module_utils._settings import is_stopped
 from .._intent import gateway, monitoring
 from .._intent.hosts import node_address
 from .._intent.records import Groups, HostVars, Models, Service, Services
-from .._intent.services import managed, node_rpc, node_serving, stopped_units
+from .._intent.services import node_rpc, node_serving, placed, stopped_units
 from .._known import is_planned, slurped
 from . import dropped
 from .dashboards import dashboards
@@ -150,7 +150,7 @@ def prometheus_config(
         host: "%s:%d" % (node_address(host, hostvars), textfile.get(host) or monitoring.sampler_port(host, hostvars))
         for host in dict.fromkeys([*nodes, *gateways])
     }
-    served = [one for one in managed(services, groups) if not is_stopped(one.settings)]
+    served = [one for one in placed(services, groups) if not is_stopped(one.settings)]
     keyed = [one.name for one in served if settings["keys"].get(one.name)]
     entrances = {host: _entrance(host, hostvars) for host in gateways}
     targets = {

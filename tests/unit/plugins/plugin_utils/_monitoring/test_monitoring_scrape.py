@@ -210,6 +210,13 @@ def test_head_is_scraped_with_key():
     assert "key-of-chat" not in json.dumps([made(), list(files().values())])
 
 
+def test_heads_of_jobs_are_scraped():
+    services = {**SERVICES, "chat": {**SERVICES["chat"], "launcher": "slurm"}}
+    found = made(services, keys={})
+    assert found["targets"]["service-chat.json"] == made()["targets"]["service-chat.json"]
+    assert "llama_server/chat" in [one["job_name"] for one in found["scrape"]]
+
+
 def test_router_is_scraped_per_model():
     targets = made()["targets"]["service-fast.json"]
     assert [(one["targets"], one["labels"]["__param_model"]) for one in targets] == [
