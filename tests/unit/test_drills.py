@@ -4,6 +4,8 @@
 """The catalogue of role drill, its script and its page name the same things."""
 
 import ast
+import os
+import pwd
 import re
 import subprocess
 from pathlib import Path
@@ -216,3 +218,40 @@ def test_damaged_copy_reads_no_other_file(tmp_path, linked):
         assert "is a link or cannot be read" in done.stderr and not copy.exists()
     else:
         assert (copy.read_text(), copy.stat().st_mode & 0o777) == ("weights", 0o600), done.stderr
+
+
+def test_node_of_a_job_vanishes_and_returns(tmp_path):
+    """job.sh ends real processes, of the job only; nft, pkill and systemd's commands are stand-ins."""
+    for name in ("nft", "pkill", "systemctl", "systemd-run"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "%s $*" >>%s/asked\n' % (name, tmp_path))
+        (tmp_path / name).chmod(0o755)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "SERVICE": "deep", "JOB": "4711", "JOB_USER": user}
+    environment.update(PEERS="10.0.0.1, 10.0.0.3", HOLD="600", PORT="1", NODES="c1,c3")
+
+    def script(what):
+        (tmp_path / "asked").write_text("")
+        words = ["bash", str(JOB), what, "node_gone"]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        return done, (tmp_path / "asked").read_text().splitlines()
+
+    done, asked = script("break")
+    assert "deep: no process of job 4711 here, one is needed" in done.stderr and len(asked) == 1
+    mine, other = (subprocess.Popen(["sleep", "60"], env={"SLURM_JOB_ID": number}) for number in ("4711", "47110"))
+    try:
+        done, asked = script("break")
+        assert done.returncode == 0 and re.fullmatch(r"[0-9.]+\n", done.stdout), done
+        assert mine.wait(10) == -9 and other.poll() is None
+    finally:
+        mine.kill()
+        other.kill()
+    # First what undoes it if the playbook dies.
+    assert asked[1].startswith("systemd-run ") and "--on-active=600" in asked[1] and "start slurmd" in asked[1]
+    assert asked[2:] == [
+        "nft -f -",
+        "systemctl kill --kill-who=main --signal=KILL slurmd.service",
+        "systemctl stop slurmd.service",
+        "pkill -KILL -f ^slurmstepd: \\[4711\\.",
+    ]
+    done, asked = script("undo")
+    assert done.returncode == 0 and asked[1:] == ["nft delete table inet llama_drill", "systemctl start slurmd.service"]

@@ -3,7 +3,8 @@
 # prints the job's QoS, jobs of others on its nodes, and whether slurmctld runs here; "break" prints the host's time of
 # the break; "seen" succeeds once the break had its effect.
 # From the environment: JOB, SERVICE, JOB_USER; PORT of the server; NODES of the job, comma-separated; PREEMPTOR,
-# ACCOUNT and QOS of the job that preempts it; HOLD, seconds after which this host undoes a break by itself.
+# ACCOUNT and QOS of the job that preempts it; PEERS, fabric addresses of other nodes; HOLD, seconds after which this
+# host undoes a break by itself.
 # shellcheck disable=SC2153
 set -euo pipefail
 state=/run/llama-drill
@@ -66,6 +67,30 @@ preempt() {
     die "no partition of its nodes takes a job of $PREEMPTOR (${found:-none seen}): leave job_preempt out of -e drills="
 }
 
+# Without slurmd the job's processes are lost to SLURM, and without a last packet to the other nodes.
+node_gone() {
+    local path pids=
+    systemctl --quiet is-active slurmd.service || die "slurmd.service does not run here, it is needed: start it"
+    for path in /proc/[0-9]*; do
+        [ "$(stat -c %U "$path" 2>/dev/null)" = "$JOB_USER" ] \
+            && grep -qzxF "SLURM_JOB_ID=$JOB" "$path/environ" 2>/dev/null && pids+=" ${path#/proc/}"
+    done
+    [ -n "$pids" ] || die "no process of job $JOB here, one is needed: look at llama-jobs list"
+    later sh -c 'nft delete table inet llama_drill; systemctl start slurmd.service'
+    stamp
+    nft -f - <<RULES
+table inet llama_drill {
+  chain input { type filter hook input priority -300; policy accept; ip saddr { $PEERS } drop; }
+  chain output { type filter hook output priority -300; policy accept; ip daddr { $PEERS } drop; }
+}
+RULES
+    systemctl kill --kill-who=main --signal=KILL slurmd.service
+    systemctl stop slurmd.service
+    pkill -KILL -f "^slurmstepd: \[$JOB\." || true
+    # shellcheck disable=SC2086
+    kill -KILL $pids 2>/dev/null || true
+}
+
 case $1/${2:-} in
     look/*) look ;;
     break/kill_server) kill_server ;;
@@ -83,6 +108,12 @@ case $1/${2:-} in
         stamp; systemctl kill --signal=KILL slurmctld.service ;;
     undo/kill_slurmctld) no_later; systemctl start slurmctld.service ;;
     seen/kill_keeper | seen/kill_slurmctld) sleep 10 ;;
+    break/node_gone) node_gone ;;
+    seen/node_gone) sleep 30 ;;
+    undo/node_gone)
+        no_later
+        nft delete table inet llama_drill 2>/dev/null || true
+        systemctl start slurmd.service ;;
     seen/kill_server | undo/kill_server) ;;
     *) die "no action $1/${2:-}" ;;
 esac
