@@ -60,7 +60,8 @@ class ActionModule(ActionBase):
                 return dict(result, failed=True, msg=_run_lock.refusal(node, holder))
         if answer["rc"] == 0:
             self._keep(node)
-            return dict(result, taken=True, reason="")
+            variants = answer["stdout"].strip() == _run_lock.VARIANTS
+            return dict(result, taken=True, reason="", variants=variants, id=self.own.id)
         # Each attempt printed the same line.
         reason = ", ".join(dict.fromkeys((answer["stderr"] or answer["stdout"]).strip().splitlines()))
         # Preflight reports a node of the play on which this run cannot become root.

@@ -215,6 +215,12 @@ transfers:
       type: str
       returned: always
       sample: 34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left
+variants:
+  description: Services of this node that tune.yml measures, C(service) and C(until), UTC.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{"service": "chat", "until": "2026-11-24T08:00:00Z"}]
 trials:
   description: Services of this node that are on trial with another quant, and those whose trial has ended by itself.
   type: list
@@ -289,6 +295,7 @@ build_broken:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._bench.variant import Variants
 from ..module_utils._job import running
 from ..module_utils._node.build import build_info
 from ..module_utils._node.trials import Trials
@@ -310,6 +317,7 @@ def main():
         result["units"] = [unit._asdict() for unit in unit_info(module.params["units"])]
         result["held"] = held_since()
         result["trials"] = Trials().report()
+        result["variants"] = Variants().report()
         result["transfers"] = running("gguf_fetch")
     except Refusal as error:
         module.fail_json(msg=f"llama_unit_info: {error}")

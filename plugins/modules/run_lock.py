@@ -35,5 +35,10 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 taken: {description: Whether this run holds the lock., type: bool, returned: success}
+variants:
+  description: Whether a run of tune.yml that died left what M(thefermisea.llama_cluster.llama_variant) ends.
+  type: bool
+  returned: when this run holds the lock
+id: {description: What the lock names this run., type: str, returned: when this run holds the lock}
 reason: {description: Why it does not hold it., type: str, returned: success}
 """

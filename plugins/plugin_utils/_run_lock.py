@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..module_utils._node import paths
 from ..module_utils._text import printable
 
 # Seconds between two touches, until a lock is stale, and for which a run waits for another at most.
@@ -43,6 +44,8 @@ done
 read -r id holder 2>/dev/null <"$1" || id=
 STEP
 """
+# Said of a node on which a run of tune.yml that died left variants.
+VARIANTS = "variants"
 MAKE = '{ [ -d "${1%/*}" ] || mkdir -m 0755 "${1%/*}"; true >>"$1"; }'
 # A lock from the future, as after a clock change, counts from now on.
 TAKE = """
@@ -52,7 +55,8 @@ case $id in ''|"$2"|"$3") ;; *)
   if [ "$age" -lt %d ]; then printf '%%.1000s\\n' "$id $holder"; exit %d; fi
 esac
 printf '%%s\\n' "$4" >"$1" || cannot "$1 cannot be written: make room"
-""" % (STALE, HELD)
+for end in %s/llama-tune-end-*.timer; do [ ! -e "$end" ] || { echo %s; break; }; done
+""" % (STALE, HELD, paths.RUN_UNITS, VARIANTS)
 RENEWED = '[ "$id" = "$2" ] || exit %d; touch "$1"' % HELD
 # An empty directory goes too; one with other files stays.
 RELEASED = '[ "$id" != "$2" ] || { rm -f "$1"; rmdir "${1%/*}" 2>/dev/null || true; }'

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from .._bench.variant import Variants
 from .._exporter.config import read, read_json, watched
 from .._llama.api import LlamaApi, read_api_key
 from .._llama.args import parse_args
@@ -34,6 +35,7 @@ JUDGED_TOKENS, JUDGED_BUSY = 500, 1.2
 def look() -> dict[str, Any]:
     """{units, drop_ins, held}. Errors: Refusal."""
     known = unit_info(PATTERNS)
+    measured = {one["service"] for one in Variants().report()}
     if any(unit.name.startswith("llama-gateway") for unit in known):
         known += [unit for unit in unit_info([NGINX]) if unit.installed]
     if os.path.isdir(paths.MONITORING):
@@ -51,6 +53,7 @@ def look() -> dict[str, Any]:
             dict(
                 _record(unit),
                 **{
+                    "is_measured": unit.service in measured,
                     "status": more.get("StatusText") or "",
                     "started_at": round(now - monotonic + start, 3) if start else None,
                     "starts_for": round(monotonic - began, 1) if unit.active_state == "activating" and began else None,

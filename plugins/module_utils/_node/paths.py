@@ -89,6 +89,8 @@ PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 
 # Gone with the next boot.
 RUN = "/run/llama-cluster"
+# Units of a service that tune.yml measures.
+RUN_UNITS = "/run/systemd/system"
 # Which run of a playbook changes the node.
 RUN_LOCK = RUN + "/run.lock"
 # Runs of a unit that failed in a row.

@@ -38,6 +38,9 @@ DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 ONESHOT = re.compile(r"^Type=oneshot$", re.MULTILINE)
 DIGEST = re.compile(r'^[ \t]*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
+# A head or worker that tune.yml measures with other settings: its kind and service.
+VARIANT = "llama-tune-%s-%s.service"
+OF_VARIANT = re.compile(r"^llama-tune-(?:head|rpc)-(.+)\.service\Z")
 # Drop-ins of operators (systemctl edit, set-property), not of distributions.
 DROP_IN = re.compile(r"/(?:etc|run)/systemd/")
 COMMAND = re.compile("^ExecStart=(.*)$", re.MULTILINE)
@@ -184,7 +187,11 @@ def unit_name(kind: str, service: str, primary: bool = False) -> str:
 
 
 def service_of(name: str, unit_dir: str = paths.UNITS) -> str | None:
-    """The service of a unit of this node; None for unmanaged names, and for a short name without a managed file."""
+    """The service of a unit of this node, or of its variant; None for unmanaged names, and for a short name without a
+    managed file."""
+    variant = OF_VARIANT.match(name)
+    if variant:
+        return variant.group(1)
     kind, service = unit_kind(name)
     if kind is None or service is not None:
         return service

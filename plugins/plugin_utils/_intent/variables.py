@@ -58,6 +58,7 @@ EXTRA = (
     *(
         "all",
         "asked_from",
+        "axes",
         "bundle_dir",
         "busy",
         "cache",
@@ -72,14 +73,18 @@ EXTRA = (
         "doctor_json",
         "drills",
         "explain",
+        "first_token",
         "force_split",
+        "goal",
         "headers",
+        "interrupt",
         "keep",
         "lines",
         "loss",
         "models",
         "maintenance_drain",
         "max_tokens",
+        "minutes",
         "node",
         "nodes",
         "parallel",
@@ -89,7 +94,7 @@ EXTRA = (
         "requests",
     ),
     *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial"),
-    *("ubatch_size", "undo", "url", "wait"),
+    *("ubatch_size", "undo", "url", "wait", "write"),
 )
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 WORD = re.compile(r"[A-Za-z_]\w*")

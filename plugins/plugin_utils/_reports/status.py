@@ -38,6 +38,9 @@ def status_lines(
     every unit, and how long a full prompt takes; jobs: rows of jobs_seen().
     """
     units = {(node, unit.name): unit for node, info in nodes.items() for unit in units_of(info["units"])}
+    measured = {
+        (node, one["service"]): one["until"] for node, info in nodes.items() for one in info.get("variants", [])
+    }
     expected: set[tuple[str, str]] = set()
     rows, prompts = [], []
     for head, health in heads:
@@ -50,6 +53,12 @@ def status_lines(
         expected |= {place for place in places if place in units and (at_rest or _is_sound(units[place]))}
         if at_rest:
             rows.append([label, nodes_of(head), "stopped", "", "", "", "", "as the inventory says"])
+            continue
+        until = measured.get((head.get("node", ""), head["service"]))
+        if until and health["state"] != "ready":
+            expected |= {place for place in places if place in units}
+            words = f"tune.yml measures it until {minute(until)}, then it serves as deployed"
+            rows.append([label, nodes_of(head), health["state"], "", head["endpoint"], "", "", words])
             continue
         awaited = [share["node"] for share in head["shares"] if nodes.get(share["node"], {}).get("held")]
         reason = (

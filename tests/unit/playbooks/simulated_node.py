@@ -169,6 +169,8 @@ class ActionModule(ActionBase):
                 options += ["--rpc", ",".join(one["rpc_endpoints"])]
             if one.get("cache"):
                 options.append("--cache")
+            if arguments["kind"] == "head":
+                options += [str(word) for word in one["args"]]
             unit = {"release": build["current_build"], "arguments": options, "settings": one.get("memory_max", "")}
             unit["service"] = one["service"]
             unit["digest"] = hashlib.sha256(json.dumps([unit, build["build_sha256"]]).encode()).hexdigest()[:16]
@@ -358,6 +360,10 @@ class ActionModule(ActionBase):
             units=units,
             held=units_of_node.held_since(str(node.held)),
             trials=trials.Trials(str(node.root)).report(),
+            variants=[
+                {"service": path.name[len("llama-tune-head-") : -len(".service")], "until": "2026-11-28T05:00:00Z"}
+                for path in sorted(node.running.glob("llama-tune-head-*"))
+            ],
         )
 
     def do_node_facts(self, arguments):
@@ -526,6 +532,16 @@ class ActionModule(ActionBase):
         server = {name: {"p50": speed[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
         times = 2 if "//127.0.0.1:" in arguments["url"] else 1
+        planted = self.node.root / "planted.json"
+        if planted.exists():
+            # {argument of a variant: how many times as fast it is}, with a scatter of some percent by its request.
+            line = " ".join(self.node.process(arguments["unit"])["arguments"])
+            asked = self.node.root / "asked"
+            count = len(asked.read_text()) if asked.exists() else 0
+            asked.write_text("x" * (count + 1))
+            times = 1 + 0.02 * ((count * 7919 % 11) / 11 - 0.5)
+            for words, factor in json.loads(planted.read_text()).items():
+                times *= factor if words in line else 1
         figures["request_tokens_per_second"] = {"p50": times * speed["tokens_per_second"]}
         figures.update(time_to_first_token={"p50": 0.5}, queue_seconds={"p50": 0.0})
         figures.update(tokens_per_second=speed["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
@@ -603,10 +619,34 @@ class ActionModule(ActionBase):
         return {"changed": False, "state": "busy", "reason": "1 of 1 slots work", "decode": None}
 
     def do_llama_process(self, arguments):
+        if arguments["unit"].startswith("llama-tune-"):
+            return {"changed": False, "pid": 4711, "resident_mib": 100.0, "cards_mib": None}
         return {"changed": False, "pid": None}
 
     def do_port_probe(self, arguments):
         return {"changed": False, "answers": dict.fromkeys(arguments["endpoints"], "refused")}
+
+    def do_llama_variant(self, arguments):
+        """A process beside the deployed unit, which runs again at the end."""
+        node = Node(self._task.delegate_to or self.node.name)
+        service, kind = arguments.get("service", ""), arguments.get("kind")
+        if arguments["state"] == "ended":
+            ended = sorted(node.running.glob("llama-tune-*-%s.service" % (service or "*")))
+            for path in ended:
+                deployed = path.name.replace("llama-tune-", "llama-")
+                self.event("deployed %s on %s" % (deployed, node.name))
+                path.unlink()
+                (node.running / deployed).write_text(json.dumps(node.unit(deployed)))
+            return {"changed": bool(ended), "ended": [path.name for path in ended]}
+        kind = kind or "head"
+        unit, name = node.unit("llama-%s-%s.service" % (kind, service)), "llama-tune-%s-%s.service" % (kind, service)
+        (node.running / ("llama-%s-%s.service" % (kind, service))).unlink(missing_ok=True)
+        changed = " ".join(
+            word for word in arguments["arguments"] if word not in unit["arguments"] or word.startswith("--no")
+        )
+        self.event("variant %s on %s: %s" % (kind, node.name, changed or "as deployed"))
+        (node.running / name).write_text(json.dumps(dict(unit, arguments=arguments["arguments"])))
+        return {"changed": True, "unit": name}
 
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments.get("unit", "a job"))

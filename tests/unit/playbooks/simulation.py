@@ -48,6 +48,7 @@ OURS = (
     "llama_snapshot",
     "llama_trial",
     "llama_unit_info",
+    "llama_variant",
     "llama_wire",
     "model_facts",
     "node_facts",
@@ -148,7 +149,14 @@ ROOM = """
   ansible.builtin.set_fact: {model_parked: true}
   when: model_park_on != ''
 """
+# Nothing is known of memory: candidates are planned as services without a plan are.
+PLANNER = """
+- name: Record what plans are computed from
+  ansible.builtin.set_fact:
+    preflight_planner: {nodes: {}, headers: [], builds: "{{ llama_builds }}", previous: []}
+"""
 REPLACED = {
+    "preflight/tasks/planner.yml": PLANNER,
     "llama_cpp/tasks/stage.yml": STAGE,
     "llama_cpp/tasks/activate.yml": ACTIVATE,
     "llama_cpp/tasks/main.yml": STAGE + ACTIVATE,

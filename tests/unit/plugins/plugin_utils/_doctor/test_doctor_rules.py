@@ -33,6 +33,7 @@ UNIT = {
     "managed": True,
     "enabled": True,
     "active_state": "active",
+    "is_measured": False,
     "stale": False,
     "failed_in_a_row": 0,
 }
