@@ -22,7 +22,7 @@ from .values import named
 INTENT = {
     "llama_services": "What runs, see below.",
     "llama_models": "What may be served, see below.",
-    "llama_tuned": "Settings that tune.yml measured, `{SERVICE: {KEY: VALUE, measured: {...}}}`: for keys "
+    "llama_tuned": "Settings that [tune.yml](tuning.md) measured, `{SERVICE: {KEY: VALUE, measured: {...}}}`: for keys "
     "that `llama_services` leaves unset.",
     "llama_routes": "Tasks of the gateway's clients to models: `{default: NAME, tasks: {TASK: NAME}}`.",
     "gateway_registry_suffix": "What the file of a service is called in a registry, behind its number: "
