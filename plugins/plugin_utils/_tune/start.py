@@ -69,7 +69,7 @@ def tune_minutes(candidates: Sequence[Map], service: str, tokens: int) -> int:
 def tune_lines(candidates: Sequence[Map], service: str, minutes: float, interrupt: bool) -> list[str]:
     """Lines for the operator: the candidates, the reasons of those that are left out, and how long it takes."""
     tried = [one["name"] for one in candidates if not one["why"]]
-    lines = [f"{service}: {len(tried)} candidates: {', '.join(tried)}"]
+    lines = [f"{service}: {len(tried)} candidates: {'; '.join(tried)}"]
     lines += [f"{one['name']}: not measured, {one['why']}" for one in candidates if one["why"]]
     away = f"{service} does not respond meanwhile, for {minutes:g} minutes at most"
     return lines + [away if interrupt else f"{away}: run with -e interrupt=true when it may be away"]

@@ -68,7 +68,7 @@ def test_without_interrupt_nothing_is_asked(cluster):
     for arguments in (AXIS, (*MEASURED, "--check")):
         files = cluster.files()
         output = cluster.done("tune", *arguments)
-        assert "as deployed, ubatch_size 128, ubatch_size 256" in output
+        assert "as deployed; ubatch_size 128; ubatch_size 256" in output
         assert cluster.events == [] and cluster.files() == files
     assert "run with -e interrupt=true" in cluster.done("tune", *AXIS)
 
