@@ -43,6 +43,8 @@ COLUMNS = ("result", "at", "figure", "measured", "service", "model", "build", "n
 
 # The keys of a benchmark that are read here.
 NEEDED = {"model", "quant", "asked_from", "settings", "fingerprint", "cells"}
+# The keys of a tune that are read here.
+OF_TUNE = {"service", "goal", "deployed", "candidates"}
 
 
 class Judged(NamedTuple):
@@ -79,9 +81,10 @@ def decisions_page(decisions: Sequence[Map], texts: Mapping[str, str]) -> dict[s
     kept = Results(texts)
     ordered = sorted(decisions, key=lambda one: (str(one["date"]), one["title"]))
     found = [(one, [judged(claim, kept) for claim in one["claims"]]) for one in ordered]
+    tunes = [one for one in kept.history("tune") if one.keys() >= OF_TUNE]
     contents = [(one["title"], str(one["date"]), one["status"], _worst(claims)) for one, claims in found]
     parts = [HEADING, _table(("decision", "of", "status", "by measurement"), contents)]
-    parts += [_decision(one, claims) for one, claims in found]
+    parts += [_decision(one, claims, tunes) for one, claims in found]
     if kept.unreadable:
         parts.append("## Left out\n\n" + "".join(f"- {escaped(path)}\n" for path in kept.unreadable))
     claims = [(one["title"], claim) for one, of in found for claim in of]
@@ -217,8 +220,28 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ["---"] * len(head), *rows])
 
 
-def _decision(one: Map, claims: Sequence[Judged]) -> str:
-    alternatives = "".join(f"- {each['what']}: {each['why'].strip()}\n" for each in one["alternatives"])
+def _tuned(alternative: Map, tunes: Sequence[Map]) -> str:
+    """How much faster an alternative was than what is deployed, by the latest tune of each service and goal."""
+    newest = {(one["service"], one["goal"]): one for one in tunes if "tune" in alternative}
+    found = [
+        f"{one['service']}, {one['measured_at'][:10]}: {_ratio(each)} the tokens/s (goal {one['goal']}) of "
+        + ", ".join(f"{key} {one['deployed'].get(key) or 'as deployed'}" for key in each["changes"])
+        for _key, one in sorted(newest.items())
+        for each in one["candidates"]
+        if each["changes"] == alternative["tune"]
+    ]
+    return "".join(f"  - {escaped(line)}\n" for line in found)
+
+
+def _ratio(each: Map) -> str:
+    bounds = "" if each.get("low") is None else f" ({each['low']:.2f} to {each['high']:.2f})"
+    return f"{each['ratio']:.2f} times{bounds}"
+
+
+def _decision(one: Map, claims: Sequence[Judged], tunes: Sequence[Map]) -> str:
+    alternatives = "".join(
+        f"- {each['what']}: {each['why'].strip()}\n{_tuned(each, tunes)}" for each in one["alternatives"]
+    )
     parts = [f"## {one['title']}\n", f"{one['date']}, {one['status']}.\n", one["decision"].strip() + "\n"]
     parts += ["Instead of:\n\n" + alternatives]
     for claim in claims:

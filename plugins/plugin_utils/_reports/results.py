@@ -4,7 +4,8 @@
 """The results that are kept on the controller. Private to the collection.
 
 Kinds: benchmark (bench.bench_report()), verify (a service's report of role acceptance), report
-(verify.criteria_report()), wire (the split proof), link, drill (drill.drill_report()).
+(verify.criteria_report()), wire (the split proof), link, drill (drill.drill_report()), tune
+(_tune/result).
 """
 
 from __future__ import annotations

@@ -12,8 +12,10 @@ from typing import Any
 
 from ansible.module_utils.common.yaml import yaml_dump, yaml_load
 
+from ...module_utils._settings import OWN, value
 from ...module_utils._text import Refusal
 from .._intent.tuned import MEASURED, alike
+from .._reports.results import FORMAT, files_of
 from .page import tune_page
 from .race import BASELINE, SCORES, WORDS
 
@@ -30,7 +32,8 @@ HEADS = ("candidate", "rounds", "tokens/s", "of several", "reads/s", "first toke
 def tune_result(
     candidates: Sequence[Map], measured: Sequence[Map], race: Map, about: Map, text: str = ""
 ) -> dict[str, Any]:
-    """-> {lines: what an operator reads, text: of tuned.yml, diff: its lines, changed, page: HTML}
+    """-> {lines: what an operator reads, text: of tuned.yml, diff: its lines, changed, page: HTML, files: {path below
+    the reports: content} for the page of decisions}
 
     candidates, measured, race: of tune_candidates(), tune_measured() and the last tune_round(); about: {service, goal,
     at: ISO 8601, build: of llama_builds, sha256: of the model, cards: their names, file: of the measurements}; text: of
@@ -56,6 +59,23 @@ def tune_result(
         "diff": list(diff),
         "changed": found != text,
         "page": tune_page(rows, measured, race, about),
+        "files": files_of("tune", _kept(candidates, race, about)),
+    }
+
+
+def _kept(candidates: Sequence[Map], race: Map, about: Map) -> dict[str, Any]:
+    """The result that is kept: each candidate by its ratio to what is deployed, whose values it has too."""
+    service = candidates[0]["services"][about["service"]]
+    ratios = [(one["changes"], race["ratios"].get(one["name"])) for one in candidates if one["changes"]]
+    keys = {key for changes, _ratio in ratios for key in changes}
+    return {
+        "format": FORMAT,
+        "kind": "tune",
+        "measured_at": about["at"],
+        **{name: about[name] for name in ("service", "goal", "build", "cards")},
+        **{name: service[name] for name in ("model", "quant")},
+        "deployed": {key: value(service, key) or OWN.get(key) for key in sorted(keys)},
+        "candidates": [{"changes": changes, **ratio} for changes, ratio in ratios if ratio],
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.tuned import TUNED
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import decisions
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.decisions import (
     CONFIRMED,
@@ -20,6 +21,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
     figures,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.results import Results
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.race import BASELINE
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.result import tune_result
 from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.plugin_utils._reports.test_reports_bench import (
     cell,
     report,
@@ -209,6 +212,27 @@ def test_contradicted_claim_is_printed_with_its_figures():
     assert decisions_page(SHIPPED, dict(reversed(kept.items()))) == page
 
 
+def test_alternatives_have_what_tune_measured():
+    about = {
+        "service": "chat",
+        "goal": "total",
+        "at": EARLIER,
+        "build": "b11434",
+        "sha256": "",
+        "cards": [],
+        "file": "",
+    }
+    service = {"model": "small", "quant": "Q8_0", "head": "node1"}
+    ratio = {"ratio": 1.2, "low": 1.1, "high": 1.3, "rounds": 4}
+    known = [
+        {"name": BASELINE, "axis": "", "changes": {}, "services": {"chat": service}, "why": ""},
+        {"name": "parallel 3", "axis": "parallel", "changes": {"parallel": 3}, "why": ""},
+    ]
+    race = {"best": BASELINE, "ratios": {"parallel 3": ratio}, "left": [], "words": "", "gain": ratio}
+    page = decisions_page(SHIPPED, tune_result(known, [], race, about)["files"])["text"]
+    assert "  - chat, 2026-11-20: 1.20 times (1.10 to 1.30) the tokens/s (goal total) of parallel 1\n" in page
+
+
 def test_files_that_are_not_results_are_named():
     strange = {"a.json": "{", "b.json": json.dumps({"kind": "benchmark", "format": 1}), "c.json": "{}"}
     strange["d.json"] = json.dumps({"kind": "benchmark", "format": 1, "measured_at": EARLIER})
@@ -233,7 +257,8 @@ def test_text_of_others_is_not_markdown():
 def test_decision_file_has_what_the_page_shows(path):
     one = yaml.safe_load(path.read_text())
     assert set(one) == {"title", "date", "status", "decision", "alternatives", "claims"}
-    assert one["alternatives"] and all(set(each) == {"what", "why"} for each in one["alternatives"])
+    assert one["alternatives"] and all(set(each) - {"tune"} == {"what", "why"} for each in one["alternatives"])
+    assert all(set(each.get("tune", {})) <= set(TUNED) for each in one["alternatives"])
     catalog = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())["__drill_catalog"]
     for claim in one["claims"]:
         if "drill" in claim:
