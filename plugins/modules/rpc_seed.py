@@ -92,12 +92,12 @@ def run(module):
     os.makedirs(os.path.dirname(given["log"]), 0o755, exist_ok=True)
     with open(given["log"], "w", buffering=1) as log:
         try:
-            done["msg"] = seed(wanted, given["url"], lambda line: print(line, file=log))
+            done["msg"] = seed(wanted, given["url"], lambda line: log.write(f"{line}\n"))
         except Refusal as refusal:
             # For whom the job's log is shown, instead of its progress.
             log.seek(0)
             log.truncate()
-            print(refusal, file=log)
+            log.write(f"{refusal}\n")
             raise
     os.unlink(given["log"])
     return done

@@ -120,8 +120,8 @@ def table(*parts: ServicePlan) -> list[str]:
 def _draft_words(*given: str) -> str:
     """given: the model and the quant that draft, or a type."""
     if len(given) > 1:
-        return "  with its draft model %s %s, f16 KV cache" % given
-    return "  drafts by %s: no weights, the logits of what is checked at once are in compute" % given
+        return f"  with its draft model {' '.join(given)}, f16 KV cache"
+    return f"  drafts by {given[0]}: no weights, the logits of what is checked at once are in compute"
 
 
 def _verdict(plan: Plan) -> list[str]:

@@ -65,7 +65,8 @@ def main(arguments: list[str]) -> int | str:
         return "usage: rpc_seed SERVER CACHE"
 
     def answer(line: dict[str, Any]) -> None:
-        print(json.dumps(line), flush=True)
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
 
     try:
         seed(sys.stdin.buffer, answer, *arguments)

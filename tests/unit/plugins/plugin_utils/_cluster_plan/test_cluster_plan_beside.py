@@ -15,7 +15,8 @@ TONE = {"kind": "adapter", "architecture": DENSE.architecture, "whole": 640 << 2
 TONE.update(entry=0, compute=0, compute_plain=0)
 
 
-def planned(nodes=None, groups=None, seeing=SEEING, tone=TONE, previous=(), **settings):
+def planned(nodes=None, groups=None, previous=(), **settings):
+    seeing, tone = settings.pop("seeing", SEEING), settings.pop("tone", TONE)
     headers = [{"item": {"model": "big", "quant": "mmproj"}, "beside": seeing, "msg": "no model"}]
     headers += [{"item": {"model": "big", "quant": "lora tone"}, "beside": tone, "msg": "no model"}]
     return memory_plan(

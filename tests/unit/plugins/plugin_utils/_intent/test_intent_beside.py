@@ -22,12 +22,14 @@ def models(**more):
     return {"big": {**copy.deepcopy(MODELS["big"]), **more}}
 
 
-def reported(model=FILES, **settings):
-    return mistakes({"chat": {**SERVICE, **settings}}, models(**model))
+def reported(model=None, **settings):
+    return mistakes({"chat": {**SERVICE, **settings}}, models(**(FILES if model is None else model)))
 
 
-def served(service, model=FILES):
-    return node_serving({"chat": service}, models(**model), "node1", GROUPS, HOSTVARS, "/m")
+def served(service, model=None):
+    return node_serving(
+        {"chat": service}, models(**(FILES if model is None else model)), "node1", GROUPS, HOSTVARS, "/m"
+    )
 
 
 def words(args, flag):

@@ -50,7 +50,7 @@ def test_slots_keep_their_size():
     found = by_name(chat(**ALONE), axes=["parallel"])
     assert list(found) == [BASELINE, "parallel 2", "parallel 3", "parallel 4", "parallel 8"]
     assert found["parallel 3"]["changes"] == {"parallel": 3}
-    whole = by_name(chat(**dict(ALONE, slot_ctx_size=None, ctx_size=8192)), axes=["parallel"])
+    whole = by_name(chat(**{**ALONE, "slot_ctx_size": None, "ctx_size": 8192}), axes=["parallel"])
     assert whole["parallel 3, ctx_size 24576"]["changes"] == {"parallel": 3, "ctx_size": 24576}
 
 
@@ -74,7 +74,7 @@ def test_what_is_impossible_is_refused():
     found = by_name(chat(**ALONE, cache="q8_0"), axes=["flash_attn", "slot_ctx_size"])
     assert found["flash_attn off"]["why"].startswith("flash_attn: off seen with cache_type_v q8_0")
     assert found["flash_attn off"]["plan"] == {}
-    large = by_name(chat(**dict(ALONE, slot_ctx_size=400000)), axes=["slot_ctx_size"])
+    large = by_name(chat(**{**ALONE, "slot_ctx_size": 400000}), axes=["slot_ctx_size"])
     assert large["slot_ctx_size 800000"]["why"] != ""
 
 
