@@ -74,6 +74,7 @@ def test_conversation_is_returned(run, server):
     assert result["conversation"] == {
         "question": "answers",
         "embedding": None,
+        "picture": None,
         "reranking": None,
         "tools": "skipped: no tools",
         "reasoning": "none",
