@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...module_utils._settings import WORKER_KEYS, context, effective, resolved, value
+from ...module_utils._settings import WORKER_KEYS, caches, context, effective, resolved, value
 from ...module_utils._text import Refusal
 from .._cluster_plan.plan import memory_plan
 from .._intent.check_services import service_errors
@@ -75,7 +75,7 @@ def _parallel(one: Deployed) -> Changes:
     """Slots keep their size."""
     now, total = value(one.service, "parallel"), context(one.service) or one.part.get("ctx_size")
     found: Changes = [{"parallel": slots} for slots in (1, 2, 3, 4, 8) if slots != now]
-    if "slot_ctx_size" in one.service:
+    if "slot_ctx_size" in one.service or one.service.get("kv_unified"):
         return found
     slot = total // now if total else 0
     return [dict(each, ctx_size=slot * each["parallel"]) for each in found] if slot else []
@@ -83,10 +83,8 @@ def _parallel(one: Deployed) -> Changes:
 
 def _slot_ctx_size(one: Deployed) -> Changes:
     total = context(one.service) or one.part.get("ctx_size")
-    slot = total // value(one.service, "parallel") if total else 0
-    name, slots = (
-        ("slot_ctx_size", 1) if "ctx_size" not in one.service else ("ctx_size", value(one.service, "parallel"))
-    )
+    slot = total // caches(one.service) if total else 0
+    name, slots = ("slot_ctx_size", 1) if "ctx_size" not in one.service else ("ctx_size", caches(one.service))
     return [{name: size * slots} for size in (slot // 2, slot * 2) if size >= 256]
 
 

@@ -54,6 +54,15 @@ def test_slots_keep_their_size():
     assert whole["parallel 3, ctx_size 24576"]["changes"] == {"parallel": 3, "ctx_size": 24576}
 
 
+def test_shared_cache_is_one_slot():
+    for key in ("slot_ctx_size", "ctx_size"):
+        shared = dict(ALONE, slot_ctx_size=None, kv_unified=True, parallel=4)
+        shared[key] = 8192
+        found = by_name(chat(**shared), axes=["slot_ctx_size"])
+        assert [one["changes"] for one in found.values()][1:] == [{key: 4096}, {key: 16384}]
+        assert by_name(chat(**shared), axes=["parallel"])["parallel 2"]["changes"] == {"parallel": 2}
+
+
 def test_values_replace_other_spellings():
     service = chat(**ALONE, cache_type_k="q8_0", cache_type_v="q8_0")
     found = by_name(service, axes=["cache", "slot_ctx_size"])
