@@ -7,6 +7,7 @@ which keys are not for routers. Private to the collection."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...module_utils._beside import BESIDE
 from ...module_utils._settings import BY_KIND, FAMILY_KEYS, MODEL_KEYS
 from . import variables
 from .records import Settings
@@ -46,7 +47,8 @@ def wrong_key(entry: str, key: Any, known: Iterable[str], kind: str) -> str:
             "%s.aliases: unknown key: write aliases of a model in llama_models, or the names of this service as names"
             % entry
         )
-    of_router, of_model = key in BY_KIND["router"], key in ("model", "quant", *FAMILY_KEYS) and key != "draft"
+    of_models = {"model", "quant", *FAMILY_KEYS, *(one.name for one in BESIDE)} - {"draft"}
+    of_router, of_model = key in BY_KIND["router"], key in of_models
     rows = (
         (kind == "server" and of_router, "a key of routers: add kind: router, without model and quant, or drop it"),
         (kind == "model" and of_router, "a key of the whole router: write it beside models"),

@@ -211,6 +211,7 @@ ENTRY = "llama_services.fast.models.big"
             {"quant": "Q4_K_M"},
             "llama_services.fast.quant: a key of each model: write it below models",
         ),
+        ({"mmproj": "cpu"}, "llama_services.fast.mmproj: a key of each model: write it below models"),
         (
             big(cards=[0]),
             ENTRY + ".cards: a key of the whole router: write it beside models",
