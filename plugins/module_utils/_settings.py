@@ -198,8 +198,8 @@ KEYS = (
     Key(
         "sleep_idle_seconds",
         int,
-        "Seconds without a request after which its model leaves the cards; the next request loads it again. The plan "
-        "keeps its room. [When it sleeps](inventory.md#services-that-sleep).",
+        "Seconds without a request after which its model leaves the cards, 60 or more; the next request loads it "
+        "again. The plan keeps its room. [When it sleeps](inventory.md#services-that-sleep).",
         bounds=(60, None),
         flag="--sleep-idle-seconds",
     ),
