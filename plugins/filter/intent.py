@@ -46,7 +46,7 @@ from ..plugin_utils._intent.models import model_fan_out
 from ..plugin_utils._intent.monitoring import hosts, monitoring_addresses
 from ..plugin_utils._intent.seeds import rpc_seeds
 from ..plugin_utils._intent.services import node_rpc, node_serving
-from ..plugin_utils._intent.tuned import services_tuned, with_tuned
+from ..plugin_utils._intent.tuned import services_tuned, tune_about, with_tuned
 from ..plugin_utils._intent.values import did_you_mean
 from ..plugin_utils._monitoring import scrape
 from ..plugin_utils._monitoring.scrape import sampler_config
@@ -79,6 +79,7 @@ class FilterModule:
                 variable_mistakes,
                 did_you_mean,
                 services_tuned,
+                tune_about,
                 node_serving,
                 node_rpc,
                 rpc_seeds,

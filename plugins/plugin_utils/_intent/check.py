@@ -29,7 +29,7 @@ from .hosts import expand
 from .inventory import Inventory
 from .records import Groups, HostVars, Models, Services, Settings
 from .routers import as_service
-from .tuned import tuned_errors
+from .tuned import at_tuned, tuned_errors
 from .values import shown
 
 
@@ -69,12 +69,13 @@ def intent_errors(
     if found:
         return found
     one = Inventory(services, models, groups, hostvars, {} if routes is None else routes, api_keys or {})
-    found += tuned_errors(hostvars[nodes[0]].get("llama_tuned"), services)
+    tuned = hostvars[nodes[0]].get("llama_tuned")
+    found += tuned_errors(tuned, services)
     for name, model in models.items():
         found += model_errors(name, model)
     builds = build_errors(nodes, hostvars)
     for name in services:
-        found += service_errors(one, name, not builds)
+        found += at_tuned(service_errors(one, name, not builds), services, tuned)
     # Services of one model have the same mistakes in its entry.
     found = list(dict.fromkeys([*found, *builds, *node_errors(nodes, hostvars)]))
     if not found:

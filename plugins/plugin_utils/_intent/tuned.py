@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...module_utils._settings import BY_KIND, kind_of
 from .builds import dialect_of, entry_of
 from .hosts import expand
 from .inventory import Inventory
-from .records import Services, Settings
+from .records import Groups, HostVars, Models, Services, Settings
 from .rules import SHORT
-from .values import did_you_mean, key_errors, plain, shown, type_errors, unknown_key
+from .values import did_you_mean, key_errors, list_errors, plain, shown, type_errors, unknown_key
 
 Map = Mapping[str, Any]
 # The keys that tune.yml writes, as far as the kind of a service knows them.
@@ -112,10 +112,30 @@ def _entry_errors(name: str, entry: Any, service: Any) -> list[str]:
         return found
     keys = {key: row for key, row in BY_KIND[kind_of(service)].items() if key in TUNED}
     found = [unknown_key(place, key, [*keys, MEASURED]) for key in entry if key not in keys and key != MEASURED]
-    found += type_errors(f"{place}.{MEASURED}", entry.get(MEASURED, {}), dict)
+    about = entry.get(MEASURED, {})
+    found += type_errors(f"{place}.{MEASURED}", about, dict) or list_errors(
+        f"{place}.{MEASURED}.cards", about.get("cards", [])
+    )
     return found + [
         wrong for key in entry if key in keys for wrong in key_errors(f"{place}.{key}", entry[key], keys[key])
     ]
+
+
+def at_tuned(sentences: Iterable[str], services: Map, tuned: Any) -> list[str]:
+    """The sentences about services; what is wrong with a value that llama_tuned has filled stands there."""
+    places = [
+        f"{name}.{key}"
+        for name, entry in (tuned.items() if isinstance(tuned, Mapping) else ())
+        for key in (entry if isinstance(entry, Mapping) and isinstance(services.get(name), Mapping) else ())
+        if key in services[name] and services[name][key] == entry[key]
+    ]
+    found = []
+    for sentence in sentences:
+        own = [
+            place for place in places if sentence.startswith((f"llama_services.{place}:", f"llama_services.{place}."))
+        ]
+        found.append(sentence.replace("llama_services", "llama_tuned", 1) if own else sentence)
+    return found
 
 
 def tuned_notes(one: Inventory) -> Iterator[str]:
@@ -134,21 +154,35 @@ def tuned_notes(one: Inventory) -> Iterator[str]:
                         f"llama_services.{name}.{rival}: {shown(service[rival])} seen, which is used, beside {key} "
                         f"{shown(entry[key])} of llama_tuned, which was measured: drop one of both"
                     )
+        then, now = (entry or {}).get(MEASURED) or {}, measured_of(one, service)
         changed = [
-            f"{what} {before} then, {now} now"
-            for what, before, now in _then_and_now(one, service, (entry or {}).get(MEASURED) or {})
-            if before and now and before != now
+            f"{what} {_words(then[what])} then, {_words(now[what])} now"
+            for what in now
+            if then.get(what) and now[what] and then[what] != now[what]
         ]
         if changed:
             yield f"llama_tuned.{name}: {', '.join(changed)}: measure it again with tune.yml -e service={name}"
 
 
-def _then_and_now(one: Inventory, service: Settings, measured: Map) -> Iterator[tuple[str, Any, Any]]:
+def measured_of(one: Inventory, service: Settings) -> dict[str, Any]:
+    """-> {build, model, sha256, cards}: what a measurement of the service is of, as tuned.yml has it."""
     model, quant = service.get("model", ""), service.get("quant", "")
     source = ((one.models.get(model) or {}).get("quants") or {}).get(quant) or {}
     nodes = expand(service.get("workers", ""), one.groups) + expand(service["head"], one.groups)
-    cards = [str(card.get("name")) for node in nodes for card in one.hostvars[node].get("llama_devices") or []]
-    yield "build", measured.get("build"), dialect_of(entry_of(service, one.builds))
-    yield "model", measured.get("model"), f"{model} {quant}"
-    yield "sha256", measured.get("sha256"), source.get("sha256")
-    yield "cards", ", ".join(sorted(measured.get("cards") or [])), ", ".join(sorted(cards))
+    cards = [card for node in nodes for card in one.hostvars[node].get("llama_devices") or []]
+    return {
+        "build": dialect_of(entry_of(service, one.builds)),
+        "model": f"{model} {quant}",
+        "sha256": source.get("sha256") or [],
+        # Main memory has no name.
+        "cards": sorted(str(card["name"]) for card in cards if card.get("name")),
+    }
+
+
+def tune_about(services: Services, name: str, models: Models, groups: Groups, hostvars: HostVars) -> dict[str, Any]:
+    """Returns measured_of() of a service for tuned.yml."""
+    return measured_of(Inventory(services, models, groups, hostvars), services[name])
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

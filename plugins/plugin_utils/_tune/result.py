@@ -36,8 +36,8 @@ def tune_result(
     the reports: content} for the page of decisions}
 
     candidates, measured, race: of tune_candidates(), tune_measured() and the last tune_round(); about: {service, goal,
-    at: ISO 8601, build: of llama_builds, sha256: of the model, cards: their names, file: of the measurements}; text: of
-    tuned.yml as it is, empty without one.
+    at: ISO 8601, file: of the measurements} and what tune_about() returns; text: of tuned.yml as it is, empty without
+    one.
     """
     known = _read(text)
     before = (known.get("llama_tuned") or {}).get(about["service"]) or {}
@@ -47,7 +47,7 @@ def tune_result(
     if race["best"] != BASELINE:
         changes = next(one["changes"] for one in candidates if one["name"] == race["best"])
         kept = {key: value for key, value in before.items() if not any(key in alike(one) for one in changes)}
-        entry = {**kept, **changes, MEASURED: _measured(candidates[0], race, about)}
+        entry = {**kept, **changes, MEASURED: _measured(race, about)}
         tuned = {**(known.get("llama_tuned") or {}), about["service"]: entry}
         # Texts of templates carry marks that only JSON takes for texts.
         plain = json.loads(json.dumps({**known, "llama_tuned": tuned}))
@@ -90,11 +90,9 @@ def _read(text: str) -> dict[str, Any]:
     return known
 
 
-def _measured(deployed: Map, race: Map, about: Map) -> dict[str, Any]:
-    service = deployed["services"][about["service"]]
-    given = {name: about.get(name) for name in ("at", "goal", "build", "sha256", "cards", "file")}
-    found = dict(given, model=f"{service['model']} {service['quant']}", gain=race["gain"]["ratio"])
-    return {name: value for name, value in found.items() if value}
+def _measured(race: Map, about: Map) -> dict[str, Any]:
+    given = {name: about.get(name) for name in ("at", "goal", "build", "model", "sha256", "cards", "file")}
+    return {name: value for name, value in dict(given, gain=race["gain"]["ratio"]).items() if value}
 
 
 def _row(name: str, measured: Sequence[Map], race: Map) -> dict[str, Any]:

@@ -59,9 +59,12 @@ def test_planted_optimum_is_found_and_deployed_serves(cluster):
 
 
 def test_write_puts_it_into_the_inventory(cluster):
+    # A commit that speaks as the deployed release does.
+    commit = {"repository": "https://example.org/llama.cpp", "commit": "a" * 40, "number": 1, "accelerator": "cpu"}
+    cluster.inventory["llama_nodes"]["vars"]["llama_builds"] = {"default": commit}
     cluster.done("tune", *MEASURED, "-e", "write=true")
     (path,) = cluster.folder.rglob("group_vars/all/tuned.yml")
-    assert "ubatch_size: 256" in path.read_text()
+    assert "ubatch_size: 256" in path.read_text() and "build: b1\n" in path.read_text()
 
 
 def test_without_interrupt_nothing_is_asked(cluster):
@@ -113,6 +116,7 @@ def test_trial_is_refused(cluster):
         (("-e", "service=chta"), "service chta seen, one of chat is needed"),
         ((*CHAT, "-e", "goal=fast"), "goal fast seen, single, total or prompt is needed"),
         ((*CHAT, "-e", "axes=ubatch"), "axes ubatch seen"),
+        ((*CHAT, "-e", "minutes=1h"), "minutes 1h seen, a number above 0 is needed"),
     ],
 )
 def test_mistakes_are_refused(cluster, arguments, said):

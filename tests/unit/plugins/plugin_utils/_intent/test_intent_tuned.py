@@ -81,12 +81,25 @@ def test_each_filter_of_services_and_hostvars_is_filled():
             "llama_tuned.reasoning.threads: 0 seen, at least 1 is needed: raise it or remove the key",
         ),
         ({"reasoning": 4}, "llama_tuned.reasoning: 4 seen, a map is needed: write its keys below it"),
+        (
+            {"reasoning": {"ubatch_size": 128, "measured": {"cards": 5}}},
+            "llama_tuned.reasoning.measured.cards: 5 seen, a list of strings is needed: correct it",
+        ),
     ],
 )
 def test_mistakes_are_refused(tuned, sentence):
     facts = {node: dict(one, llama_tuned=tuned) for node, one in intents.HOSTVARS.items()}
     assert intents.mistakes(hostvars=facts) == [sentence]
     assert services_tuned(intents.SERVICES, tuned) == intents.SERVICES
+
+
+def test_mistake_of_a_filled_key_stands_there():
+    facts = hostvars(reasoning={"draft": {"type": "ngram-mo"}})
+    check = filters()["intent_errors"]
+    (sentence,) = check(intents.SERVICES, intents.MODELS, intents.GROUPS, facts)
+    assert sentence.startswith("llama_tuned.reasoning.draft.type: 'ngram-mo' seen, one of ")
+    (sentence,) = check(intents.changed(draft={"type": "ngram"}), intents.MODELS, intents.GROUPS, facts)
+    assert sentence.startswith("llama_services.reasoning.draft.type: 'ngram' seen")
 
 
 def test_only_what_tune_varies_is_known():
@@ -114,3 +127,16 @@ def test_stale_measurement_is_noted():
         "llama_tuned.reasoning: build b11434 then, b11500 now, model big Q4_K_M then, big Q8_0 now: measure it again "
         "with tune.yml -e service=reasoning"
     )
+
+
+def test_what_tune_writes_is_not_stale():
+    facts = {node: dict(one, llama_devices=[{"name": "RTX 3090"}, {"main": True}]) for node, one in hostvars().items()}
+    about = filters()["tune_about"](intents.SERVICES, "reasoning", intents.MODELS, intents.GROUPS, facts)
+    assert about["cards"] == ["RTX 3090"] * 3 and about["model"] == "big Q8_0"
+    for one in facts.values():
+        one["llama_tuned"] = {"reasoning": {"ubatch_size": 128, "measured": about}}
+    services = services_tuned(intents.SERVICES, facts["node1"]["llama_tuned"])
+    assert intent_notes(services, intents.MODELS, intents.GROUPS, facts, {}) == []
+    facts["node2"]["llama_devices"] = [{"name": "RTX 4090"}]
+    (note,) = intent_notes(services, intents.MODELS, intents.GROUPS, facts, {})
+    assert "cards RTX 3090, RTX 3090, RTX 3090 then, RTX 3090, RTX 3090, RTX 4090 now" in note

@@ -15,7 +15,8 @@ ABOUT = {
     "goal": "single",
     "at": "2026-11-28T05:00:00Z",
     "build": "b11434",
-    "sha256": "",
+    "model": "small Q8_0",
+    "sha256": [],
     "cards": [],
     "file": "20261128T050000Z-chat.jsonl",
 }
