@@ -15,12 +15,13 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway
 ROLE = Path(__file__).resolve().parents[2] / "roles/gateway"
 
 
-def site(monitors):
+def site(monitors, direct=True):
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROLE / "templates"), trim_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["comment"] = lambda text: "# " + text
     tiers = {"fast": {"port": 8080, "service": "chat", "endpoints": [{"address": "10.0.0.2", "port": 8000}]}}
+    tiers["fast"]["direct"] = direct
     fixed = {"ansible_managed": "x", "addresses": ["10.0.0.5"], "port": 8000, "tls": {}, "timeout": 7210}
     return environment.get_template("llama-cluster.conf.j2").render(
         **fixed, tiers=tiers, max_body="32m", monitors=monitors, reads=READ, posts=[*WORK, *COUNT]
@@ -101,6 +102,14 @@ def test_unread_body_without_key_is_refused():
     (pattern,) = re.findall(r'unknown {\n    default 0;\n    "~(.*)" 1;', site([]))
     lengths = ("0  ", "0 0 ", "0 7 ", "0  chunked", "0 0 chunked", "1 7 ", "1  chunked")
     assert {words for words in lengths if re.search(pattern, words)} == {"0 7 ", "0  chunked", "0 0 chunked"}
+
+
+def test_unread_pictures_reach_no_server():
+    """nginx does not see an address in a body."""
+    found = site(["10.0.0.7"], direct=False)
+    passed = {line for lines in blocks(found).values() for line in lines if line.startswith("proxy_pass http")}
+    assert passed == {"proxy_pass http://llama_gateway_engine;"} and "error_page 502 504 =503 @down;" in found
+    assert set(re.findall(r"error_page .*(@\w+);", found)) <= set(re.findall(r"location (@\w+) {", found))
 
 
 def test_queries_reach_no_server():

@@ -29,8 +29,8 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
     on, tls: whether it has a certificate, tiers: {tier: port}, clients: networks, empty for all, interface: output
     of `ip -oneline -4 address show to ADDRESS`}.
 
-    -> tiers: {tier: {service, port, endpoints}} of the tiers that services name; ports: that
-    nginx listens on; urls: for clients; local: scheme and address for requests of the host itself;
+    -> tiers: {tier: {service, port, endpoints, direct: whether nginx may use these}} of the tiers that services name;
+    ports: that nginx listens on; urls: for clients; local: scheme and address for requests of the host itself;
     pages: [{url}] that prove the engine; questions: [{url, model}] that prove each port; rules: {rich
     rule of firewalld: interface}; reads, posts: paths of servers that clients may ask for by GET, and by POST.
     """
@@ -40,6 +40,7 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
             "service": name,
             "port": int(host["tiers"][service["tier"]]),
             "endpoints": service["endpoints"] if service["state"] == "started" else [],
+            "direct": service["direct"],
         }
         for name, service in sorted(services.items())
         if service.get("tier") in host["tiers"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils._beside import beside
 from ...module_utils._gateway.config import SILENCE
 from ...module_utils._plan.full_prompt import measured
 from ...module_utils._settings import is_stopped, kind_of, resolved, slot, text_tokens, value
@@ -116,6 +117,8 @@ def _service(
         ],
         "state": value(service, "state"),
         "launcher": value(service, "launcher"),
+        # nginx reads no body: only the engine refuses addresses of pictures, and adapters.
+        "direct": not any(beside(single) for single in _every(service, models)),
         "fallback": service.get("fallback"),
     }
 
@@ -125,14 +128,17 @@ def _single(service: Settings, model: str, models: Models) -> Mapping[str, Any]:
     return resolved(as_service(service, model) if kind_of(service) == "router" else service, models[model])
 
 
+def _every(service: Settings, models: Models) -> list[Mapping[str, Any]]:
+    return [_single(service, model, models) for model in service.get("models") or [service["model"]]]
+
+
 def _endpoints(
     service: Settings, port: int, models: Models, groups: Groups, hostvars: HostVars
 ) -> list[dict[str, Any]]:
     """The heads of a service; heads of jobs register themselves. slots of a router: of each of its models."""
     if value(service, "launcher") != "systemd":
         return []
-    every = [_single(service, model, models) for model in service.get("models") or [service["model"]]]
-    slots = min(value(one, "parallel") for one in every)
+    slots = min(value(one, "parallel") for one in _every(service, models))
     return [
         {"node": node, "address": node_address(node, hostvars), "port": port, "slots": slots}
         for node in expand(service["head"], groups)

@@ -10,8 +10,9 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.
 )
 
 
-def service(tier=None, state="started", model="big", nodes=("gpu1",), **more):
+def service(tier=None, state="started", model="big", nodes=("gpu1",), direct=True, **more):
     return {
+        "direct": direct,
         "tier": tier,
         "state": state,
         "models": [dict({"name": model, "aliases": [model.upper()], "embeddings": False}, **more)],
@@ -84,6 +85,9 @@ def test_ports_of_gateway_and_tiers():
     here = host()
     assert here["ports"] == [8000, 8080, 8081]
     assert {name: tier["service"] for name, tier in here["tiers"].items()} == {"reasoning": "chat", "fast": "small"}
+    assert {tier["direct"] for tier in here["tiers"].values()} == {True}
+    seeing = gateway_host(dict(CONFIG, services={"chat": service("reasoning", direct=False)}), HOST)
+    assert seeing["tiers"]["reasoning"]["direct"] is False
     assert here["urls"] == [
         "http://10.0.0.5:8000/v1",
         "http://10.0.0.5:8081/v1 (tier reasoning)",

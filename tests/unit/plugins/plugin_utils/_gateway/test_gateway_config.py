@@ -89,6 +89,7 @@ def test_services_with_models_and_endpoints():
         "endpoints": [{"node": "node1", "address": "10.0.0.31", "port": 8000, "slots": 2}],
         "state": "started",
         "launcher": "systemd",
+        "direct": True,
         "fallback": "fast",
         "timeout": 7200.0,
         "queue": 64,
@@ -104,6 +105,21 @@ def test_services_with_models_and_endpoints():
     ]
     (texts,) = found["services"]["embed"]["models"]
     assert texts["embeddings"] is True and texts["slot_ctx_size"] == 512  # of a micro-batch
+
+
+def test_pictures_and_adapters_need_the_engine():
+    files = {"mmproj": {"files": ["mmproj.gguf"]}, "loras": {"tone": {"files": ["tone.gguf"]}}}
+    models = dict(MODELS, big=dict(MODELS["big"], **files), small=dict(MODELS["small"], **files))
+
+    def direct(reasoning, model):
+        services = changed("reasoning", **reasoning)
+        services["fast"] = dict(SERVICES["fast"], models={"small": dict(SERVICES["fast"]["models"]["small"], **model)})
+        found = gateway_config(services, models, GROUPS, HOSTVARS, "ctl")["services"]
+        return [found[name]["direct"] for name in ("reasoning", "fast", "embed")]
+
+    assert direct({}, {}) == [False, False, True]
+    assert direct({"mmproj": False}, {"mmproj": False}) == [True, True, True]
+    assert direct({"mmproj": False, "lora": {"tone": 1.0}}, {"mmproj": "cpu"}) == [False, False, True]
 
 
 def test_settings_of_the_gateway():
