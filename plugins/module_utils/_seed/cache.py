@@ -19,6 +19,8 @@ from .._files import FILE, sha256_stream, sync_folder, text_of, write_atomically
 from .._text import Refusal, human
 
 RECORD = "seed.json"
+# Bytes of the record; a longer one is not read, since root reads it too.
+MOST = 1 << 20
 # Where llama.cpp writes a tensor that is not verified yet, as its LLAMA_CACHE.
 SCRATCH = "seed"
 TENSORS = "rpc"
@@ -47,7 +49,8 @@ class Record(NamedTuple):
 def read(folder: str) -> Record:
     """The record of a cache; an empty one if it cannot be read."""
     try:
-        found = json.loads(text_of(os.path.join(folder, RECORD)) or "")
+        text = text_of(os.path.join(folder, RECORD)) or ""
+        found = json.loads(text if len(text) <= MOST else "")
         tensors = {name: Tensor(*one) for name, one in found["tensors"].items() if _HASH.match(one[0])}
         return Record(found["request"], tensors, found["whole"] is True)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):

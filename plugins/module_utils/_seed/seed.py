@@ -114,7 +114,7 @@ def seed(wanted: Wanted, url: str, say: Callable[[str], None]) -> str:
         unit = _Unit(command(wanted), log)
         try:
             unit.send(json.dumps({"request": wanted.request(), "tensors": [[one.name, one.size] for one in tensors]}))
-            missing = unit.answer("missing")
+            missing = unit.answer("missing", list)
             todo = [one for one in tensors if one.name in missing]
             _send(todo, sources, client, unit, say)
             unit.answer("whole")
@@ -182,13 +182,15 @@ class _Unit:
         self.input.write(line.encode("ascii") + b"\n")
         self.input.flush()
 
-    def answer(self, key: str) -> Any:
+    def answer(self, key: str, kind: type = object) -> Any:
         """A field of its next answer. Errors: Refusal with its sentence."""
         line = self.output.readline(MOST)
         try:
             found = json.loads(line)
             if "refused" in found:
                 raise Refusal(printable(found["refused"], 500))
+            if not isinstance(found[key], kind):
+                raise TypeError(key)
             return found[key]
         except (LookupError, TypeError, ValueError, RecursionError):
             self.log.seek(0)

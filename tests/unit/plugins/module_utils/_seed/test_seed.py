@@ -159,8 +159,19 @@ def test_foreign_record_is_no_record(node):
     os.mkfifo(path)
     assert not seed.is_done(node.wanted())
     path.unlink()
+    path.write_text(good + " " * cache.MOST)
+    assert not seed.is_done(node.wanted())
     path.write_text(good)
     assert seed.is_done(node.wanted())
+
+
+@pytest.mark.parametrize("said", ["5", "null", '"blk.1.ffn_up.weight"', "{}"])
+def test_foreign_answer_ends_the_seeding(node, monkeypatch, said):
+    """Another process of its user may write it."""
+    words = [sys.executable, "-c", "input(); print('{\"missing\": %s}')" % said.replace('"', '\\"')]
+    monkeypatch.setattr(seed, "command", lambda _wanted: words)
+    with pytest.raises(Refusal, match="rpc_cache: the seeding ended"):
+        node.seed()
 
 
 Disk = namedtuple("Disk", "f_blocks f_bfree f_bavail f_frsize")
