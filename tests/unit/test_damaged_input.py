@@ -10,9 +10,10 @@ import struct
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import bundle, hub, journal, manifest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import describe, gguf
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import beside, describe, gguf
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
 ROUNDS = 400
@@ -45,6 +46,7 @@ KINDS = {
     "granitehybrid": {"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 16, "ssm.group_count": 1},
     "qwen3next": {"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 16, "full_attention_interval": 4},
 }
+COMPANIONS = [make.header_bytes(*one) for one in (beside_files.adapter(blocks=1), beside_files.projector(blocks=0))]
 
 
 def damaged_bytes(data, source):
@@ -101,6 +103,12 @@ def read_model(data, _folder):
     json.dumps(read_shape(header).as_dict())
 
 
+def read_companion(data, _folder):
+    header = gguf.read_header(lambda offset, length: data[offset : offset + length], "b.gguf")
+    found = beside.read_beside([header])
+    assert found is None or found.architecture.isprintable() and len(json.dumps(found)) < 10**4
+
+
 def read_bundle(data, folder):
     (folder / "bundle.json").write_bytes(data)
     record = bundle.read(str(folder))
@@ -148,6 +156,7 @@ def read_listing(data, _folder):
     ("read", "seeds", "damaged"),
     [
         (read_model, [make.shards(2)[1][:500], *map(model_header, KINDS)], damaged_bytes),
+        (read_companion, COMPANIONS, damaged_bytes),
         (read_bundle, [BUNDLE], damaged_json),
         (read_record, [RECORD], damaged_json),
         (read_journal, [b'{"identity": "identity", "boot_id": "x"}\nw 0 5\nd 1\nw 5 7\n'], damaged_bytes),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .._text import Refusal
 from .gguf import Header, shown
-from .shape import MAX_BLOCKS, Shape
+from .shape import ARCHITECTURE, MAX_BLOCKS, Shape
 
 PROJECTOR, ADAPTER = "projector", "adapter"
 # Projectors that see a picture, or each tile of it, as image_size says. The others see up to so many tokens of it,
@@ -62,6 +62,12 @@ def _adapter(headers: Sequence[Header], whole: int) -> Companion:
         raise Refusal(
             "header: adapter.type %s seen, lora is needed: use another adapter" % shown(metadata.get("adapter.type"))
         )
+    architecture = metadata.get("general.architecture")
+    if not isinstance(architecture, str) or not ARCHITECTURE.match(architecture):
+        raise Refusal(
+            "header: general.architecture %s seen, that of its model is needed: use another adapter"
+            % shown(architecture)
+        )
     blocks, entry = [0] * MAX_BLOCKS, 0
     for tensor in (tensor for header in headers for tensor in header.tensors):
         if not tensor.name.endswith((".lora_a", ".lora_b", "_norm.weight")):
@@ -76,7 +82,7 @@ def _adapter(headers: Sequence[Header], whole: int) -> Companion:
             entry += tensor.nbytes
     while blocks and not blocks[-1]:
         blocks.pop()
-    return Companion(ADAPTER, str(metadata.get("general.architecture"))[:64], whole, blocks, entry, 0, 0)
+    return Companion(ADAPTER, architecture, whole, blocks, entry, 0, 0)
 
 
 def _compute(metadata: dict[str, Any]) -> tuple[int, int]:

@@ -141,7 +141,7 @@ _UNKNOWN_CACHES = (
     "wkv.head_size",
 )
 
-_ARCHITECTURE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+ARCHITECTURE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 MAX_BLOCKS = 512  # LLAMA_MAX_LAYERS
 _MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
 _BLOCK = re.compile(r"^blk\.([0-9]+)\.")
@@ -320,7 +320,7 @@ def read_shape(header: Header | list[Header]) -> Shape:
     headers = header if isinstance(header, list) else [header]
     metadata = headers[0].metadata
     architecture = metadata.get("general.architecture")
-    if not isinstance(architecture, str) or not _ARCHITECTURE.match(architecture):
+    if not isinstance(architecture, str) or not ARCHITECTURE.match(architecture):
         seen = "missing" if architecture is None else shown(architecture)
         raise Refusal(f"header: general.architecture is {seen}, its name is needed: give the first shard of the model")
     check_model(metadata)

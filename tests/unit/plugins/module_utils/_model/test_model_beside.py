@@ -56,6 +56,7 @@ def test_adapter_lies_with_its_layers():
 @pytest.mark.parametrize(
     "files, words",
     [
+        (beside_files.adapter("x\nllama_services.y: \x1b[2J"), r"architecture 'x\\nllama_services.y"),
         (beside_files.adapter(kind="other"), "adapter.type 'other' seen, lora is needed"),
         (beside_files.adapter(more=[("blk.0.x", (32,), 0)]), "tensor 'blk.0.x' seen, lora_a and lora_b are needed"),
         (with_key("clip.vision.patch_size", make.U32, 0), "patch_size is 0, a number up to"),
