@@ -56,7 +56,7 @@ def test_slots_keep_their_size():
 
 def test_shared_cache_is_one_slot():
     for key in ("slot_ctx_size", "ctx_size"):
-        shared = dict(ALONE, slot_ctx_size=None, kv_unified=True, parallel=4)
+        shared = {**ALONE, "slot_ctx_size": None, "kv_unified": True, "parallel": 4}
         shared[key] = 8192
         found = by_name(chat(**shared), axes=["slot_ctx_size"])
         assert [one["changes"] for one in found.values()][1:] == [{key: 4096}, {key: 16384}]
