@@ -221,13 +221,16 @@ def test_damaged_copy_reads_no_other_file(tmp_path, linked):
 
 
 def test_node_of_a_job_vanishes_and_returns(tmp_path):
-    """job.sh ends real processes, of the job only; nft, pkill and systemd's commands are stand-ins."""
+    """job.sh ends real processes, of the job only; nft, pkill, squeue and systemd's commands are stand-ins."""
     for name in ("nft", "pkill", "systemctl", "systemd-run"):
         (tmp_path / name).write_text('#!/bin/sh\necho "%s $*" >>%s/asked\n' % (name, tmp_path))
         (tmp_path / name).chmod(0o755)
     user = pwd.getpwuid(os.geteuid()).pw_name
     environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "SERVICE": "deep", "JOB": "4711", "JOB_USER": user}
     environment.update(PEERS="10.0.0.1, 10.0.0.3", HOLD="600", PORT="1", NODES="c1,c3")
+    queue = tmp_path / "squeue"
+    queue.write_text("#!/bin/sh\necho '4711 (null)'\n")
+    queue.chmod(0o755)
 
     def script(what):
         (tmp_path / "asked").write_text("")
@@ -235,6 +238,9 @@ def test_node_of_a_job_vanishes_and_returns(tmp_path):
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         return done, (tmp_path / "asked").read_text().splitlines()
 
+    done, asked = script("break")
+    assert "deep: 4711 is no job of %s for it" % user in done.stderr and asked == []
+    queue.write_text("#!/bin/sh\necho '4711 llama_cluster:deep:0123456789abcdef'\n")
     done, asked = script("break")
     assert "deep: no process of job 4711 here, one is needed" in done.stderr and len(asked) == 1
     mine, other = (subprocess.Popen(["sleep", "60"], env={"SLURM_JOB_ID": number}) for number in ("4711", "47110"))

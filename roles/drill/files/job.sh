@@ -86,6 +86,7 @@ table inet llama_drill {
 RULES
     systemctl kill --kill-who=main --signal=KILL slurmd.service
     systemctl stop slurmd.service
+    # The end of either may have ended the other.
     pkill -KILL -f "^slurmstepd: \[$JOB\." || true
     # shellcheck disable=SC2086
     kill -KILL $pids 2>/dev/null || true
@@ -108,10 +109,11 @@ case $1/${2:-} in
         stamp; systemctl kill --signal=KILL slurmctld.service ;;
     undo/kill_slurmctld) no_later; systemctl start slurmctld.service ;;
     seen/kill_keeper | seen/kill_slurmctld) sleep 10 ;;
-    break/node_gone) node_gone ;;
+    break/node_gone) own; node_gone ;;
     seen/node_gone) sleep 30 ;;
     undo/node_gone)
         no_later
+        # Its timer may have deleted it.
         nft delete table inet llama_drill 2>/dev/null || true
         systemctl start slurmd.service ;;
     seen/kill_server | undo/kill_server) ;;
