@@ -225,11 +225,13 @@ def test_node_of_a_job_vanishes_and_returns(tmp_path):
     for name in ("nft", "pkill", "systemctl", "systemd-run"):
         (tmp_path / name).write_text('#!/bin/sh\necho "%s $*" >>%s/asked\n' % (name, tmp_path))
         (tmp_path / name).chmod(0o755)
+    # No other test's processes, which it would end.
+    job = "88%d" % os.getpid()
     user = pwd.getpwuid(os.geteuid()).pw_name
-    environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "SERVICE": "deep", "JOB": "4711", "JOB_USER": user}
+    environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "SERVICE": "deep", "JOB": job, "JOB_USER": user}
     environment.update(PEERS="10.0.0.1, 10.0.0.3", HOLD="600", PORT="1", NODES="c1,c3")
     queue = tmp_path / "squeue"
-    queue.write_text("#!/bin/sh\necho '4711 (null)'\n")
+    queue.write_text("#!/bin/sh\necho '%s (null)'\n" % job)
     queue.chmod(0o755)
 
     def script(what):
@@ -239,11 +241,11 @@ def test_node_of_a_job_vanishes_and_returns(tmp_path):
         return done, (tmp_path / "asked").read_text().splitlines()
 
     done, asked = script("break")
-    assert "deep: 4711 is no job of %s for it" % user in done.stderr and asked == []
-    queue.write_text("#!/bin/sh\necho '4711 llama_cluster:deep:0123456789abcdef'\n")
+    assert "deep: %s is no job of %s for it" % (job, user) in done.stderr and asked == []
+    queue.write_text("#!/bin/sh\necho '%s llama_cluster:deep:0123456789abcdef'\n" % job)
     done, asked = script("break")
-    assert "deep: no process of job 4711 here, one is needed" in done.stderr and len(asked) == 1
-    mine, other = (subprocess.Popen(["sleep", "60"], env={"SLURM_JOB_ID": number}) for number in ("4711", "47110"))
+    assert "deep: no process of job %s here, one is needed" % job in done.stderr and len(asked) == 1
+    mine, other = (subprocess.Popen(["sleep", "60"], env={"SLURM_JOB_ID": number}) for number in (job, job + "0"))
     try:
         done, asked = script("break")
         assert done.returncode == 0 and re.fullmatch(r"[0-9.]+\n", done.stdout), done
@@ -257,7 +259,7 @@ def test_node_of_a_job_vanishes_and_returns(tmp_path):
         "nft -f -",
         "systemctl kill --kill-who=main --signal=KILL slurmd.service",
         "systemctl stop slurmd.service",
-        "pkill -KILL -f ^slurmstepd: \\[4711\\.",
+        "pkill -KILL -f ^slurmstepd: \\[%s\\." % job,
     ]
     done, asked = script("undo")
     assert done.returncode == 0 and asked[1:] == ["nft delete table inet llama_drill", "systemctl start slurmd.service"]

@@ -1,13 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Seeding a tensor cache: real files over real connections, with a fake ggml-rpc-server and with one that the lab has
-built. The program runs without its unit."""
+"""Seeding a tensor cache: real files over real connections, with a fake ggml-rpc-server. The program runs without
+its unit; scenario cluster has a real build, unit and head."""
 
 import os
 import stat
 import sys
-import tarfile
 import threading
 import time
 from collections import namedtuple
@@ -22,7 +21,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_rpc_server import fnv1a64
 
 ROOT = Path(__file__).resolve().parents[5]
-CACHE = Path(os.environ.get("LLAMA_CLUSTER_CACHE", os.path.expanduser("~/.cache/llama-cluster")))
 F32 = 0
 START = "import sys; sys.path[:0] = [%r]; from plugins.module_utils.programs.rpc_seed import main; sys.exit(main(%r))"
 NAMES = ["blk.%d.%s.weight" % (block, name) for block in range(3) for name in ("ffn_up", "ffn_down", "attn_norm")]
@@ -188,17 +186,6 @@ def test_full_disk_is_refused(monkeypatch, needed, wrong):
             cache.check_room("/c", needed)
     else:
         cache.check_room("/c", needed)
-
-
-def test_build_names_tensors_as_a_head_does(node, tmp_path):
-    found = sorted((CACHE / "builds").glob("llama.cpp-b11434-cpu-*.tar.gz"))
-    if not found:
-        pytest.skip("no build of the lab")
-    with tarfile.open(found[-1]) as archive:
-        archive.extract("./bin/ggml-rpc-server", tmp_path)
-    node.program = tmp_path / "bin/ggml-rpc-server"
-    node.seed()
-    assert node.cached() == node.hashes(*LAST)
 
 
 def test_unit_has_neither_network_nor_cards():
