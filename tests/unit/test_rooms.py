@@ -34,7 +34,7 @@ FLOORS = {
         ("_filters", "_known", "_progress", "_run_lock", "_warm", "_intent"),
         ("_cluster_plan", "_units", "_access", "_gateway", "_monitoring"),
         ("_reports", "_doctor", "_slurm"),
-        ("_tune",),
+        ("_evaluate", "_tune"),
     ),
 }
 LINES = 400
