@@ -1,0 +1,97 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answers and verdicts that are kept on the controller, one file each. Private to the collection.
+
+What is kept is neither asked for nor judged again. A file that cannot be read counts as missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+Map = Mapping[str, Any]
+KEY = re.compile(r"[0-9a-f]{64}\Z")
+# Bytes of a file, and of the text of an answer.
+LARGEST, TEXT = 4 << 20, 256 << 10
+ANSWERS, VERDICTS = "answers", "verdicts"
+
+
+class Store:
+    """A directory with answers/KEY.json and verdicts/KEY.json, for its owner only."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def answer(self, key: str) -> dict[str, Any] | None:
+        found = self._read(ANSWERS, key)
+        return found if found and isinstance(found.get("content"), str) and found.get("key") == key else None
+
+    def verdict(self, answer: Map, digest: str, by: str) -> dict[str, Any] | None:
+        """digest: of the task; by: what judged, with its version."""
+        found = self._read(VERDICTS, verdict_key(answer, digest, by))
+        return {**found, "answer": answer["key"]} if found and isinstance(found.get("passes"), bool) else None
+
+    def keep_answer(self, answer: Map) -> None:
+        """Errors: OSError."""
+        self.write(f"{ANSWERS}/{_key(answer['key'])}.json", json.dumps(answer) + "\n")
+
+    def keep_verdict(self, answer: Map, digest: str, by: str, verdict: Map) -> None:
+        """Errors: OSError."""
+        self.write(f"{VERDICTS}/{verdict_key(answer, digest, by)}.json", json.dumps(verdict) + "\n")
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a file below the directory: all of it, or nothing. Errors: OSError."""
+        path = os.path.join(self.folder, name)
+        above = os.path.dirname(path)
+        for folder in (self.folder, above):
+            os.makedirs(folder, 0o700, exist_ok=True)
+        descriptor, partial = tempfile.mkstemp(".partial", ".", above)
+        try:
+            with open(descriptor, "wb") as stream:
+                stream.write(text.encode("utf-8", "replace"))
+                stream.flush()
+                os.fsync(descriptor)
+            os.replace(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            raise
+
+    def _read(self, kind: str, key: str) -> dict[str, Any] | None:
+        path = os.path.join(self.folder, kind, f"{_key(key)}.json")
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(descriptor, "rb") as stream:
+                seen = os.fstat(descriptor)
+                if not stat.S_ISREG(seen.st_mode) or seen.st_size > LARGEST:
+                    return None
+                found = json.loads(stream.read(LARGEST))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def _key(key: str) -> str:
+    """The key, if it is one: it becomes a path."""
+    if not KEY.match(key):
+        raise ValueError("no sha256")
+    return key
+
+
+def verdict_key(answer: Map, digest: str, by: str) -> str:
+    return key_of([answer["content"], answer["finish_reason"], digest, by])
+
+
+def key_of(parts: Any) -> str:
+    """sha256 of what a record depends on."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
