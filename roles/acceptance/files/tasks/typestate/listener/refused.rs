@@ -1,0 +1,5 @@
+use answer::*;
+
+fn main() {
+    let _listener = ListenerBuilder::<NoPort>::new().host("node1").build();
+}
