@@ -17,7 +17,7 @@ chain() {
 # Two chains side by side: a gate keeps one core busy, unit tests two. In process groups of their own, which an
 # interrupted run ends.
 set -m
-chain lint packaging versions card & first=$!
+chain lint packaging versions card tasks & first=$!
 chain inventories sanity & second=$!
 set +m
 trap 'kill -- "-$first" "-$second" 2>/dev/null; wait; rm -f "$GATES_TABLE"' EXIT

@@ -42,7 +42,7 @@ def test_skipped_gate_fails_unless_accepted(tmp_path, verdict, settings, status)
     folder = tmp_path / "tests/gates"
     shutil.copytree(GATES, folder)
     shutil.copytree(ROOT / "tests/lab", tmp_path / "tests/lab")
-    for name in ("lint", "packaging", "versions", "card", "inventories", "sanity"):
+    for name in ("lint", "packaging", "versions", "card", "inventories", "sanity", "tasks"):
         (folder / (name + ".sh")).write_text(GATE % (verdict if name == "versions" else "PASS", name))
     environment = {name: value for name, value in os.environ.items() if name != "SKIPS"}
     environment.update(LLAMA_CLUSTER_CACHE=str(tmp_path / "cache"), MINUTES=str(tmp_path / "minutes"), **settings)

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# The tasks of evaluate.yml can be solved and can be failed: every reference passes its judge, every mutant does not.
+# shellcheck source=tests/gates/common.sh
+. "$(dirname "$0")/common.sh"
+cd "$repository"
+if ! command -v rustc >/dev/null && command -v apt-get >/dev/null; then
+    run "installing rustc" apt_install rustc
+fi
+gate "tasks: references pass, mutants fail" "$(find_python 3.11 3.12 3.13)" tests/gates/tasks.py
+finish
