@@ -30,6 +30,7 @@ _value:
 
 from ..plugin_utils._doctor.cluster import doctor_report
 from ..plugin_utils._doctor.rules import doctor_rules
+from ..plugin_utils._evaluate.plan import evaluation_plan
 from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._intent.tuned import with_tuned
 from ..plugin_utils._reports.acceptance import acceptance_report
@@ -60,6 +61,7 @@ class FilterModule:
                 criteria_report,
                 decisions_page,
                 drill_report,
+                evaluation_plan,
                 doctor_rules,
                 doctor_report,
                 failure_reason,

@@ -20,6 +20,7 @@ class Answer(NamedTuple):
 
     stamps: of each piece with text or reasoning, in order. error: one sentence, None for a whole answer.
     prompt_seconds: that the server read the prompt; prompt_rate and rate: its own tokens a second.
+    content: the text, without reasoning; finish_reason: why it ends, empty if not reported.
     """
 
     began: float
@@ -34,6 +35,8 @@ class Answer(NamedTuple):
     prompt_seconds: float | None = None
     prompt_rate: float | None = None
     rate: float | None = None
+    content: str = ""
+    finish_reason: str = ""
 
 
 def answer(exchange: Exchange) -> Answer:
@@ -74,6 +77,8 @@ class _Reader:
         self.timings: Any = {}
         self.usage: Any = {}
         self.finished = False
+        self.finish_reason = ""
+        self.texts: list[str] = []
         self.error: str | None = None
 
     def event(self, moment: float, data: str) -> None:
@@ -100,12 +105,14 @@ class _Reader:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if text:
             self.first_text = moment if self.first_text is None else self.first_text
+            self.texts.append(text if isinstance(text, str) else "")
         if thought:
             self.first_reasoning = moment if self.first_reasoning is None else self.first_reasoning
         if text or thought or delta.get("tool_calls"):
             self.stamps.append(moment)
         if choice.get("finish_reason"):
             self.finished = True
+            self.finish_reason = plain(choice["finish_reason"], 40)
 
     def answer(self, began: float, ended: float, error: str | None) -> Answer:
         details = table(self.usage.get("prompt_tokens_details"))
@@ -125,6 +132,8 @@ class _Reader:
             prompt_rate=_number(timed.get("prompt_per_second")),
             # llama.cpp reports the rate of a single token as if it took no time.
             rate=_number(timed.get("predicted_per_second")) if count(timed.get("predicted_n")) > 1 else None,
+            content="".join(self.texts),
+            finish_reason=self.finish_reason,
         )
 
 

@@ -47,7 +47,8 @@ class Exchange(NamedTuple):
     """A request and its answer. All moments are of time.monotonic().
 
     began: before the connection. pieces: (moment, bytes) of the body. ended: after the last byte; failed: the error,
-    None after an orderly end. status: of HTTP, 0 without an answer.
+    None after an orderly end. status: of HTTP, 0 without an answer. instead_of: the service for which a gateway had its
+    fallback answer, None for the usual case.
     """
 
     began: float
@@ -55,11 +56,13 @@ class Exchange(NamedTuple):
     ended: float
     failed: str | None = None
     status: int = 0
+    instead_of: str | None = None
 
 
-def target(url: str, key: str | None = None, pid: int | None = None) -> Target:
-    """The server at http://HOST:PORT[/PATH]. pid: the process that a key is for, that of a unit of this node. Errors:
-    Refusal for another URL, for an unknown name, and if the process does not listen there."""
+def target(url: str, key: str | None = None, pid: int | None = None, verify: bool = True) -> Target:
+    """The server at http://HOST:PORT[/PATH]. pid: the process that a key is for, that of a unit of this node. verify:
+    False for a gateway that its own host contacts by an address, which no certificate names. Errors: Refusal for
+    another URL, for an unknown name, and if the process does not listen there."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
@@ -72,6 +75,8 @@ def target(url: str, key: str | None = None, pid: int | None = None) -> Target:
     except OSError as error:
         raise Refusal(f"url {url}: {host} is not known here ({error.strerror}): give its address") from None
     tls = ssl.create_default_context() if parts.scheme == "https" else None
+    if tls and not verify:
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     own = None
     if key and pid is not None:
         # A head listens on IPv4; any other address raises OSError.
@@ -92,7 +97,7 @@ def closed_loop(to: Target, bodies: Sequence[bytes], concurrency: int, timeout: 
 
 def exchange(to: Target, body: bytes, timeout: float) -> Exchange:
     """One request. timeout: seconds for all of it, however slowly the answer trickles."""
-    began, pieces, status, failed = time.monotonic(), [], 0, None
+    began, pieces, status, failed, instead_of = time.monotonic(), [], 0, None, None
     try:
         sock: Any = socket.create_connection(to.address[:2], timeout)
     except OSError as error:
@@ -107,7 +112,7 @@ def exchange(to: Target, body: bytes, timeout: float) -> Exchange:
     timer.start()
     try:
         response = _answer(to, sock, body)
-        status = response.status
+        status, instead_of = response.status, response.getheader("X-Llama-Fallback")
         size = 0
         while data := response.read1(PIECE):
             pieces.append((time.monotonic(), data))
@@ -126,7 +131,7 @@ def exchange(to: Target, body: bytes, timeout: float) -> Exchange:
         timer.cancel()
         sock.close()
     failed = f"no whole answer in {timeout:g} s" if late.is_set() else failed
-    return Exchange(began, pieces, time.monotonic(), failed, status)
+    return Exchange(began, pieces, time.monotonic(), failed, status, instead_of)
 
 
 def _expire(sock: socket.socket, late: threading.Event) -> None:

@@ -147,7 +147,7 @@ def _files(folder: str) -> dict[str, str | None]:
 
 
 def _settings(path: str) -> dict[str, Any]:
-    """What task.yml says. Errors: Refusal."""
+    """The settings in task.yml. Errors: Refusal."""
     try:
         given = yaml_load(_read(path) or "")
     except Refusal:

@@ -93,7 +93,8 @@ EXTRA = (
         "quant",
         "requests",
     ),
-    *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial"),
+    *("limit", "retire", "samples", "service", "since", "slot_ctx_size", "state", "task_dir", "tasks"),
+    *("teardown_models", "tensor_split", "trial"),
     *("ubatch_size", "undo", "url", "wait", "write"),
 )
 ROLES = Path(__file__).resolve().parents[3] / "roles"
