@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Verdicts of the answers of an evaluation: kept ones, new ones of the controller, and new ones of a sandbox. Private to
-the collection."""
+"""Verdicts of the answers of an evaluation: kept ones, and new ones of the controller or a sandbox. Private to the
+collection."""
 
 from __future__ import annotations
 
