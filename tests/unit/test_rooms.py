@@ -21,7 +21,7 @@ FLOORS = {
         ("_beside", "_cache_keys", "_family", "_forms"),
         ("_slurm_keys",),
         ("_files", "_settings"),
-        ("_node", "_model", "_install", "_job"),
+        ("_node", "_model", "_install", "_job", "_judge"),
         ("_llama", "_fetch"),
         ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry", "_bench", "_seed"),
         ("_slurm",),

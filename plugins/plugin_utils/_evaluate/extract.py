@@ -1,0 +1,91 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of an answer is judged: its last block of code. Private to the collection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .checklist import judge
+
+Map = Mapping[str, Any]
+# Characters of an answer that are judged.
+MOST = 256 << 10
+FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*([^\s`,{]*)")
+LANGUAGES = ("", "rust", "rs")
+
+
+class Source(NamedTuple):
+    """A program; without one the text is None, and the reason says why."""
+
+    text: str | None
+    reason: str
+
+
+def extract(content: str, finish_reason: str = "stop") -> Source:
+    """The last block of code of an answer that names Rust or no language; a last block without an end ends with the
+    answer, if that was not cut off."""
+    found, lines, end, wanted = None, [], "", False
+    for line in content.replace("\r\n", "\n").split("\n"):
+        fence = FENCE.match(line)
+        if end and fence and fence.group(1).startswith(end) and not line[fence.end(1) :].strip():
+            found, end = "\n".join([*lines, ""]) if wanted else found, ""
+        elif end:
+            lines.append(line)
+        elif fence:
+            lines, end, wanted = [], fence.group(1), fence.group(2).lower() in LANGUAGES
+    if finish_reason == "length" and (end or found is None):
+        return Source(None, "cut off at max_tokens")
+    if end and wanted:
+        found = "\n".join([*lines, ""])
+    return Source(found, "" if found is not None else "no code block")
+
+
+def prepared(tasks: Sequence[Map], answers: Sequence[Map]) -> dict[str, list[dict[str, Any]]]:
+    """-> {verdicts: of the answers that need no sandbox, tasks and answers: arguments of llama_judge for the others}
+
+    An answer that has an error, or no program, does not pass; a checklist is judged here.
+    """
+    named = {task["name"]: task for task in tasks}
+    verdicts, programs = [], []
+    for answer in answers:
+        task, content = named[answer["task"]], answer["content"]
+        rust = task["judge"] == "rust"
+        source = extract(content, answer["finish_reason"]) if rust else Source(content, "")
+        reason = source.reason
+        if answer["error"]:
+            reason = "no answer: {error}".format(**answer)
+        elif len(content) > MOST:
+            reason = "more than %d KiB" % (MOST >> 10)
+        elif task["judge"] == "checklist":
+            missing = judge(task["checklist"], content)
+            verdicts.append(_verdict(answer, False, f"does not name: {'; '.join(missing)}" if missing else ""))
+            continue
+        if reason:
+            verdicts.append(_verdict(answer, rust, reason))
+        else:
+            programs.append({"answer": answer["key"], "task": task["name"], "source": source.text})
+    used = {one["task"] for one in programs}
+    keys = ("name", "judge", "tests", "refused", "dir")
+    return {
+        "verdicts": verdicts,
+        "tasks": [{key: named[name][key] for key in keys} for name in sorted(used)],
+        "answers": programs,
+    }
+
+
+def _verdict(answer: Map, rust: bool, reason: str) -> dict[str, Any]:
+    """A verdict as module llama_judge returns it. rust: whether there should have been a program."""
+    return {
+        "answer": answer["key"],
+        "passes": not reason,
+        "compiles": False if rust else None,
+        "reason": reason,
+        "errors": {},
+        "lines": sum(1 for line in answer["content"].splitlines() if line.strip()),
+        "clippy_warnings": None,
+        "tests": None,
+    }
