@@ -37,6 +37,8 @@ while os.path.exists("FOLDER/watched"):
             print(seen, file=file)
 END
 setsid python3 FOLDER/watch.py >/dev/null 2>&1 </dev/null &
+sleep 1
+pgrep -f FOLDER/[w]atch.py
 """.replace("FOLDER", FOLDER)
 CLEAN = f"rm -f {FOLDER}/watched; sleep 1; rm -rf {FOLDER}"
 # What an attack would have changed: the canary, the network, root's files, the programs of systems, files left behind.

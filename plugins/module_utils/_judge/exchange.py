@@ -11,7 +11,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 # Bytes of stderr that are kept: the sandbox's own messages.
 MOST_ERRORS = 4096
@@ -36,10 +36,11 @@ def exchange(command: Sequence[str], given: bytes, most: int, seconds: float) ->
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
+    pipes = [stream for stream in (process.stdin, process.stdout, process.stderr) if stream]
     output, errors = bytearray(), bytearray()
     try:
         with contextlib.closing(selectors.DefaultSelector()) as waiting:
-            _transfer(waiting, process, memoryview(given), (output, most), errors, deadline)
+            _transfer(waiting, pipes, memoryview(given), (output, most), errors, deadline)
         with contextlib.suppress(subprocess.TimeoutExpired):
             if len(output) <= most:
                 process.wait(max(0.0, deadline - time.monotonic()))
@@ -47,7 +48,7 @@ def exchange(command: Sequence[str], given: bytes, most: int, seconds: float) ->
     finally:
         process.kill()
         process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
+        for stream in pipes:
             with contextlib.suppress(OSError):
                 stream.close()
     long = len(output) > most
@@ -57,7 +58,7 @@ def exchange(command: Sequence[str], given: bytes, most: int, seconds: float) ->
 
 def _transfer(
     waiting: selectors.BaseSelector,
-    process: subprocess.Popen[bytes],
+    pipes: Sequence[IO[bytes]],
     given: memoryview,
     kept: tuple[bytearray, int],
     errors: bytearray,
@@ -65,7 +66,7 @@ def _transfer(
 ) -> None:
     """Until stdout and stderr have ended, the deadline has passed or the output is too long."""
     output, most = kept
-    stdin, stdout, stderr = (stream.fileno() for stream in (process.stdin, process.stdout, process.stderr))
+    stdin, stdout, stderr = (stream.fileno() for stream in pipes)
     for number in (stdin, stdout, stderr):
         os.set_blocking(number, False)
         waiting.register(number, selectors.EVENT_WRITE if number == stdin else selectors.EVENT_READ)
@@ -82,7 +83,7 @@ def _transfer(
                     given = given[:0]
                 if not given:
                     waiting.unregister(stdin)
-                    process.stdin.close()
+                    pipes[0].close()
                 continue
             data = os.read(key.fd, BLOCK)
             if not data:

@@ -19,10 +19,29 @@ MARK = "#[test]"
 TEST = re.compile(r"^[ \t]*#\[test\]\s*(#\[should_panic\]\s*)?fn (\w+)\(\)", re.MULTILINE)
 # An answer can export macros under these names, which `use answer::*` would prefer to those of std: with these, such an
 # answer is ambiguous and does not compile.
-MACROS = """
-assert assert_eq assert_ne debug_assert debug_assert_eq debug_assert_ne eprint eprintln format format_args matches panic
-print println stringify concat todo unimplemented unreachable write writeln
-""".split()
+MACROS = (
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "debug_assert",
+    "debug_assert_eq",
+    "debug_assert_ne",
+    "eprint",
+    "eprintln",
+    "format",
+    "format_args",
+    "matches",
+    "panic",
+    "print",
+    "println",
+    "stringify",
+    "concat",
+    "todo",
+    "unimplemented",
+    "unreachable",
+    "write",
+    "writeln",
+)
 MACRO = "macro_rules! %s { ($($t:tt)*) => { ::std::%s!($($t)*) } }\n"
 # PR_SET_DUMPABLE is 4: /proc/self/mem and the like then belong to root.
 CRATE = """\

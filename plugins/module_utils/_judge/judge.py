@@ -30,6 +30,8 @@ MOST_COMPILED = MOST_PROGRAM + 4 * MOST_SAID + 4096
 MOST_OUTPUT = 64 << 10
 # At once, as sandboxes have one core each.
 SIDE_BY_SIDE = 4
+# The exit status of an engine's client and of systemd-run after a signal.
+KILLED = (137, 255)
 # rustc 1.63 does not count it as unsafe code.
 UNSAFE_MACRO = "global_asm"
 # The crate of the answer was not found: nothing that an answer did wrong.
@@ -42,8 +44,8 @@ clippy-driver --version
 # Arguments: the sizes of the sources on stdin, the last one 0 without refused.rs. Each step's part of the output is
 # `NAME STATUS SIZE`, a line, and so many bytes.
 COMPILE = f"""
-exec 2>/dev/null
 cd {WORK} && >part || exit
+exec 2>/dev/null
 echo ready
 part() {{
     head -c "$4" "$3" >part
@@ -73,16 +75,16 @@ part tests $status said {MOST_SAID}
 [ $status = 0 ] && part program 0 judged {MOST_PROGRAM}
 """
 RUN = f"""
-exec 2>/dev/null
 cd {WORK} && >judged || exit
+exec 2>/dev/null
 echo ready
 head -c "$1" >judged
 chmod 500 judged
 exec ./judged
 """
 COMMAND = f"""
-exec 2>/dev/null
 cd {TASK} || exit
+exec 2>/dev/null
 echo ready
 exec "$@"
 """
@@ -257,7 +259,8 @@ def _broken_off(ended: Outcome, seconds: int, what: str = "it") -> str:
     """Why a sandbox was ended early, '' if it was not."""
     if ended.long:
         return f"{what} printed more than allowed"
-    # 137: of timeout, and of a container or a unit that was killed for its memory.
-    if ended.late or ended.status in (124, 137):
-        return f"{what} took more than {seconds} s, or too much memory"
+    if ended.late:
+        return f"{what} took more than {seconds} s"
+    if ended.status in KILLED:
+        return f"{what} was killed, as with too much memory"
     return ""

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .. import _files
-from .._text import Refusal
+from .._text import Refusal, printable
 from .exchange import Outcome, exchange
 
 # Where a command works, with a size; where the directory of a task is, read-only.
@@ -35,6 +37,8 @@ BOOTED = "/run/systemd/system"
 SYSTEMD = 247
 ENGINES = ("docker", "podman")
 IMAGE_SECONDS = 900
+# Mounts are lists of words with : or , in them.
+PLAIN = re.compile(r"/[\w./@+-]*\Z", re.ASCII)
 # What a unit may see and do. Its root is an empty directory: it sees only what is named here.
 PROPERTIES = f"""
 DynamicUser=yes
@@ -87,7 +91,6 @@ LimitFSIZE={FILE_SIZE}
 LimitNOFILE={FILES}
 LimitCORE=0
 KillSignal=SIGKILL
-StandardError=null
 Environment=HOME={WORK}
 Environment=TMPDIR={WORK}
 """.split("\n")
@@ -125,15 +128,17 @@ def found_way(image: str) -> Iterator[Way]:
             yield Way(engine, image=image)
             return
     raise Refusal(
-        f"judging: this host has neither systemd {SYSTEMD} with rustc (and become: true) nor docker or podman that user "
-        f"{os.geteuid()} may use, one is needed to run what a model wrote: install rustc or an engine, or name another "
-        "host as acceptance_judge_host"
+        f"judging: neither systemd {SYSTEMD} with rustc and root, nor docker or podman for user id {os.geteuid()} "
+        "seen, one is needed to run what a model wrote: install rustc or an engine, or correct acceptance_judge_host"
     )
 
 
 def command(way: Way, name: str, user: int, seconds: int, script: Sequence[str], folder: str = "") -> list[str]:
     """The command line that runs a shell script and its arguments in a sandbox of that name. user: a number that
-    differs between the sandboxes of one answer; folder: what is at /task."""
+    differs between the sandboxes of one answer; folder: what is at /task. Errors: Refusal."""
+    for path in filter(None, (folder, way.sysroot)):
+        if not PLAIN.match(path):
+            raise Refusal(f"judging: {printable(path)} seen, a path of A-Z, a-z, 0-9 and _./@+- is needed: rename it")
     words = ["timeout", "--signal=KILL", str(seconds), "sh", "-c", script[0], "judge", *script[1:]]
     if way.name == "systemd":
         more = [f"RootDirectory={way.root}", f"RuntimeMaxSec={seconds}", f"Environment=PATH={TOOLCHAIN}/bin:{PATH}"]
@@ -151,30 +156,31 @@ def command(way: Way, name: str, user: int, seconds: int, script: Sequence[str],
     return [*asked, way.image, *words]
 
 
-def run(
-    way: Way, user: int, script: Sequence[str], given: bytes, most: int, seconds: int, folder: str = ""
-) -> Outcome:
+def run(way: Way, user: int, script: Sequence[str], given: bytes, most: int, seconds: int, folder: str = "") -> Outcome:
     """Runs a shell script and its arguments in a sandbox of its own, which is removed in any case.
 
     Output begins after the line `ready`, which the script prints before it runs anything of an answer's.
     Errors: Refusal if the sandbox does not start.
     """
     name = f"llama-judge-{secrets.token_hex(8)}"
+    began, outcome = time.monotonic(), None
     try:
         outcome = exchange(command(way, name, user, seconds, script, folder), given, most, seconds + START)
     finally:
-        _remove(way, name)
+        if outcome is None or outcome.status is None:
+            _remove(way, name)
     head, _line, rest = outcome.output.partition(b"ready\n")
     if head or not _line:
         raise Refusal(
-            f"judging: the sandbox of {way.name} did not start: {outcome.errors.strip() or 'it reported nothing'}: "
+            f"judging: the sandbox of {way.name} did not start: {printable(outcome.errors.strip()) or 'no message'}: "
             "look at the journal of this host"
         )
-    return outcome._replace(output=rest)
+    late = outcome.status != 0 and not outcome.long and time.monotonic() - began >= seconds
+    return outcome._replace(output=rest, late=late)
 
 
 def _remove(way: Way, name: str) -> None:
-    """Ends what is left of a sandbox; there is usually nothing."""
+    """Ends a sandbox that goes on without its client."""
     if way.name == "systemd":
         _run(["systemctl", "kill", "--signal=KILL", f"{name}.service"], START)
         _run(["systemctl", "stop", f"{name}.service"], START)

@@ -28,7 +28,9 @@ class Source(NamedTuple):
 def extract(content: str, finish_reason: str = "stop") -> Source:
     """The last block of code of an answer that names Rust or no language; a last block without an end ends with the
     answer, if that was not cut off."""
-    found, lines, end, wanted = None, [], "", False
+    found: str | None = None
+    lines: list[str] = []
+    end, wanted = "", False
     for line in content.replace("\r\n", "\n").split("\n"):
         fence = FENCE.match(line)
         if end and fence and fence.group(1).startswith(end) and not line[fence.end(1) :].strip():
