@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: llama_judge
-short_description: Compile and run the programs that a model wrote, in a sandbox
+short_description: "Internal: compile and run the programs that a model wrote, in a sandbox"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

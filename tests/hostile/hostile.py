@@ -41,7 +41,7 @@ sleep 1
 pgrep -f FOLDER/[w]atch.py
 """.replace("FOLDER", FOLDER)
 CLEAN = f"rm -f {FOLDER}/watched; sleep 1; rm -rf {FOLDER}"
-# What an attack would have changed: the canary, the network, root's files, the programs of systems, files left behind.
+# Attacks would change this: the canary, the network, root's files, the programs of systems, files left behind.
 LOOK = """
 cat FOLDER/canary FOLDER/seen
 ls FOLDER

@@ -17,7 +17,7 @@ from .._text import Refusal
 
 MARK = "#[test]"
 TEST = re.compile(r"^[ \t]*#\[test\]\s*(#\[should_panic\]\s*)?fn (\w+)\(\)", re.MULTILINE)
-# An answer can export macros under these names, which `use answer::*` would prefer to those of std: with these, such an
+# An answer can export macros under these names, which `use answer::*` would prefer to the ones of std: with these, such an
 # answer is ambiguous and does not compile.
 MACROS = (
     "assert",
@@ -73,7 +73,7 @@ class Case(NamedTuple):
 
 
 def tests_of(task: str, text: str) -> list[Case]:
-    """The tests of a tests.rs. Errors: Refusal if there are none, or one has another form."""
+    """The tests of a tests.rs. Errors: Refusal without one, and if one has another form."""
     found = [Case(name, bool(panics)) for panics, name in TEST.findall(text)]
     if not found or len(found) != text.count(MARK):
         raise Refusal(

@@ -98,7 +98,7 @@ class Step(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What an answer is worth; as docs/evaluation.md has it."""
+    """The verdict of an answer, as docs/evaluation.md has it."""
 
     answer: str
     passes: bool

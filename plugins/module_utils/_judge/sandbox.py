@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .. import _files
+from .._node import paths
 from .._text import Refusal, printable
 from .exchange import Outcome, exchange
 
@@ -31,15 +32,13 @@ PATH = "/usr/local/cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 TASKS, MEMORY, WORK_SIZE, FILE_SIZE, FILES = 64, 2 << 30, 512 << 20, 256 << 20, 1024
 # Seconds to start a sandbox, and to remove one.
 START = 30
-# Read by no task, and made by an init that is systemd.
-BOOTED = "/run/systemd/system"
 # ProtectProc= and ProcSubset= are not in earlier ones.
 SYSTEMD = 247
 ENGINES = ("docker", "podman")
 IMAGE_SECONDS = 900
 # Mounts are lists of words with : or , in them.
 PLAIN = re.compile(r"/[\w./@+-]*\Z", re.ASCII)
-# What a unit may see and do. Its root is an empty directory: it sees only what is named here.
+# A unit may see and do this. Its root is an empty directory: it sees only what is named here.
 PROPERTIES = f"""
 DynamicUser=yes
 PrivateUsers=yes
@@ -112,7 +111,7 @@ def found_way(image: str) -> Iterator[Way]:
 
     Errors: Refusal if it has none, or the image cannot be pulled.
     """
-    sysroot = _sysroot() if os.geteuid() == 0 and os.path.isdir(BOOTED) and _systemd() >= SYSTEMD else ""
+    sysroot = _sysroot() if os.geteuid() == 0 and os.path.isdir(paths.RUN_UNITS) and _systemd() >= SYSTEMD else ""
     if sysroot:
         root = tempfile.mkdtemp(prefix="llama-judge-", dir="/run")
         try:
