@@ -17,8 +17,8 @@ from .._text import Refusal
 
 MARK = "#[test]"
 TEST = re.compile(r"^[ \t]*#\[test\]\s*(#\[should_panic\]\s*)?fn (\w+)\(\)", re.MULTILINE)
-# An answer can export macros under these names, which `use answer::*` would prefer to the ones of std: with these, such an
-# answer is ambiguous and does not compile.
+# An answer can export macros under these names, and `use answer::*` would prefer them to std's: with these,
+# such an answer is ambiguous and does not compile.
 MACROS = (
     "assert",
     "assert_eq",
