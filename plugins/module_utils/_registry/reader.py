@@ -14,10 +14,11 @@ are left out at once.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 from .._text import Refusal, duration
@@ -27,29 +28,40 @@ from . import files
 # most between two looks.
 LOOK, DEADLINE, AGES = 0.25, 3.0, 2.0
 MOST_FILES = 1000
+MOST_NAMES = 20_000
 O_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 Sighting = dict[str, Any]
 
 
-def look(folder: str, uids: Sequence[int]) -> dict[str, Any]:
-    """{device, folder: its fault or an empty text, files: {name: {mtime, text or refused}}}. It may hang. Errors:
-    OSError."""
+def look(folder: str, uids: Sequence[int], known: Collection[str] = ()) -> dict[str, Any]:
+    """{device, folder: its fault or an empty text, files: {name: {mtime, text or refused}}}. known: names that counted
+    the last time, looked at first: files of other users cannot hide them. It may hang. Errors: OSError."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         found: dict[str, Sighting] = {}
         refused: dict[str, Sighting] = {}
+        names, more = _names(here)
         # Refused files do not take the place of good ones.
-        for name in sorted(name for name in os.listdir(here) if files.NAME.match(name)):
+        for name in (*known, *sorted(names.difference(known))):
             seen = _read(here, name, uids)
             into = found if seen and "text" in seen else refused
             if seen and len(into) < MOST_FILES:
                 into[name] = seen
         own = os.fstat(here)
         # In a directory that other users may write, without the sticky bit, they could remove endpoints.
-        sticky = own.st_mode & stat.S_ISVTX
-        return {"device": own.st_dev, "folder": _unsafe(folder, own, uids, not sticky), "files": {**found, **refused}}
+        fault = _unsafe(folder, own, uids, not own.st_mode & stat.S_ISVTX)
+        if more and not fault:
+            fault = f"{folder}: more than {MOST_NAMES} files seen, that is the limit: look at who made them, remove them"
+        return {"device": own.st_dev, "folder": fault, "files": {**found, **refused}}
     finally:
         os.close(here)
+
+
+def _names(here: int) -> tuple[set[str], bool]:
+    """The names of endpoints among the first MOST_NAMES of a directory, and whether it has more."""
+    with os.scandir(here) as entries:
+        names = {entry.name for entry in itertools.islice(entries, MOST_NAMES)}
+        return {name for name in names if files.NAME.match(name)}, next(entries, None) is not None
 
 
 def _unsafe(name: str, seen: os.stat_result, uids: Sequence[int], mode: object = True) -> str:
@@ -63,10 +75,23 @@ def _unsafe(name: str, seen: os.stat_result, uids: Sequence[int], mode: object =
     return ""
 
 
+def _refused(name: str, seen: os.stat_result, uids: Sequence[int]) -> str:
+    """Why a file does not count, or an empty text."""
+    if stat.S_ISLNK(seen.st_mode):
+        return f"{name}: a link seen, a readable file is needed: remove it"
+    if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
+        return f"{name}: no file with one name seen, one is needed: look at who made it, then remove it"
+    return _unsafe(name, seen, uids)
+
+
 def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
-    """Reads one file; None if it does not exist."""
+    """Reads one file; None if it does not exist. A file of another user is not opened: it may be one of very many."""
     for again in (True, False):
         try:
+            seen = os.stat(name, dir_fd=here, follow_symlinks=False)
+            refused = _refused(name, seen, uids)
+            if refused:
+                return {"mtime": seen.st_mtime_ns, "refused": refused}
             with os.fdopen(os.open(name, O_FILE, dir_fd=here), "rb") as stream:
                 seen = os.fstat(stream.fileno())
                 text = stream.read(files.MOST_BYTES + 1)
@@ -76,12 +101,10 @@ def _read(here: int, name: str, uids: Sequence[int]) -> Sighting | None:
                 continue
             if error.errno == errno.ENOENT:
                 return None
-            reason = "a link" if error.errno == errno.ELOOP else error.strerror
-            return {"mtime": 0, "refused": f"{name}: {reason} seen, a readable file is needed: remove it"}
-        refused = _unsafe(name, seen, uids)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
-            refused = f"{name}: no file with one name seen, one is needed: look at who made it, then remove it"
-        elif len(text) > files.MOST_BYTES:
+            return {"mtime": 0, "refused": f"{name}: {error.strerror} seen, a readable file is needed: remove it"}
+        # It may have been exchanged since.
+        refused = _refused(name, seen, uids)
+        if not refused and len(text) > files.MOST_BYTES:
             refused = f"{name}: more than {files.MOST_BYTES} bytes seen, that is the limit: {files.NEXT_STEP}"
         judged = {"refused": refused} if refused else {"text": text.decode("latin-1")}
         return {"mtime": seen.st_mtime_ns, **judged}
@@ -146,6 +169,11 @@ class Registry:
                 self._report(text)
         self._complaints = complaints
         return True
+
+    @property
+    def names(self) -> list[str]:
+        """The files whose last content was good."""
+        return sorted(self._known)
 
     def _young(self, one: Known) -> bool:
         return self._answered - one.since <= files.BEATS * one.endpoint.heartbeat

@@ -30,7 +30,7 @@ class Program:
 
     def round(self) -> None:
         """Reads the share once, in reader.DEADLINE seconds at most."""
-        outcome = self._child.run(lambda: reader.look(self._folder, self._uids))
+        outcome = self._child.run(lambda: reader.look(self._folder, self._uids, self._registry.names))
         trouble = outcome.error
         if outcome.value is not None and not self._registry.looked(outcome.value, time.monotonic()):
             trouble = "the share is not mounted"

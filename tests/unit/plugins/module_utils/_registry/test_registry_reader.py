@@ -9,6 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._registr
 from ansible_collections.thefermisea.llama_cluster.tests.unit.registry_files import HOSTS, NAME, RECORD
 
 SECOND = 10**9
+SCANDIR = os.scandir
 
 
 class Share:
@@ -32,7 +33,7 @@ class Share:
     def look(self, seconds=1.0, uids=()):
         self.now += seconds
         self.server += seconds
-        return self.registry.looked(reader.look(self.folder, [os.getuid(), *uids]), self.now)
+        return self.registry.looked(reader.look(self.folder, [os.getuid(), *uids], self.registry.names), self.now)
 
     def looks(self, count):
         for _look in range(count):
@@ -41,6 +42,20 @@ class Share:
     @property
     def ports(self):
         return [endpoint["port"] for endpoint in self.registry.endpoints()]
+
+
+class Backwards:
+    """os.scandir() with the endpoint of a real job last."""
+
+    def __init__(self, folder):
+        with SCANDIR(folder) as entries:
+            self._entries = iter(sorted(entries, key=lambda entry: entry.name == NAME))
+
+    def __enter__(self):
+        return self._entries
+
+    def __exit__(self, *_error):
+        return None
 
 
 @pytest.fixture(name="share")
@@ -200,6 +215,30 @@ def test_listed_users_files_count(share):
     )
     share.look(uids=[4321])
     assert share.ports == [8081]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a file away")
+def test_files_of_other_users_stay_closed(share, monkeypatch):
+    share.write()
+    os.chown(share.write("7-x.json", job_id=7), 4321, 4321)
+    opened, real = [], os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(path) or real(path, *rest, **more))
+    reader.look(share.folder, [])
+    assert opened == [share.folder, NAME]
+
+
+def test_very_many_files_hide_no_endpoint(share, monkeypatch):
+    share.write()
+    share.look()
+    monkeypatch.setattr(reader, "MOST_NAMES", 20)
+    for number in range(1, 40):
+        share.write("%d-a.json" % number, text=b"")
+    monkeypatch.setattr(os, "scandir", Backwards)
+    share.looks(3)
+    assert share.ports == [8081]
+    too_many = "%s: more than 20 files seen, that is the limit: look at who made them, remove them" % share.folder
+    assert share.sentences.count(too_many) == 1
+    assert len(reader.look(share.folder, [os.getuid()])["files"]) == 20
 
 
 def test_newer_file_of_one_address_counts(share):
