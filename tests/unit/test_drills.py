@@ -21,7 +21,7 @@ GATEWAY = (ROOT / "roles/drill/files/gateway.sh").read_text()
 JOB = ROOT / "roles/drill/files/job.sh"
 # As the comment above the catalogue has them.
 KEYS = {"where", "action", "kind", "generate", "held", "patience", "restart_head", "says", "needs", "what", "may_fail"}
-KEYS |= {"ends"}
+KEYS |= {"ends", "code"}
 # Done from the controller.
 ELSEWHERE = {"power"}
 
@@ -105,6 +105,7 @@ if [ -e %(folder)s/away ]; then
     echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2
     exit 1
 fi
+case $* in *--user=vasp*) echo 12; exit ;; esac
 echo '4711 of ai'
 [ ! -e %(folder)s/others ] || cat %(folder)s/others
 """
@@ -199,6 +200,49 @@ def test_cancelled_job_resumes_or_its_timer_does(cancelling, tmp_path):
     assert cancelling("undo")[1] == ["jobs resume deep", "systemctl stop llama-drill-undo.timer"]
 
 
+# The service's job is in the queue until it has been seen twice, then that of the drill, for one look.
+MEMORY = {
+    "squeue": """case $* in
+    *--jobs=*) echo "4711 llama_cluster:deep:0123456789abcdef" ;;
+    *) line=$(head -n 1 %(folder)s/queue); sed -i 1d %(folder)s/queue; echo "$line" ;;
+esac""",
+    "scontrol": 'echo "JobId=4711 JobName=deep Command=/srv/deep.slurm WorkDir=/"',
+    "runuser": 'shift 3; exec "$@"',
+    "sbatch": 'echo "sbatch $*" >>%(folder)s/asked; echo "12;lab"',
+    "scancel": 'echo "scancel $*" >>%(folder)s/asked',
+    "systemd-run": 'echo "timer ${*##*sh -c}" >>%(folder)s/asked',
+    "systemctl": 'echo "systemctl $*" >>%(folder)s/asked',
+    "sleep": ":",
+    "bin/llama-jobs": 'echo "jobs $*" >>%(folder)s/asked; echo held',
+}
+
+
+def test_memory_kill_has_its_own_job(tmp_path):
+    text = JOB.read_text().replace("=/usr/local/bin/", "=%s/bin/" % tmp_path).replace("=/run/", "=%s/" % tmp_path)
+    (tmp_path / "job.sh").write_text(text)
+    (tmp_path / "bin").mkdir()
+    for name, words in MEMORY.items():
+        (tmp_path / name).write_text("#!/bin/sh\n" + words % {"folder": tmp_path} + "\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "SERVICE": "deep", "JOB": "4711", "JOB_USER": "ai"}
+
+    def script(what, *queue):
+        (tmp_path / "queue").write_text("".join("%s\n" % one for one in queue))
+        (tmp_path / "asked").write_text("")
+        words = ["bash", str(tmp_path / "job.sh"), what, "memory_kill"]
+        done = subprocess.run(words, env={**environment, "HOLD": "9"}, capture_output=True, text=True, check=False)
+        return done, (tmp_path / "asked").read_text().splitlines()
+
+    done, asked = script("break", "4711", "4711")
+    # What undoes it comes first; the time of the break is all that is printed.
+    assert re.fullmatch(r"[0-9.]+\n", done.stdout) and asked[0].startswith("timer ")
+    assert asked[1:] == ["jobs hold deep", "sbatch --parsable --begin=now+15 --mem=50M /srv/deep.slurm"]
+    assert script("seen", "12")[0].returncode != 0 and script("seen")[0].returncode == 0
+    resumed = ["jobs resume deep", "systemctl stop llama-drill-undo.timer"]
+    assert script("undo", "12")[1] == ["scancel --user=ai 12", *resumed], "it still runs"
+    assert script("undo")[1] == resumed
+
+
 @pytest.mark.parametrize("linked", [False, True])
 def test_damaged_copy_reads_no_other_file(tmp_path, linked):
     """The script with stubs for systemd, below a directory of the test's."""
@@ -218,6 +262,12 @@ def test_damaged_copy_reads_no_other_file(tmp_path, linked):
         assert "is a link or cannot be read" in done.stderr and not copy.exists()
     else:
         assert (copy.read_text(), copy.stat().st_mode & 0o777) == ("weights", 0o600), done.stderr
+
+
+# squeue, with the jobs of others on its nodes.
+QUEUE_BESIDE = """#!/bin/sh
+case $* in *--nodelist=c1,c3*) %s ;; *) echo '%s llama_cluster:deep:0123456789abcdef' ;; esac
+"""
 
 
 def test_node_of_a_job_vanishes_and_returns(tmp_path):
@@ -242,7 +292,11 @@ def test_node_of_a_job_vanishes_and_returns(tmp_path):
 
     done, asked = script("break")
     assert "deep: %s is no job of %s for it" % (job, user) in done.stderr and asked == []
-    queue.write_text("#!/bin/sh\necho '%s llama_cluster:deep:0123456789abcdef'\n" % job)
+    queue.write_text(QUEUE_BESIDE % ("echo '7 of bob'", job))
+    done, asked = script("break")
+    assert "deep: job 7 of bob on its nodes, which would lose a node too: wait for its end" in done.stderr
+    assert asked == []
+    queue.write_text(QUEUE_BESIDE % (":", job))
     done, asked = script("break")
     assert "deep: no process of job %s here, one is needed" % job in done.stderr and len(asked) == 1
     mine, other = (subprocess.Popen(["sleep", "60"], env={"SLURM_JOB_ID": number}) for number in (job, job + "0"))

@@ -51,7 +51,7 @@ def look(folder: str, uids: Sequence[int], known: Collection[str] = ()) -> dict[
         # In a directory that other users may write, without the sticky bit, they could remove endpoints.
         fault = _unsafe(folder, own, uids, not own.st_mode & stat.S_ISVTX)
         if more and not fault:
-            fault = f"{folder}: more than {MOST_NAMES} files seen, that is the limit: look at who made them, remove them"
+            fault = f"{folder}: more than {MOST_NAMES} files seen, that is the limit: find who made them, remove them"
         return {"device": own.st_dev, "folder": fault, "files": {**found, **refused}}
     finally:
         os.close(here)

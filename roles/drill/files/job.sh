@@ -10,6 +10,8 @@ set -euo pipefail
 state=/run/llama-drill
 # Not in sudo's secure_path of RHEL.
 jobs=/usr/local/bin/llama-jobs
+# Of memory, less than any server needs.
+little=50M
 
 die() { echo "$SERVICE: $*" >&2; exit 1; }
 stamp() { date +%s.%6N; }
@@ -23,6 +25,13 @@ others() {
     local rows
     rows=$(squeue --noheader --nodelist="$NODES" --states=R,CG,S --format='%A of %u') || return
     sed "/^$JOB of /d; /^\$/d" <<<"$rows"
+}
+
+alone() {
+    local other
+    other=$(others)
+    other=${other%%$'\n'*}
+    [ -z "$other" ] || die "job $other on its nodes, which $1: wait for its end"
 }
 
 # Its number comes from a file that the jobs' user may write.
@@ -49,10 +58,8 @@ kill_server() {
 
 # Its nodes, all of them and for nothing else, and not longer than HOLD.
 preempt() {
-    local partition found job other
-    other=$(others)
-    other=${other%%$'\n'*}
-    [ -z "$other" ] || die "job $other on its nodes, which could be preempted instead: wait for its end"
+    local partition found job
+    alone "could be preempted instead"
     for partition in $(sinfo --noheader --nodes="$NODES" --format=%R | sort -u); do
         set -- runuser -u "$PREEMPTOR" -- sbatch --parsable --chdir=/ --output=/dev/null --job-name=llama-drill \
             --partition="$partition" --qos="$QOS" --account="$ACCOUNT" --nodelist="$NODES" \
@@ -65,6 +72,39 @@ preempt() {
         return
     done
     die "no partition of its nodes takes a job of $PREEMPTOR (${found:-none seen}): leave job_preempt out of -e drills="
+}
+
+# Whether a user's job waits, runs or ends.
+queued() {
+    local found
+    found=$(squeue --noheader --user="$1" --format=%A) || die "SLURM does not respond, the state of job $2 is needed"
+    grep -qx "$2" <<<"$found"
+}
+
+# Of the user who has submitted it.
+end_drills_job() {
+    local job
+    [ -e "$state/job" ] || return 0
+    job=$(cat "$state/job")
+    ! queued "$1" "$job" || scancel --user="$1" "$job"
+    rm -r "$state"
+}
+
+# The service's own script with too little memory. SLURM lowers the limit of no job that runs, and a step beside the
+# server's is killed by itself.
+memory_kill() {
+    local script job
+    own
+    script=$(scontrol --oneliner show job "$JOB" | tr ' ' '\n' | sed -n 's/^Command=//p' | head -n 1)
+    later sh -c "xargs -r -a $state/job scancel --user=$JOB_USER; $jobs resume $SERVICE"
+    stamp
+    "$jobs" hold "$SERVICE" >&2
+    # Beside it the keeper would cancel the other one as a duplicate.
+    for _ in $(seq 300); do queued "$JOB_USER" "$JOB" || break; sleep 1; done
+    ! queued "$JOB_USER" "$JOB" || die "job $JOB still runs after 300 s, its end is needed: look at llama-jobs list"
+    # The keeper looks each few seconds, and has to see it before it ends.
+    job=$(cd / && runuser -u "$JOB_USER" -- sbatch --parsable --begin=now+15 --mem="$little" "$script")
+    mkdir -p "$state"; echo "${job%%;*}" >"$state/job"
 }
 
 # Without slurmd the job's processes are lost to SLURM, and without a last packet to the other nodes.
@@ -101,7 +141,10 @@ case $1/${2:-} in
     break/preempt) preempt ;;
     # Its keeper has seen it by then, and can name it.
     seen/preempt) [ "$(squeue --noheader --jobs="$(cat "$state/job")" --format=%T)" = RUNNING ] && sleep 10 ;;
-    undo/preempt) [ ! -e "$state/job" ] || { scancel --user="$PREEMPTOR" "$(cat "$state/job")"; rm -r "$state"; } ;;
+    undo/preempt) end_drills_job "$PREEMPTOR" ;;
+    break/memory_kill) memory_kill ;;
+    seen/memory_kill) ! queued "$JOB_USER" "$(cat "$state/job")" ;;
+    undo/memory_kill) end_drills_job "$JOB_USER"; "$jobs" resume "$SERVICE"; no_later ;;
     break/kill_keeper) stamp; systemctl kill --kill-who=all --signal=KILL llama-slurm-keeper.service ;;
     undo/kill_keeper) systemctl start llama-slurm-keeper.service ;;
     break/kill_slurmctld)
@@ -109,7 +152,7 @@ case $1/${2:-} in
         stamp; systemctl kill --signal=KILL slurmctld.service ;;
     undo/kill_slurmctld) no_later; systemctl start slurmctld.service ;;
     seen/kill_keeper | seen/kill_slurmctld) sleep 10 ;;
-    break/node_gone) own; node_gone ;;
+    break/node_gone) own; alone "would lose a node too"; node_gone ;;
     seen/node_gone) sleep 30 ;;
     undo/node_gone)
         no_later

@@ -156,7 +156,7 @@ def runs(number, started, **known):
         "sentences": {"deep": "job %d serves" % number},
         "jobs": [{"job_id": number, "service": "deep", "state": "RUNNING"}],
         "qos": {"low": {"preempt": []}, "high": {"preempt": ["low"]}},
-        "config": {"PreemptType": "preempt/qos"},
+        "config": {"PreemptType": "preempt/qos", "JobAcctGatherParams": "OverMemoryKill"},
     }
 
 
@@ -195,6 +195,8 @@ def test_drills_of_a_job_are_chosen(served):
         "preempted instead" in output
     )
     assert "job_slurmctld_kill: not run, slurmctld.service does not run on ctl" in output
+    assert "job_memory_kill: the service is held" in output
+    assert "ReturnToService is 0, a node that was down would stay so, job 7 of bob on its nodes would lose" in output
     output = served.refused("drill", "-e", "service=deep", "-e", "drills=head_kil", "--check")
     assert "drills: head_kil seen, names among gateway_engine_kill, " in output and "needed for a job" in output
 
@@ -213,6 +215,16 @@ def test_cancelled_job_comes_back(served):
         "ctl: seen scancel",
         "ctl: undo scancel",
     ]
+
+
+@pytest.mark.parametrize("code", ["out_of_memory", "crashed"])
+def test_memory_kill_is_known_by_its_reason(served, code):
+    last = {"job_id": 4712, "code": code, "words": "out of memory: 60M used", "at": 1003}
+    (served.node("ctl") / "jobs-undo-memory_kill.json").write_text(json.dumps(runs(4713, 1010, last=last)))
+    done, lines = drill(served, "-e", "drills=job_memory_kill")
+    (row,) = [line for line in lines if line.startswith("job_memory_kill") and "; 2 of 8 requests failed" in line]
+    assert "job 4712: out of memory: 60M used" in row
+    assert (done == 0, " recovered: " in row) == (code == "out_of_memory",) * 2
 
 
 def test_lost_requests_fail_a_drill_of_the_keeper(served):

@@ -236,7 +236,7 @@ def test_very_many_files_hide_no_endpoint(share, monkeypatch):
     monkeypatch.setattr(os, "scandir", Backwards)
     share.looks(3)
     assert share.ports == [8081]
-    too_many = "%s: more than 20 files seen, that is the limit: look at who made them, remove them" % share.folder
+    too_many = "%s: more than 20 files seen, that is the limit: find who made them, remove them" % share.folder
     assert share.sentences.count(too_many) == 1
     assert len(reader.look(share.folder, [os.getuid()])["files"]) == 20
 
