@@ -234,7 +234,7 @@ def test_memory_kill_has_its_own_job(tmp_path):
         return done, (tmp_path / "asked").read_text().splitlines()
 
     done, asked = script("break", "4711", "4711")
-    # What undoes it comes first; the time of the break is all that is printed.
+    # The timer that undoes it comes first; only the time of the break is printed.
     assert re.fullmatch(r"[0-9.]+\n", done.stdout) and asked[0].startswith("timer ")
     assert asked[1:] == ["jobs hold deep", "sbatch --parsable --begin=now+15 --mem=50M /srv/deep.slurm"]
     assert script("seen", "12")[0].returncode != 0 and script("seen")[0].returncode == 0

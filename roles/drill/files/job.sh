@@ -10,7 +10,7 @@ set -euo pipefail
 state=/run/llama-drill
 # Not in sudo's secure_path of RHEL.
 jobs=/usr/local/bin/llama-jobs
-# Of memory, less than any server needs.
+# Less memory than any server needs.
 little=50M
 
 die() { echo "$SERVICE: $*" >&2; exit 1; }
@@ -27,7 +27,7 @@ others() {
     sed "/^$JOB of /d; /^\$/d" <<<"$rows"
 }
 
-alone() {
+no_others() {
     local other
     other=$(others)
     other=${other%%$'\n'*}
@@ -59,7 +59,7 @@ kill_server() {
 # Its nodes, all of them and for nothing else, and not longer than HOLD.
 preempt() {
     local partition found job
-    alone "could be preempted instead"
+    no_others "could be preempted instead"
     for partition in $(sinfo --noheader --nodes="$NODES" --format=%R | sort -u); do
         set -- runuser -u "$PREEMPTOR" -- sbatch --parsable --chdir=/ --output=/dev/null --job-name=llama-drill \
             --partition="$partition" --qos="$QOS" --account="$ACCOUNT" --nodelist="$NODES" \
@@ -81,7 +81,7 @@ queued() {
     grep -qx "$2" <<<"$found"
 }
 
-# Of the user who has submitted it.
+# Ends the job that a drill has submitted as this user.
 end_drills_job() {
     local job
     [ -e "$state/job" ] || return 0
@@ -152,7 +152,7 @@ case $1/${2:-} in
         stamp; systemctl kill --signal=KILL slurmctld.service ;;
     undo/kill_slurmctld) no_later; systemctl start slurmctld.service ;;
     seen/kill_keeper | seen/kill_slurmctld) sleep 10 ;;
-    break/node_gone) own; alone "would lose a node too"; node_gone ;;
+    break/node_gone) own; no_others "would lose a node too"; node_gone ;;
     seen/node_gone) sleep 30 ;;
     undo/node_gone)
         no_later
