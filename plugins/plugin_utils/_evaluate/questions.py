@@ -39,32 +39,36 @@ def models_of(
     model, quant, build, host: where requests are sent from, url, unit, gateway, api_key_file, asks: the name in
     requests, sha256: what is known of its files, arguments: that change answers}. Errors: Refusal for an unknown name.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    bench = bench_heads(heads)
-    known: dict[str, None] = {}
-    left_out = [line.replace("not measured", "not asked") for line in bench["left_out"]]
-    for head in bench["heads"]:
-        name = head["model"] if head["models"] else head["aliases"][0]
-        # Whatever an operator may call it.
-        own = {name, head["service"], head["model"], *([] if head["models"] else head["aliases"])}
-        known.update(dict.fromkeys(sorted(own)))
-        if wanted and not own & set(wanted):
-            continue
-        if head["state"] == "stopped":
-            left_out.append(f"{name}: not asked, {head['service']} is stopped")
-        else:
-            found.setdefault((head["service"], name), _model(name, head, models, groups, hostvars))
+    known = dict.fromkeys(name for head in heads for name in _names(head))
     for word in wanted:
         if word not in known:
             raise Refusal(
                 f"evaluate: model {word} seen, one of {', '.join(known) or 'no started service'} is needed"
                 f"{did_you_mean(word, known) or ': correct -e models='}"
             )
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    bench = bench_heads([head for head in heads if not wanted or set(wanted) & set(_names(head))])
+    left_out = [line.replace("not measured", "not asked") for line in bench["left_out"]]
+    for head in bench["heads"]:
+        name = head["model"] if head["models"] else head["aliases"][0]
+        own = {name, head["service"], *(models[head["model"]].get("aliases") or [])}
+        if wanted and head["models"] and not own & set(wanted):
+            continue
+        if head["state"] == "stopped":
+            left_out.append(f"{name}: not asked, {head['service']} is stopped")
+        else:
+            found.setdefault((head["service"], name), _model(name, head, models, groups, hostvars))
     names = [name for _service, name in found]
     for (service, name), one in found.items():
         if names.count(name) > 1:
             one["name"] = f"{name} of {service}"
     return list(found.values()), left_out
+
+
+def _names(head: Map) -> list[str]:
+    """Whatever an operator may call a head, or one of its models."""
+    served = [head["model"]] if head["model"] else []
+    return [head["service"], *served, *head["aliases"], *(one["model"] for one in head["models"])]
 
 
 def _model(name: str, head: Map, models: Models, groups: Groups, hostvars: HostVars) -> dict[str, Any]:
