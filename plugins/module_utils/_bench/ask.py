@@ -34,8 +34,8 @@ def ask(
 ) -> list[dict[str, Any]]:
     """Asks one after the other until none is left or `seconds` are over, at least one; after an error no further one.
     timeout: seconds for each. -> [{key, content, reasoning: whether there was some, finish_reason, completion_tokens,
-    first_token_s, seconds, tokens_per_second, error: a sentence or None}], None for what the server does not
-    report."""
+    first_token_s, seconds, tokens_per_second, error: a sentence or None}]; tokens_per_second: None if not
+    known."""
     end, answers = time.monotonic() + seconds, []
     for question in questions:
         done = exchange(to, _body(question, model), timeout)
@@ -72,8 +72,9 @@ def _record(question: Question, got: Answer) -> dict[str, Any]:
         "content": "" if error else data.decode(),
         "reasoning": got.first_reasoning is not None,
         "finish_reason": got.finish_reason,
-        "completion_tokens": got.tokens,
-        "first_token_s": round(got.stamps[0] - got.began, 3) if got.stamps else None,
+        # Servers that count no tokens send about one with each piece.
+        "completion_tokens": len(got.stamps) if got.tokens is None else got.tokens,
+        "first_token_s": round((got.stamps[0] if got.stamps else got.ended) - got.began, 3),
         "seconds": round(got.ended - got.began, 3),
         "tokens_per_second": _rate(got),
         "error": error,

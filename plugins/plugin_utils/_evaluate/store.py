@@ -22,6 +22,9 @@ Map = Mapping[str, Any]
 KEY = re.compile(r"[0-9a-f]{64}\Z")
 # Bytes of a file, and of the text of an answer.
 LARGEST, TEXT = 4 << 20, 256 << 10
+# The keys of a complete answer and verdict.
+FIGURES = {"completion_tokens", "first_token_s", "seconds", "tokens_per_second", "error"}
+JUDGED = {"passes", "compiles", "reason", "errors", "lines", "clippy_warnings", "tests"}
 ANSWERS, VERDICTS = "answers", "verdicts"
 
 
@@ -32,13 +35,14 @@ class Store:
         self.folder = folder
 
     def answer(self, key: str) -> dict[str, Any] | None:
-        found = self._read(ANSWERS, key)
-        return found if found and isinstance(found.get("content"), str) and found.get("key") == key else None
+        found = self._read(ANSWERS, key) or {}
+        texts = all(isinstance(found.get(name), str) for name in ("content", "finish_reason"))
+        return found if texts and found.get("key") == key and found.keys() >= FIGURES else None
 
     def verdict(self, answer: Map, digest: str, by: str) -> dict[str, Any] | None:
         """digest: of the task; by: what judged, with its version."""
         found = self._read(VERDICTS, verdict_key(answer, digest, by))
-        return {**found, "answer": answer["key"]} if found and isinstance(found.get("passes"), bool) else None
+        return {**found, "answer": answer["key"]} if found and found.keys() >= JUDGED else None
 
     def keep_answer(self, answer: Map) -> None:
         """Errors: OSError."""

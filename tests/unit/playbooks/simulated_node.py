@@ -556,6 +556,29 @@ class ActionModule(ActionBase):
         own = " from %s" % there if there and there != self.node.name else ""
         return own + (" with " + arguments["api_key"] if "api_key" in arguments else "")
 
+    def do_llama_ask(self, arguments):
+        """A node with a file `silent` answers nothing."""
+        about, reason = arguments["about"], ""
+        if (Node(self._task.delegate_to).root / "silent").exists():
+            reason = "no connection (Connection refused)"
+        self.event(
+            "ask %s of %s for %s" % (arguments["model"], arguments["url"], about["left"]) + self._asker(arguments)
+        )
+        asked = 0 if reason else about["left"]
+        return {"changed": bool(asked), "asked": asked, "missing": about["left"] - asked, "reason": reason}
+
+    def do_evaluation(self, arguments):
+        """The route that it suggests is that of the first model that has answered."""
+        names = [one["item"]["name"] for one in arguments["asked"] if one["asked"]]
+        self.event("judge %s on %s" % (", ".join(names), self._task.delegate_to))
+        routes = {"text": "---\nllama_routes: {tasks: {fix: %s}}\n" % "".join(names[:1]), "diff": ["+ fix"]}
+        return {
+            "changed": bool(names),
+            "lines": ["asked %d" % len(names)],
+            "refused": [] if names else ["evaluate: no answer seen, one is needed"],
+            "routes": {**routes, "changed": bool(names), "refused": ""},
+        }
+
     def do_llama_bench_watch(self, arguments):
         """A job with the name of its node, whose sign to end is a file: of a node with a file `unwatched` it fails, of
         one with a file `unreached` it does not even start."""

@@ -32,11 +32,13 @@ ANSIBLE = ("async_status", "command", "copy", "file", "shell", "slurp", "systemd
 OURS = (
     "async_progress",
     "adoption",
+    "evaluation",
     "firewalld_rules",
     "gateway_endpoints",
     "gguf_share",
     "gguf_verify",
     "link_capacity",
+    "llama_ask",
     "llama_bench",
     "llama_bench_watch",
     "llama_drain",

@@ -51,7 +51,8 @@ def answer(planned, tokens, seconds, number):
     found = planned()["plan"]
     own = tasks.chosen(tasks.load(found["directories"]), found["tasks"])
     question = list(questions.questions(own, found["models"][0], 1))[number]
-    kept = {"key": question["key"], "content": "x", "completion_tokens": tokens, "seconds": seconds}
+    kept = {"key": question["key"], "content": "x", "completion_tokens": tokens, "seconds": seconds, "error": None}
+    kept = {**kept, "finish_reason": "stop", "first_token_s": 0.1, "tokens_per_second": 9.0}
     store.Store(found["store"]).keep_answer(kept)
 
 

@@ -3,14 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers and verdicts, kept on the controller."""
 
+import json
 import os
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate import store as stored
 
 KEY = "a" * 64
-ANSWER = {"key": KEY, "content": "```rust\nfn x() {}\n```", "finish_reason": "stop"}
-VERDICT = {"answer": KEY, "passes": True, "reason": ""}
+ANSWER = {
+    **{"key": KEY, "content": "```rust\nfn x() {}\n```", "finish_reason": "stop", "error": None},
+    **{"completion_tokens": 9, "first_token_s": 0.1, "seconds": 1.0, "tokens_per_second": 9.0},
+}
+VERDICT = {
+    **{"answer": KEY, "passes": True, "compiles": True, "reason": "", "errors": {}, "lines": 1},
+    **{"clippy_warnings": None, "tests": [1, 1]},
+}
 
 
 @pytest.fixture(name="store")
@@ -41,7 +48,9 @@ def test_only_the_owner_reads_the_store(store, tmp_path):
     assert [path.stat().st_mode & 0o777 for path in paths] == [0o700, 0o700, 0o600]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"key": "b"}', '{"content": 3}', "[" * 100000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"key": "b"}', '{"content": 3}', "[" * 100000, json.dumps({"key": KEY, "content": "x"})]
+)
 def test_damaged_answers_count_as_missing(store, tmp_path, text):
     store.keep_answer(ANSWER)
     (tmp_path / f"evaluation/answers/{KEY}.json").write_text(text)
