@@ -72,7 +72,7 @@ class Case(NamedTuple):
     panics: bool
 
 
-def tests_of(task: str, text: str) -> list[Case]:
+def cases_of(task: str, text: str) -> list[Case]:
     """The tests of a tests.rs. Errors: Refusal without one, and if one has another form."""
     found = [Case(name, bool(panics)) for panics, name in TEST.findall(text)]
     if not found or len(found) != text.count(MARK):

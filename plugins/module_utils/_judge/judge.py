@@ -19,7 +19,7 @@ from typing import Any, Callable, NamedTuple
 
 from .._text import Refusal, counted, printable
 from .exchange import Outcome
-from .harness import crate, tests_of
+from .harness import cases_of, crate
 from .sandbox import TASK, WORK, Way, run
 
 RUST = "rust"
@@ -34,8 +34,8 @@ SIDE_BY_SIDE = 4
 KILLED = (137, 255)
 # rustc 1.63 does not count it as unsafe code.
 UNSAFE_MACRO = "global_asm"
-# The crate of the answer was not found: nothing that an answer did wrong.
-NO_CRATE = "E0463"
+# A name that is missing in refused.rs is refused with every answer.
+UNRESOLVED = {"E0405", "E0412", "E0425", "E0432", "E0433", "E0463"}
 VERSIONS = """
 echo ready
 rustc --version
@@ -166,7 +166,7 @@ def by_command(verdict: Verdict, task: Mapping[str, Any], content: str, start: R
 
 def by_tests(verdict: Verdict, task: Mapping[str, Any], source: str, start: Runner) -> Verdict:
     """The steps of Rust."""
-    cases = tests_of(task["name"], task["tests"])
+    cases = cases_of(task["name"], task["tests"])
     program = crate(task["tests"], cases, secrets.token_hex(8)).encode()
     texts = [source.encode(), program, (task["refused"] or "").encode()]
     sizes = [str(len(text)) for text in texts]
@@ -193,10 +193,12 @@ def by_tests(verdict: Verdict, task: Mapping[str, Any], source: str, start: Runn
     printed = set(ended.output.decode("utf-8", "replace").splitlines())
     failed = [case.name for case, token in zip(cases, tokens) if token not in printed]
     verdict = verdict._replace(tests=(len(cases) - len(failed), len(cases)))
-    if failed or ended.status != 0:
-        tests_failed = f"{counted(len(failed), 'test')} of {len(cases)} failed, the first one is {failed[0]}"
-        reason = _broken_off(ended, RUN_SECONDS) or (tests_failed if failed else f"it ended with status {ended.status}")
-        return verdict._replace(reason=reason)
+    stopped = _broken_off(ended, RUN_SECONDS)
+    if failed and not stopped:
+        many = f"{counted(len(failed), 'test')} of {len(cases)}"
+        return verdict._replace(reason=f"{many} failed, the first one is {failed[0]}")
+    if stopped or ended.status != 0:
+        return verdict._replace(reason=stopped or f"it ended with status {ended.status}")
     return verdict._replace(passes=True)
 
 
@@ -242,7 +244,7 @@ def is_refused(refused: Step | None) -> bool:
     if refused is None or refused.status == 0:
         return False
     codes = {code_of(one) for one in messages(refused.data) if one.get("level") == "error"}
-    return bool(codes - {"", NO_CRATE})
+    return bool(codes - {""} - UNRESOLVED)
 
 
 def _failed(verdict: Verdict, reason: str, step: Step | None) -> Verdict:

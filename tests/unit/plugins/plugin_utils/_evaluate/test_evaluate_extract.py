@@ -1,0 +1,82 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The part of an answer that is judged."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.extract import MOST, extract, prepared
+
+RUST = {"name": "fix/a", "judge": "rust", "tests": "tests", "refused": None, "checklist": None, "dir": None}
+PROSE = {"name": "analyze/b", "judge": "checklist", "checklist": [{"fact": "says why", "any": ["because"]}]}
+COMMAND = {**RUST, "name": "own/c", "judge": ["./judge.sh"], "tests": None, "dir": "/tasks/own/c"}
+ANSWER = {"key": "k", "task": "fix/a", "content": "```rust\nfn a() {}\n```\n", "finish_reason": "stop", "error": None}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Here:\n```rust\nfn a() {}\n```\nDone.", "fn a() {}\n"),
+        ("```\nfn a() {}\n```", "fn a() {}\n"),
+        ("```rs\r\nfn a() {}\r\n```\r\n", "fn a() {}\n"),
+        ("```Rust,no_run\nfn a() {}\n```", "fn a() {}\n"),
+        ("~~~ rust\nfn a() {}\n~~~", "fn a() {}\n"),
+        ("```rust\nfn a() {}\n```\nBetter:\n```rust\nfn b() {}\n```", "fn b() {}\n"),
+        ("```rust\nfn a() {}\n```\nRun it:\n```sh\ncargo test\n```", "fn a() {}\n"),
+        ("  ```rust\nfn a() {}\n  ```", "fn a() {}\n"),
+        ("````rust\n/// ```\nfn a() {}\n```\n````", "/// ```\nfn a() {}\n```\n"),
+        ("```rust\n/// ```\nfn a() {}\n```", "/// ```\nfn a() {}\n"),
+        ("```rust\nfn a() {}\nfn main() {}\n```", "fn a() {}\nfn main() {}\n"),
+        ("```rust\nfn a() {}", "fn a() {}\n"),
+        ("```rust\n```", ""),
+        ("Say ```fn``` to declare a function.", None),
+        ("fn a() {}", None),
+        ("```toml\n[package]\n```", None),
+        ("", None),
+    ],
+)
+def test_last_rust_block_is_the_program(content, text):
+    assert extract(content) == (text, "no code block" if text is None else "")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("```rust\nfn a() {}\n```\nIt wor", "fn a() {}\n"),
+        ("```rust\nfn a() {}\n```\n```rust\nfn b() {", None),
+        ("```rust\nfn a() {", None),
+        ("First, ", None),
+    ],
+)
+def test_open_block_at_max_tokens_is_cut_off(content, text):
+    assert extract(content, "length") == (text, "cut off at max_tokens" if text is None else "")
+
+
+def test_many_backticks_take_linear_time():
+    assert extract("```\n" * 60_000).text == ""
+    assert extract("`" * MOST + "a`").text is None
+
+
+def test_only_programs_need_a_sandbox():
+    answers = [
+        ANSWER,
+        {**ANSWER, "key": "none", "content": "I cannot.\n\nSorry."},
+        {**ANSWER, "key": "error", "content": "", "error": "HTTP 500"},
+        {**ANSWER, "key": "long", "content": "x" * (MOST + 1)},
+        {**ANSWER, "key": "right", "task": "analyze/b", "content": "Because it is."},
+        {**ANSWER, "key": "wrong", "task": "analyze/b", "content": "It is."},
+        {**ANSWER, "key": "own", "task": "own/c", "content": "anything"},
+    ]
+    found = prepared([RUST, PROSE, COMMAND], answers)
+    assert [(one["answer"], one["task"], one["source"]) for one in found["answers"]] == [
+        ("k", "fix/a", "fn a() {}\n"),
+        ("own", "own/c", "anything"),
+    ]
+    assert [task["name"] for task in found["tasks"]] == ["fix/a", "own/c"]
+    assert {one["answer"]: (one["passes"], one["compiles"], one["reason"]) for one in found["verdicts"]} == {
+        "none": (False, False, "no code block"),
+        "error": (False, False, "no answer: HTTP 500"),
+        "long": (False, False, "more than 256 KiB"),
+        "right": (True, None, ""),
+        "wrong": (False, None, "does not name: says why"),
+    }
+    assert [one["lines"] for one in found["verdicts"]] == [2, 0, 1, 1, 1]
