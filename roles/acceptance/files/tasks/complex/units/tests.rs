@@ -48,6 +48,7 @@ fn way_into_the_cycle_is_left_out() {
 
 #[test]
 fn first_need_that_is_left_is_followed() {
-    let units: &[(&str, &[&str])] = &[("a", &["c", "b", "ok"]), ("b", &["d"]), ("c", &["a"]), ("d", &["b"]), ("ok", &[])];
+    let units: &[(&str, &[&str])] =
+        &[("a", &["c", "b", "ok"]), ("b", &["d"]), ("c", &["a"]), ("d", &["b"]), ("ok", &[])];
     assert_eq!(start_order(units), cycle(&["b", "d"]));
 }
