@@ -37,6 +37,7 @@ from ..plugin_utils._reports.acceptance import acceptance_report
 from ..plugin_utils._reports.bench import bench_heads, bench_report
 from ..plugin_utils._reports.decisions import decisions_page
 from ..plugin_utils._reports.drill import drill_report
+from ..plugin_utils._reports.evaluation import evaluation_judged
 from ..plugin_utils._reports.failures import failure_reason
 from ..plugin_utils._reports.jobs import jobs_seen
 from ..plugin_utils._reports.link import link_report
@@ -61,6 +62,7 @@ class FilterModule:
                 criteria_report,
                 decisions_page,
                 drill_report,
+                evaluation_judged,
                 evaluation_plan,
                 doctor_rules,
                 doctor_report,

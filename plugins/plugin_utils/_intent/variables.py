@@ -72,6 +72,7 @@ EXTRA = (
         "dir",
         "doctor_json",
         "drills",
+        "evaluation",
         "explain",
         "first_token",
         "force_split",

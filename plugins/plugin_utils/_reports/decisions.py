@@ -21,10 +21,11 @@ from ...module_utils._cache_keys import PLAIN_CACHE_TYPES
 from ...module_utils._settings import KEYS, OWN
 from ...module_utils._text import printable
 from .bench_compare import SETTINGS, where
+from .evaluation import CONFIRMED, CONTRADICTED, UNDECIDED, UNKNOWN, claimed
+from .evaluation import FIGURES as RATES
 from .results import Results, label_of, value
 
 Map = Mapping[str, Any]
-CONFIRMED, CONTRADICTED, UNKNOWN = "confirmed", "contradicted", "not measured here"
 # The flag of each setting.
 FLAGS = {one.name: one.flag for one in KEYS if isinstance(one.flag, str)} | {"split_mode": "--split-mode"}
 # More flags that a setting changes.
@@ -35,8 +36,8 @@ HEADING = """\
 <!-- Written by the collection thefermisea.llama_cluster: playbooks/decisions.yml writes it anew. -->
 
 The decisions of the collection's reference deployment, their alternatives, and the figures of this very cluster. A
-claim is *confirmed* or *contradicted* by its latest figure, and *not measured here* without one. Only results that
-differ in nothing else are compared.
+claim is *confirmed* or *contradicted* by its latest figure, *not decided* where chance explains it too, and *not
+measured here* without one. Only results that differ in nothing else are compared.
 """
 COLUMNS = ("result", "at", "figure", "measured", "service", "model", "build", "nodes")
 
@@ -102,6 +103,8 @@ def judged(claim: Map, kept: Results) -> Judged:
     """By the newest results that have the figure, and differ in nothing else if two are compared."""
     if "drill" in claim:
         return _drilled(claim, kept)
+    if claim["figure"] in RATES:
+        return Judged(claim, *claimed(claim, kept))
     kinds = [claim[side] for side in ("of", "against") if side in claim]
     words = [", ".join(f"{name} {wanted}" for name, wanted in kind.items()) for kind in kinds]
     newest = [one for one in reversed(kept.history("benchmark")) if one.keys() >= NEEDED]
@@ -209,7 +212,9 @@ def escaped(text: Any) -> str:
 
 def _worst(claims: Sequence[Judged]) -> str:
     verdicts = [one.verdict for one in claims]
-    return _flag(next((one for one in (CONTRADICTED, UNKNOWN, CONFIRMED) if one in verdicts), "reasons only"))
+    return _flag(
+        next((one for one in (CONTRADICTED, UNKNOWN, UNDECIDED, CONFIRMED) if one in verdicts), "reasons only")
+    )
 
 
 def _flag(verdict: str) -> str:

@@ -115,7 +115,7 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
     """
     kept, model = Results(texts), service["model"]
     of_old, of_new = (good(evaluations(kept, model=model, quant=quant, service=name)) for quant in (old, new))
-    entry, ask = f"llama_services.{name}", f"evaluate.yml -e models={(service.get('names') or [model])[0]}"
+    entry, ask = f"llama_services.{name}", f"evaluate.yml -e models={name}"
     if not of_old:
         step = f"run {ask} while it serves" if not new else "keep it without -e evaluation=true, or go back first"
         return {
@@ -124,8 +124,8 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
         }
     if not new:
         line = (
-            f"{name}: {sum(of_old.values())} of {len(of_old)} answers pass with {old}: run {ask} during the trial, "
-            f"then switch_model.yml -e service={name} -e keep=true -e evaluation=true, which keeps no lower pass rate"
+            f"{name}: {sum(of_old.values())} of {len(of_old)} answers pass with {old}: run {ask} during the trial of "
+            "the new one, before it is kept"
         )
         return {"refused": [], "lines": [line]}
     pairs = paired(of_old, of_new)

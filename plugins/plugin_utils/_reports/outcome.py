@@ -265,8 +265,8 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
         return [
             f"{run['service']}: {new} serves on trial until {until}{kept}",
             *speed,
-            "then %s is back by itself, unless switch_model.yml -e service=%s -e keep=true is run before that"
-            % (run["was"], run["service"]),
+            "then %s is back by itself, unless switch_model.yml -e service=%s -e keep=true%s is run before that"
+            % (run["was"], run["service"], " -e evaluation=true" if run.get("evaluation") else ""),
             f"the inventory goes on saying {run['was']}, and site.yml and others refuse to run until then",
         ]
     lines = [f"{run['service']}: {new}{': ' + job if job else ' serves'}{kept}", *speed]

@@ -21,7 +21,8 @@ def switch_refused(
 ) -> str:
     """The first reason against a switch, or empty.
 
-    given: {service, quant, retire, trial, park}, if given. units: {node: names of units}, of node_serving().
+    given: {service, quant, retire, trial, park, evaluation}, if given. units: {node: names of units}, of
+    node_serving().
     """
     name, quant, trial, park = (str(given.get(key, "")) for key in ("service", "quant", "trial", "park"))
     retire, service = given.get("retire", "never"), services.get(name)
@@ -66,6 +67,10 @@ def switch_refused(
             trial and quant == service.get("quant"),
             f"quant {quant} seen, as {entry}.quant has it, another one is needed for a trial: leave -e trial out, or "
             "set back what the inventory says",
+        ),
+        (
+            "evaluation" in given and not trial,
+            "evaluation seen without trial, which it judges, one is needed: add -e trial=12h, or leave it out",
         ),
         # The old model comes back without an operator.
         (

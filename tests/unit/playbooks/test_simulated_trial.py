@@ -9,6 +9,8 @@ import time
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.trials import Trials
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.result import evaluate_result
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.store import Store
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     BRIEF,
     Simulation,
@@ -54,6 +56,22 @@ def serves(cluster):
 
 def trials(cluster):
     return [(one["quant"], one["state"]) for one in Trials(str(cluster.node("node1"))).report()]
+
+
+def evaluated(cluster, quant, passed, at="2026-11-28T05:00:00Z"):
+    """Keep the result of evaluate.yml, of 48 tasks."""
+    tasks = [{"name": f"fix/{number}", "kind": "fix", "digest": "d"} for number in range(48)]
+    common = {"completion_tokens": 9, "first_token_s": 0.1, "seconds": 1.0, "tokens_per_second": 9.0, "content": ""}
+    answers = [{"key": one["name"], "model": "m", "task": one["name"], "sample": 0, **common} for one in tasks]
+    verdicts = [
+        {"answer": one["key"], "passes": number < passed, "compiles": True, "reason": "", "errors": {}, "lines": 9}
+        for number, one in enumerate(answers)
+    ]
+    names = {"m": {"service": "chat", "model": "m", "quant": quant, "build": "b1", "sha256": []}}
+    about = {"at": at, "judge": "rustc 1.63", "temperature": 0.0, "samples": 1, "names": names}
+    found = evaluate_result(tasks, answers, [{**one, "clippy_warnings": None} for one in verdicts], about)
+    for name, text in found["files"].items():
+        Store(str(cluster.folder / ".reports")).write(name, text)
 
 
 def end_of(cluster):
@@ -153,6 +171,7 @@ def test_other_changes_are_refused_meanwhile(cluster, playbook, arguments):
         ("quant=Q8_0 trial=12h retire=after", "switch_model: trial 12h seen with retire, the old model is needed on"),
         ("quant=Q8_0 trial=12h park=node2", "switch_model: trial 12h seen with park, the old model is needed on"),
         ("quant=F16 trial=12h", "switch_model: quant F16 seen, as llama_services.chat.quant has it, another one is"),
+        ("quant=Q8_0 evaluation=true", "switch_model: evaluation seen without trial, which it judges, one is needed"),
         ("keep=true quant=Q8_0", "switch_model: keep seen with quant, only keep is needed to end a trial"),
         ("keep=true service=chta", "switch_model: service chta seen, one of chat is needed, did you mean chat?"),
     ],
@@ -199,3 +218,46 @@ def test_model_that_fails_starts_no_trial(deployed, tmp_path):
     cluster = deployed.copy(tmp_path)
     assert "the old one serves again" in cluster.refused("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
     assert trials(cluster) == [] and cluster.configuration() == deployed.configuration()
+
+
+JUDGED = ("-e", "service=chat keep=true evaluation=true")
+
+
+def test_worse_quant_on_trial_is_not_kept(cluster):
+    evaluated(cluster, "F16", 30)
+    evaluated(cluster, "Q8_0", 29, "2026-11-28T06:00:00Z")
+    before = cluster.files()
+    output = cluster.refused("switch_model", *JUDGED)
+    assert "llama_services.chat: 29 of 48 answers that pass with Q8_0 seen, the 30 of F16 to the same tasks" in output
+    assert (trials(cluster), cluster.events) == ([("Q8_0", "running")], []) and cluster.files() == before
+    cluster.done("switch_model", "-e", "service=chat keep=true")
+    assert trials(cluster) == []
+
+
+def test_equal_quant_on_trial_is_kept(cluster):
+    evaluated(cluster, "F16", 30)
+    evaluated(cluster, "Q8_0", 30, "2026-11-28T06:00:00Z")
+    output = cluster.done("switch_model", *JUDGED)
+    assert "chat: 30 of 48 answers pass with Q8_0, 30 with F16 (+0.0 points, " in output
+    assert "chat: Q8_0 is kept, its trial is over" in output and trials(cluster) == []
+
+
+def test_trial_without_its_evaluation_is_not_kept(cluster):
+    evaluated(cluster, "F16", 30)
+    output = cluster.refused("switch_model", *JUDGED)
+    assert "llama_services.chat: no evaluation of Q8_0 by the tasks" in output
+    assert trials(cluster) == [("Q8_0", "running")]
+
+
+def test_judged_trial_needs_an_evaluation_before(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    before = cluster.files()
+    arguments = ("-e", "service=chat quant=Q8_0 trial=12h evaluation=true")
+    output = cluster.refused("switch_model", *arguments)
+    assert "no evaluation of F16 seen, one is needed to compare with: run evaluate.yml -e models=chat" in output
+    assert cluster.files() == before and cluster.events == []
+    evaluated(cluster, "F16", 30)
+    output = cluster.done("switch_model", *arguments)
+    assert "chat: 30 of 48 answers pass with F16: run evaluate.yml -e models=chat during the trial" in output
+    assert "unless switch_model.yml -e service=chat -e keep=true -e evaluation=true is run before that" in output
+    assert trials(cluster) == [("Q8_0", "running")]

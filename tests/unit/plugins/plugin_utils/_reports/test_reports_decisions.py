@@ -264,7 +264,9 @@ def test_decision_file_has_what_the_page_shows(path):
         if "drill" in claim:
             assert set(claim) == {"says", "drill"} and claim["drill"] in catalog
             continue
-        assert {"says", "figure", "of"} <= set(claim) <= {*QUANT, "at_most"}
-        assert claim["figure"] in decisions.FIGURES and ("at_least" in claim) != ("at_most" in claim)
+        rate = claim["figure"] in decisions.RATES
+        assert {"says", "figure", "of"} <= set(claim) <= {*QUANT, "at_most", *(["tasks"] if rate else [])}
+        assert (rate or claim["figure"] in decisions.FIGURES) and ("at_least" in claim) != ("at_most" in claim)
         assert claim.get("at_a_time", "one") in ("one", "several")
-        assert {*claim["of"], *claim.get("against", {})} <= {"quant", "cards", *decisions.FLAGS}
+        known = {"model", "quant", "service"} if rate else {"quant", "cards", *decisions.FLAGS}
+        assert {*claim["of"], *claim.get("against", {})} <= known
