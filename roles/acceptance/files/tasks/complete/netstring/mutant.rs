@@ -5,8 +5,11 @@ pub enum Error {
     Comma,
 }
 
-/// The payload of the first frame, and what follows the frame.
-pub fn take(input: &[u8], limit: usize) -> Result<Option<(&[u8], &[u8])>, Error> {
+/// A payload, and what follows its frame.
+pub type Frame<'a> = (&'a [u8], &'a [u8]);
+
+/// The first frame.
+pub fn take(input: &[u8], limit: usize) -> Result<Option<Frame<'_>>, Error> {
     let colon = match input.iter().position(|&byte| byte == b':') {
         Some(colon) => colon,
         None => return if input.iter().all(u8::is_ascii_digit) { Ok(None) } else { Err(Error::Length) },

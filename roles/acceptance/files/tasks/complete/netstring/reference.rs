@@ -5,8 +5,11 @@ pub enum Error {
     Comma,
 }
 
-/// The payload of the first frame, and what follows the frame.
-pub fn take(input: &[u8], limit: usize) -> Result<Option<(&[u8], &[u8])>, Error> {
+/// A payload, and what follows its frame.
+pub type Frame<'a> = (&'a [u8], &'a [u8]);
+
+/// The first frame.
+pub fn take(input: &[u8], limit: usize) -> Result<Option<Frame<'_>>, Error> {
     let mut length = 0usize;
     for (index, &byte) in input.iter().enumerate() {
         match byte {
@@ -21,7 +24,7 @@ pub fn take(input: &[u8], limit: usize) -> Result<Option<(&[u8], &[u8])>, Error>
     Ok(None)
 }
 
-fn payload(input: &[u8], length: usize) -> Result<Option<(&[u8], &[u8])>, Error> {
+fn payload(input: &[u8], length: usize) -> Result<Option<Frame<'_>>, Error> {
     match input.get(length) {
         None => Ok(None),
         Some(b',') => Ok(Some((&input[..length], &input[length + 1..]))),

@@ -69,9 +69,8 @@ impl FromStr for Event {
 }
 
 pub fn replay(log: &str) -> Result<State, ReplayError> {
-    let events = log.lines().map(str::trim).zip(1..).filter(|(text, _)| !text.is_empty());
-    events.fold(Ok(State::Pending), |state, (text, line)| {
-        let state = state?;
+    let mut events = log.lines().map(str::trim).zip(1..).filter(|(text, _)| !text.is_empty());
+    events.try_fold(State::Pending, |state, (text, line)| {
         let event = text.parse().map_err(|UnknownEvent(event)| ReplayError::Unknown { line, event })?;
         state.on(event).ok_or(ReplayError::NotAllowed { line, state, event })
     })

@@ -1,0 +1,57 @@
+use std::fmt;
+use std::str::FromStr;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mac([u8; 6]);
+
+impl Mac {
+    pub const BROADCAST: Mac = Mac([0xff; 6]);
+
+    pub const fn is_multicast(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+}
+
+impl From<[u8; 6]> for Mac {
+    fn from(bytes: [u8; 6]) -> Mac {
+        Mac(bytes)
+    }
+}
+
+impl From<Mac> for [u8; 6] {
+    fn from(mac: Mac) -> [u8; 6] {
+        mac.0
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", a, b, c, d, e, g)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MacError;
+
+impl fmt::Display for MacError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a hardware address")
+    }
+}
+
+impl std::error::Error for MacError {}
+
+impl FromStr for Mac {
+    type Err = MacError;
+
+    fn from_str(text: &str) -> Result<Mac, MacError> {
+        let separator = if text.contains('-') { '-' } else { ':' };
+        let parts: Vec<&str> = text.split(separator).collect();
+        if parts.iter().any(|part| part.len() != 2) {
+            return Err(MacError);
+        }
+        let bytes: Result<Vec<u8>, _> = parts.iter().map(|part| u8::from_str_radix(part, 16)).collect();
+        bytes.ok().and_then(|bytes| bytes.try_into().ok()).map(Mac).ok_or(MacError)
+    }
+}
