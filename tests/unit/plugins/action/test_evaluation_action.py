@@ -36,7 +36,7 @@ class Cluster:
 
     def __init__(self, server, folder):
         self.server, self.folder = server, folder
-        self.judged = []
+        self.judged, self.host = [], "localhost"
         self.interrupted_after = None
         self.answers = {}
         names = [f"kind{number % KINDS}/t{number // KINDS:02}" for number in range(KINDS * EACH)]
@@ -78,7 +78,7 @@ class Cluster:
         return asked, self._action(evaluation, self._judge, {**given, "image": "rust"})
 
     def _action(self, module, execute, arguments):
-        task = mock.MagicMock(args=arguments, async_val=0, delegate_to="localhost", check_mode=False)
+        task = mock.MagicMock(args=arguments, async_val=0, delegate_to=self.host, check_mode=False)
         action = module.ActionModule(task, mock.MagicMock(), mock.MagicMock(), None, None, None)
         action._execute_module = execute
         return action.run(task_vars={"inventory_hostname": "node1"})
@@ -203,6 +203,17 @@ def test_sandbox_that_is_missing_ends_the_run(cluster):
     assert judged["failed"] and judged["msg"] == "llama_judge: judging: neither systemd nor an engine"
     # The answers are kept nevertheless.
     assert len(cluster.kept("answers")) == EACH
+
+
+def test_commands_need_the_controller(cluster):
+    """Their directory is there."""
+    for path in (cluster.folder / "tasks/kind0").iterdir():
+        (path / "task.yml").write_text("summary: x\njudge: [./judge.sh]\n")
+    cluster.host = "judge"
+    _asked, judged = cluster.run("kind0")
+    assert judged["msg"].startswith("acceptance_judge_host: judge seen, localhost is needed for tasks that a command")
+    cluster.host = "localhost"
+    assert "asked 0, judged 12" in cluster.run("kind0")[1]["lines"]
 
 
 def test_model_texts_never_leave_the_store(cluster):

@@ -1,0 +1,6 @@
+use answer::*;
+
+#[test]
+fn doubles() {
+    assert_eq!(double(2), 4);
+}

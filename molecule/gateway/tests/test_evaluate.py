@@ -1,0 +1,82 @@
+"""Models evaluated through the gateway by their own names, and judged where rustc is: hostile programs too."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+sys.path.insert(0, os.path.join(REPOSITORY, "tests/hostile"))
+import hostile  # noqa: E402
+
+TASKS = "molecule/gateway/evaluation"
+
+
+@pytest.fixture(scope="module")
+def judge(lab):
+    """A host with rustc and systemd -> an inventory with it."""
+    scripts = os.path.join(REPOSITORY, "tests/lab")
+    image = subprocess.run([scripts + "/rust_image.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[
+        -1
+    ]
+    slot = lab.ethernet("node1").split(".")[2]
+    networks = ["10.%d.%s.0/24" % (number, slot) for number in (213, 214)]
+    subprocess.run(
+        [scripts + "/nodes.sh", lab.name, *networks, f"judge={image}=10.213.{slot}.14=10.214.{slot}.14"], check=True
+    )
+    yield lab.name + "-judge"
+    subprocess.run(["docker", "rm", "--force", "--volumes", lab.name + "-judge"], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def evaluated(lab, judge, tmp_path_factory):
+    """evaluated(*arguments): runs evaluate.yml -> its output"""
+    inventory = tmp_path_factory.mktemp("judge") / "hosts.json"
+    hosts = {"judge": {"ansible_host": judge, "lab_index": 14}}
+    inventory.write_text(json.dumps({"all": {"children": {"judges": {"hosts": hosts}}}}))
+
+    def run(*arguments):
+        words = ("-e", "models=small", "-e", "task_dir=" + TASKS, "-e", "acceptance_judge_host=judge", *arguments)
+        status, output = lab.playbook("evaluate", "-i", "molecule/gateway/inventory", "-i", str(inventory), *words)
+        assert status == 0, output
+        return output
+
+    return run
+
+
+def test_model_is_asked_and_judged_once(lab, evaluated):
+    tasks = ("-e", "tasks=fix,analyze")
+    assert "small: 2 answers of about" in evaluated("--check", *tasks)
+    output = evaluated(*tasks)
+    assert "asked 2, judged" in output and lab.changed(output) > 0
+    (result,) = lab.reports.glob("evaluations/latest-small.json")
+    found = json.loads(result.read_text())
+    assert {one["task"]: one["compiles"] is None for one in found["answers"]} == {
+        "analyze/color": True,
+        "fix/double": False,
+    }
+    # A color was asked for, in any words.
+    assert [one["passes"] for one in found["answers"] if one["task"] == "analyze/color"] == [True]
+    before = result.read_text()
+    again = evaluated(*tasks)
+    assert "asked 0, judged 0" in again and lab.changed(again) == 0
+    assert json.loads(result.read_text())["figures"] == json.loads(before)["figures"]
+    modes = {path.stat().st_mode & 0o077 for path in lab.reports.glob("evaluations/**/*")}
+    assert modes == {0}
+
+
+def test_hostile_programs_do_not_pass(judge):
+    def shell(script):
+        command = ["docker", "exec", judge, "sh", "-c", script]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    def judged(*arguments):
+        words = ["-i", judge + ",", "-c", "community.docker.docker", "-e", "judging=" + judge, *arguments]
+        subprocess.run(["ansible-playbook", "tests/hostile/judge.yml", *words], cwd=REPOSITORY, check=True)
+
+    found, before, after = hostile.judged(shell, judged)
+    passes = {one["answer"]: one["passes"] for one in found["verdicts"]}
+    assert found["way"] == "systemd" and passes == {**dict.fromkeys(hostile.NAMES, False), "reference": True}
+    assert before == after
