@@ -55,6 +55,21 @@ def answers(cluster, *seen):
     (cluster.node("ctl") / "jobs.json").write_text(json.dumps(seen))
 
 
+def test_waiting_job_is_not_asked(cluster, tmp_path):
+    folder = tmp_path / "tasks/fix/a"
+    folder.mkdir(parents=True)
+    (folder / "task.yml").write_text("summary: x\njudge: checklist\nchecklist: [{fact: x, any: [x]}]\n")
+    (folder / "prompt.md").write_text("Fix it.")
+    output = cluster.done("evaluate", "-e", "task_dir=%s" % (tmp_path / "tasks"))
+    assert f"deep: not asked: {WAITS}" in output
+    assert [event for event in cluster.events if " ask " in event] == ["node1 ask m of http://node1:8000 for 1"]
+    # One that serves is asked by the address of its head.
+    answers(cluster, RUNS)
+    cluster.done("evaluate", "-e", "task_dir=%s" % (tmp_path / "tasks"))
+    asked = [event for event in cluster.events if " ask " in event]
+    assert asked == [f"node1 ask m of http://node1:{port} for 1" for port in (8000, 8001)]
+
+
 def test_waiting_job_is_not_measurable(cluster):
     output = cluster.done("verify")
     assert f"deep: not measurable: {WAITS}" in output
