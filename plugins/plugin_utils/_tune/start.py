@@ -71,5 +71,6 @@ def tune_lines(candidates: Sequence[Map], service: str, minutes: float, interrup
     tried = [one["name"] for one in candidates if not one["why"]]
     lines = [f"{service}: {len(tried)} candidates: {'; '.join(tried)}"]
     lines += [f"{one['name']}: not measured, {one['why']}" for one in candidates if one["why"]]
-    away = f"{service} does not respond meanwhile, for {minutes:g} minutes at most"
-    return lines + [away if interrupt else f"{away}: run with -e interrupt=true when it may be away"]
+    if interrupt:
+        return [*lines, f"{service} does not respond meanwhile, for {minutes:g} minutes at most"]
+    return [*lines, f"measuring takes {minutes:g} minutes at most, in which {service} does not respond: run with -e interrupt=true"]

@@ -54,3 +54,35 @@ def test_other_caches_share_nothing(cluster):
     cluster.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]["rpc_cache"] = True
     cluster.done("site")
     assert of_seeds(cluster) == []
+
+
+@pytest.fixture(name="seeded")
+def fixture_seeded(cluster):
+    cluster.done("site")
+    return cluster
+
+
+QUANT = ("-e", "service=chat quant=Q8_0")
+
+
+def test_switch_seeds_the_new_quant(seeded):
+    seeded.done("switch_model", "--check", *QUANT)
+    assert of_seeds(seeded) == []
+    seeded.done("switch_model", *QUANT)
+    assert of_seeds(seeded) == ["node1 share ['m8.gguf'] with ['10.0.0.2']", *COPIED[1:]]
+    fetched, stopped = "node1 model fetch", "node1 stopped llama-head-chat.service"
+    assert seeded.events.index(fetched) < seeded.events.index(COPIED[1]) < seeded.events.index(stopped)
+
+
+def test_failed_seeding_leaves_the_old_quant(seeded):
+    (seeded.node("node2") / "unseeded").touch()
+    before = seeded.configuration()
+    assert "no room" in seeded.refused("switch_model", *QUANT)
+    assert seeded.configuration() == before
+    assert seeded.snapshots() == [[], []] and "node1 stop sharing" in seeded.events
+
+
+@pytest.mark.parametrize("arguments", [[], ["-e", "service=chat"]], ids=["all", "one"])
+def test_upgrade_seeds_what_is_missing(cluster, arguments):
+    cluster.done("upgrade", *arguments)
+    assert of_seeds(cluster) == COPIED
