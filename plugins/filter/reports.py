@@ -41,6 +41,7 @@ from ..plugin_utils._reports.evaluation import evaluation_judged
 from ..plugin_utils._reports.failures import failure_reason
 from ..plugin_utils._reports.jobs import jobs_seen
 from ..plugin_utils._reports.link import link_report
+from ..plugin_utils._reports.numbers import numbers_refused
 from ..plugin_utils._reports.outcome import outcome_lines, switch_state
 from ..plugin_utils._reports.speed import upgrade_speed
 from ..plugin_utils._reports.switch import switch_refused
@@ -69,6 +70,7 @@ class FilterModule:
                 failure_reason,
                 switch_state,
                 switch_refused,
+                numbers_refused,
                 outcome_lines,
             )
         )

@@ -19,6 +19,7 @@ CATALOG = VARS["__drill_catalog"]
 SCRIPT = ROOT / "roles/drill/files/break.sh"
 GATEWAY = (ROOT / "roles/drill/files/gateway.sh").read_text()
 JOB = ROOT / "roles/drill/files/job.sh"
+PEERS = (ROOT / "roles/drill/files/peers.sh").read_text()
 # As the comment above the catalogue has them.
 KEYS = {"where", "action", "kind", "generate", "held", "patience", "restart_head", "says", "needs", "what", "may_fail"}
 KEYS |= {"ends", "code"}
@@ -286,8 +287,9 @@ def test_node_of_a_job_vanishes_and_returns(tmp_path):
 
     def script(what):
         (tmp_path / "asked").write_text("")
-        words = ["bash", str(JOB), what, "node_gone"]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        words = ["bash", "-s", "--", what, "node_gone"]
+        text = PEERS + JOB.read_text()
+        done = subprocess.run(words, env=environment, input=text, capture_output=True, text=True, check=False)
         return done, (tmp_path / "asked").read_text().splitlines()
 
     done, asked = script("break")

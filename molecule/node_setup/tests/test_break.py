@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "roles/drill/files/break.sh"
+FILES = pathlib.Path(__file__).resolve().parents[3] / "roles/drill/files"
+SCRIPT = "\n".join((FILES / name).read_text() for name in ("peers.sh", "break.sh"))
 UNIT = "drill-dummy.service"
 # Two builds of a server that only waits, a model of three MiB, a directory that it needs room in.
 PREPARE = """
@@ -43,7 +44,7 @@ class Victim:
         """-> the last line that break.sh prints."""
         variables = " ".join("%s=%s" % item for item in dict(ENVIRONMENT, **environment).items())
         command = "printf '%%s' %s | env " + variables + " bash -s -- %s %s"
-        return self.node.check_output(command, SCRIPT.read_text(), what, action).splitlines()[-1]
+        return self.node.check_output(command, SCRIPT, what, action).splitlines()[-1]
 
     def shown(self, name):
         return self.node.check_output("systemctl show --property=%s --value %s", name, UNIT)

@@ -12,6 +12,8 @@ import re
 import time
 from typing import Any
 
+from .._bench.variant import TIMER
+from .._files import names_in
 from .._node import paths
 from .._node.units import held_since, number, parse_show, service_of, systemctl_show, unit_kind
 from .._watchdog import samples
@@ -53,18 +55,25 @@ class Units:
     def look(self) -> list[Family]:
         names = sorted(os.path.basename(path) for path in glob.glob(paths.UNIT_FILES) if not os.path.islink(path))
         names = [name for name in names if role_of(name)[0]]
-        shown = parse_show(systemctl_show(names, PROPERTIES)) if names else []
+        timers = sorted(name for name in names_in(paths.RUN_UNITS) if TIMER.match(name))
+        shown = parse_show(systemctl_show(names + timers, PROPERTIES)) if names else []
         held = held_since() is not None
+        # tune.yml measures them with other settings, for as long as their timers run.
+        ends = ((TIMER.match(one.get("Id", "")), one.get("SubState")) for one in shown)
+        measured = {end.group(1) for end, state in ends if end and state in ("waiting", "running")}
         found = Families()
         found.add("llama_node_held", int(held))
         for one in shown:
             unit = one.get("Id", "")
             role, service = role_of(unit)
+            if not role:
+                continue
             labels: dict[str, Any] = {"unit": unit, "service": service, "role": role}
             runs = one.get("ActiveState") == "active" and one.get("SubState") in ("running", "exited")
             found.add("llama_unit_active", int(runs), **labels)
             enabled = one.get("UnitFileState") in ("enabled", "enabled-runtime")
-            found.add("llama_unit_wanted", int(enabled and not held and unit not in self._settings.stopped), **labels)
+            away = held or unit in self._settings.stopped or role in SERVING and service in measured
+            found.add("llama_unit_wanted", int(enabled and not away), **labels)
             starts = one.get("ActiveState") == "activating" and one.get("SubState") != "auto-restart"
             found.add("llama_unit_starting", int(starts), **labels)
             found.add("llama_unit_restarts_total", number(one, "NRestarts"), **labels)

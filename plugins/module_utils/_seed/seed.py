@@ -32,6 +32,8 @@ SMALLEST = 10 << 20
 MOST = 1 << 20  # bytes of an answer
 EVERY = 1.0  # seconds between lines of progress
 ENDS = 30.0  # seconds until the program has ended
+# Its unit ends after this time and that of its tensors at this rate: another process of its user could hold the run.
+LONGEST, SLOWEST = 900, 2 << 20  # seconds, and bytes a second
 _BLOCK = re.compile(r"^blk\.(\d{1,6})\.")
 # Like a worker's unit, but with neither network nor cards, and the first to go if memory lacks.
 CONFINED = (
@@ -107,11 +109,14 @@ def seed(wanted: Wanted, url: str, say: Callable[[str], None]) -> str:
     """Have the worker's cache filled from the files below the URL. say(line): progress. -> what was done, in a
     sentence. Errors: Refusal."""
     with contextlib.closing(Client()) as client, tempfile.TemporaryFile() as log:
+        if not wanted.files:
+            raise Refusal("rpc_cache: no model seen on the node of its head, one is needed: run site.yml --tags model")
         sources = [make_source(url.rstrip("/") + "/" + quote(os.path.basename(one["path"]))) for one in wanted.files]
         for source in sources:
             attempts(lambda source=source: source.resolve(client))  # type: ignore[misc]
         tensors = share(_headers(sources, client), wanted.layers, wanted.output)
-        unit = _Unit(command(wanted), log)
+        total = sum(one.size for one in tensors)
+        unit = _Unit(command(wanted, total), log)
         try:
             unit.send(json.dumps({"request": wanted.request(), "tensors": [[one.name, one.size] for one in tensors]}))
             missing = unit.answer("missing", list)
@@ -124,15 +129,15 @@ def seed(wanted: Wanted, url: str, say: Callable[[str], None]) -> str:
             raise
         finally:
             unit.close()
-    total = sum(one.size for one in tensors)
     sent = sum(one.size for one in todo)
     return f"{wanted.folder()}: {human(sent)} copied, {len(tensors)} tensors of {human(total)} are there"
 
 
-def command(wanted: Wanted) -> list[str]:
+def command(wanted: Wanted, total: int) -> list[str]:
+    """The words of its unit. total: bytes of its tensors."""
     unit = ["systemd-run", "--quiet", "--collect", "--wait", "--pipe", f"--unit=llama-seed-{wanted.service}"]
     own = (f"User={wanted.user}", f"CacheDirectory={os.path.relpath(wanted.folder(), '/var/cache')}")
-    unit += ["--property=" + one for one in own + CONFINED]
+    unit += ["--property=" + one for one in (*own, f"RuntimeMaxSec={LONGEST + total // SLOWEST}", *CONFINED)]
     return [*unit, paths.PROGRAM, "rpc_seed", wanted.program, wanted.folder()]
 
 

@@ -22,7 +22,7 @@ COLUMNS = (
     ("total_tokens_per_second", "of all requests", "%.1f"),
     ("prompt_tokens_per_second", "of reading", "%.1f"),
     ("first_token_s", "first token, s", "%.3f"),
-    ("peak_mib", "memory, MiB", "%.0f"),
+    ("memory_mib", "memory, MiB", "%.0f"),
     ("ratio", "times as deployed", "%.2f"),
     ("low", "at least", "%.2f"),
     ("high", "at most", "%.2f"),

@@ -165,7 +165,7 @@ class _Race:
             return str(errors[0])
         most, peak = (
             self.candidates[name].get("most_mib"),
-            max((one.get("peak_mib") or 0 for one in records), default=0),
+            max((one.get("memory_mib") or 0 for one in records), default=0),
         )
         if most and peak > most:
             return f"{peak:.0f} MiB seen, at most {most:.0f} are allowed, what the plan says and a tenth"
@@ -268,11 +268,11 @@ class _Race:
 
 
 def tune_measured(
-    name: str, number: int, cells: Sequence[Map], peak_mib: float | None = None, error: str = ""
+    name: str, number: int, cells: Sequence[Map], memory_mib: float | None = None, error: str = ""
 ) -> dict[str, Any]:
     """-> a record of what a candidate reached in a round.
 
-    cells: of llama_bench, with one request at a time and with several; peak_mib: the most memory that its head had;
+    cells: of llama_bench, with one request at a time and with several; memory_mib: of its head, after the answers;
     error: why it was not measured.
     """
     single = [one["figures"] for one in cells if one["concurrency"] == 1]
@@ -285,7 +285,7 @@ def tune_measured(
         "total_tokens_per_second": _mean([one.get("tokens_per_second") for one in several]),
         "prompt_tokens_per_second": _mean([value(one, "server.prompt_tokens_per_second.p50") for one in single]),
         "first_token_s": _mean([value(one, "time_to_first_token.p50") for one in single]),
-        "peak_mib": peak_mib,
+        "memory_mib": memory_mib,
         "error": error or (f"requests failed: {failed[0]}" if failed else ""),
     }
 

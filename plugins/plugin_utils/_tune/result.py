@@ -100,7 +100,7 @@ def _row(name: str, measured: Sequence[Map], race: Map) -> dict[str, Any]:
     own = [one for one in measured if one["name"] == name and not one.get("error")]
     ratio = race["ratios"].get(name) or {"ratio": 1.0 if name == BASELINE else 0.0, "low": None, "high": None}
     why = next((one["why"] for one in race["left"] if one["name"] == name), "")
-    keys = (*SCORES.values(), "first_token_s", "peak_mib")
+    keys = (*SCORES.values(), "first_token_s", "memory_mib")
     return {"name": name, "rounds": len(own), "why": why, **ratio, **{key: _median(own, key) for key in keys}}
 
 

@@ -73,4 +73,7 @@ def tune_lines(candidates: Sequence[Map], service: str, minutes: float, interrup
     lines += [f"{one['name']}: not measured, {one['why']}" for one in candidates if one["why"]]
     if interrupt:
         return [*lines, f"{service} does not respond meanwhile, for {minutes:g} minutes at most"]
-    return [*lines, f"measuring takes {minutes:g} minutes at most, in which {service} does not respond: run with -e interrupt=true"]
+    return [
+        *lines,
+        f"{service} would not respond for {minutes:g} minutes at most: run with -e interrupt=true, without --check",
+    ]

@@ -29,17 +29,11 @@ no_override() {
     systemctl --no-block restart "$UNIT"
 }
 
-# No connection is closed: nothing arrives any more, as if the other side had lost power.
 cut_off() {
     systemd-run --quiet --collect --unit=llama-drill-undo --on-active="$HOLD" --timer-property=AccuracySec=1s \
         nft delete table inet llama_drill
     stamp
-    nft -f - <<RULES
-table inet llama_drill {
-  chain input { type filter hook input priority -300; policy accept; ip saddr { $PEERS } drop; }
-  chain output { type filter hook output priority -300; policy accept; ip daddr { $PEERS } drop; }
-}
-RULES
+    drop_peers
 }
 reconnect() {
     nft delete table inet llama_drill 2>/dev/null || true

@@ -118,12 +118,7 @@ node_gone() {
     [ -n "$pids" ] || die "no process of job $JOB here, one is needed: look at llama-jobs list"
     later sh -c 'nft delete table inet llama_drill; systemctl start slurmd.service'
     stamp
-    nft -f - <<RULES
-table inet llama_drill {
-  chain input { type filter hook input priority -300; policy accept; ip saddr { $PEERS } drop; }
-  chain output { type filter hook output priority -300; policy accept; ip daddr { $PEERS } drop; }
-}
-RULES
+    drop_peers
     systemctl kill --kill-who=main --signal=KILL slurmd.service
     systemctl stop slurmd.service
     # The end of either may have ended the other.

@@ -113,7 +113,7 @@ def _noisy(true, chance, sd=0.04):
         # A whole round may be slower, and each measurement for itself.
         common = slower.setdefault(number, chance.gauss(0, 3 * sd))
         rate = true(name) * math.exp(common + chance.gauss(0, sd))
-        return {"tokens_per_second": rate, "first_token_s": 1 / rate, "error": "", "peak_mib": None}
+        return {"tokens_per_second": rate, "first_token_s": 1 / rate, "error": "", "memory_mib": None}
 
     return measure
 

@@ -116,7 +116,8 @@ def test_trial_is_refused(cluster):
         (("-e", "service=chta"), "service chta seen, one of chat is needed"),
         ((*CHAT, "-e", "goal=fast"), "goal fast seen, single, total or prompt is needed"),
         ((*CHAT, "-e", "axes=ubatch"), "axes ubatch seen"),
-        ((*CHAT, "-e", "minutes=1h"), "minutes 1h seen, a number above 0 is needed"),
+        ((*CHAT, "-e", "minutes=1h"), "minutes '1h' seen, a number above 0 is needed"),
+        ((*CHAT, "-e", "requests=x"), "requests 'x' seen, a whole number of 1 or more is needed"),
     ],
 )
 def test_mistakes_are_refused(cluster, arguments, said):

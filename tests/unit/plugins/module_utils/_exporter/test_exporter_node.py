@@ -131,6 +131,18 @@ def test_held_or_stopped_unit_is_not_wanted(node, monkeypatch):
     assert set(by_unit(found, "llama_unit_wanted").values()) == {0}
 
 
+@pytest.mark.parametrize("state, wanted", [("waiting", 0), ("running", 0), ("elapsed", 1)])
+def test_measured_unit_is_not_wanted(node, monkeypatch, tmp_path, state, wanted):
+    """The timer of a variant, and what a run that died has left."""
+    timer = "llama-tune-end-chat.timer"
+    (tmp_path / timer).write_text("")
+    monkeypatch.setattr(units.paths, "RUN_UNITS", str(tmp_path))
+    shown = "%s\nId=%s\nActiveState=active\nSubState=%s\n" % (SHOWN, timer, state)
+    monkeypatch.setattr(units, "systemctl_show", lambda names, _properties: shown if timer in names else "")
+    found = by_unit(units.Units(config.Config()).look(), "llama_unit_wanted")
+    assert list(found.values()) == [wanted, wanted, 1]
+
+
 def test_links_are_counted(monkeypatch, node):
     listener = socket.create_server(("127.0.0.1", 0))
     address, port = listener.getsockname()

@@ -45,7 +45,7 @@ class Node:
         monkeypatch.setattr(seed.Wanted, "folder", lambda _wanted: str(self.folder))
         monkeypatch.setattr(seed, "command", self.command)
 
-    def command(self, wanted):
+    def command(self, wanted, _total):
         return [sys.executable, "-c", START % (str(ROOT), [wanted.program, wanted.folder()])]
 
     def wanted(self, layers=(1, 3), output=True, sha256="a"):
@@ -140,6 +140,12 @@ def test_wrong_server_leaves_no_tensor(node, monkeypatch, fault, words):
     assert node.cached() == set() and not seed.is_done(node.wanted())
 
 
+def test_missing_model_is_refused(node, monkeypatch):
+    monkeypatch.setattr(node, "wanted", lambda: seed.Wanted("chat", [], (0, 1), False, "", ""))
+    with pytest.raises(Refusal, match="no model seen on the node of its head"):
+        node.seed()
+
+
 def test_program_that_does_not_start_is_named(node):
     node.program = "/nonexistent"
     with pytest.raises(Refusal, match="rpc_cache: .*No such file"):
@@ -167,7 +173,7 @@ def test_foreign_record_is_no_record(node):
 def test_foreign_answer_ends_the_seeding(node, monkeypatch, said):
     """Another process of its user may write it."""
     words = [sys.executable, "-c", "input(); print('{\"missing\": %s}')" % said.replace('"', '\\"')]
-    monkeypatch.setattr(seed, "command", lambda _wanted: words)
+    monkeypatch.setattr(seed, "command", lambda _wanted, _total: words)
     with pytest.raises(Refusal, match="rpc_cache: the seeding ended"):
         node.seed()
 
@@ -190,8 +196,10 @@ def test_full_disk_is_refused(monkeypatch, needed, wrong):
 
 def test_unit_has_neither_network_nor_cards():
     wanted = seed.Wanted("chat", [], (0, 1), False, "/opt/llama.cpp/releases/b1/bin/ggml-rpc-server", "llama-rpc")
-    words = seed.command(wanted)
+    words = seed.command(wanted, 2 << 30)
     assert words[0] == "systemd-run" and "--unit=llama-seed-chat" in words
+    # Another process of its user may take the place of the program.
+    assert "--property=RuntimeMaxSec=1924" in words
     for line in ("User=llama-rpc", "CacheDirectory=llama-cluster/rpc-chat", "PrivateNetwork=yes", "PrivateDevices=yes"):
         assert "--property=" + line in words
     assert words[-4:] == [

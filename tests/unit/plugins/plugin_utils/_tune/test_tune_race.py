@@ -28,7 +28,7 @@ CANDIDATES = [
 
 
 def record(name, number, rate, **more):
-    found = {"name": name, "round": number, "first_token_s": 1.0, "peak_mib": 400, "error": ""}
+    found = {"name": name, "round": number, "first_token_s": 1.0, "memory_mib": 400, "error": ""}
     return {**found, **dict.fromkeys(SCORES.values(), rate), **more}
 
 
@@ -79,7 +79,7 @@ def test_placement_is_shown_and_never_chosen():
     "more, words",
     [
         ({"error": "llama-server ended"}, "llama-server ended"),
-        ({"peak_mib": 501}, "501 MiB seen, at most 500 are allowed, what the plan says and a tenth"),
+        ({"memory_mib": 501}, "501 MiB seen, at most 500 are allowed, what the plan says and a tenth"),
         ({"first_token_s": 1.5}, "the first token takes 1.50 times as long, at most 1.25 are allowed"),
         ({"first_token_s": 4.0}, "4.00 s to the first token seen, at most 2.00 s are allowed"),
     ],
@@ -143,7 +143,7 @@ def test_record_of_llama_bench_cells():
         "total_tokens_per_second": 90.0,
         "prompt_tokens_per_second": 300.0,
         "first_token_s": 0.5,
-        "peak_mib": 410,
+        "memory_mib": 410,
         "error": "requests failed: timeout",
     }
     assert tune_measured("threads 1", 1, [], error="it ended")["tokens_per_second"] is None

@@ -33,7 +33,7 @@ def candidates(service=None):
 
 
 def result(rates, text="", service=None):
-    some = {"first_token_s": 0.5, "peak_mib": 400, "error": ""}
+    some = {"first_token_s": 0.5, "memory_mib": 400, "error": ""}
     records = [
         {"name": name, "round": number, **dict.fromkeys(SCORES.values(), rate), **some}
         for number in range(1, 5)
