@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ._beside import BESIDE, with_projector
 from ._cache_keys import CACHE_ROWS
+from ._companion_keys import COMPANIONS, with_projector
 from ._family import FAMILY, inherited
 from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, MODEL_NAME, RPC_CACHE, SIZE, SPELLED_OUT, SPLIT, WORD
 from ._key import Key
@@ -112,7 +112,7 @@ KEYS = (
         "rpc_cache",
         (bool, str),
         "Whether each worker keeps the tensors that it receives, so that the next start need not send them again; "
-        "`seeded`: `site.yml` copies them before the first: [when it is worth "
+        "`seeded`: `site.yml`, `upgrade.yml` and `switch_model.yml` copy them before the first: [when it is worth "
         "it](operations.md#the-tensor-cache-of-workers).",
         default=False,
         form=RPC_CACHE,
@@ -186,7 +186,7 @@ KEYS = (
         memory=True,
     ),
     *FAMILY,
-    *BESIDE,
+    *COMPANIONS,
     Key(
         "numa",
         (str, dict),

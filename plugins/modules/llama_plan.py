@@ -327,7 +327,7 @@ def main():
     except OSError as error:
         module.fail_json(msg=f"{error.filename or given['path']}: {error.strerror}: fetch it, or correct the path")
     except NoModel as error:
-        module.fail_json(msg=str(error), beside=error.beside._asdict())
+        module.fail_json(msg=str(error), companion=error.companion._asdict())
     except Refusal as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)

@@ -10,10 +10,10 @@ import struct
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import bundle, hub, journal, manifest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import beside, describe, gguf
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import companion, describe, gguf
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
 ROUNDS = 400
@@ -46,7 +46,9 @@ KINDS = {
     "granitehybrid": {"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 16, "ssm.group_count": 1},
     "qwen3next": {"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 16, "full_attention_interval": 4},
 }
-COMPANIONS = [make.header_bytes(*one) for one in (beside_files.adapter(blocks=1), beside_files.projector(blocks=0))]
+COMPANIONS = [
+    make.header_bytes(*one) for one in (companion_files.adapter(blocks=1), companion_files.projector(blocks=0))
+]
 
 
 def damaged_bytes(data, source):
@@ -105,7 +107,7 @@ def read_model(data, _folder):
 
 def read_companion(data, _folder):
     header = gguf.read_header(lambda offset, length: data[offset : offset + length], "b.gguf")
-    found = beside.read_beside([header])
+    found = companion.read_companion([header])
     assert found is None or found.architecture.isprintable() and len(json.dumps(found)) < 10**4
 
 

@@ -18,7 +18,7 @@ NODES, CONTROLLER = "module_utils", "plugin_utils"
 FLOORS = {
     NODES: (
         ("_text", "_key"),
-        ("_beside", "_cache_keys", "_family", "_forms"),
+        ("_cache_keys", "_companion_keys", "_family", "_forms"),
         ("_slurm_keys",),
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),

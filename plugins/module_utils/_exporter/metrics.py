@@ -67,7 +67,10 @@ METRICS: dict[str, tuple[str, str]] = {
     "llama_unit_restarts_total": ("counter", "Starts by systemd after a run had ended."),
     "llama_unit_started_seconds": ("gauge", "When its process began, since 1970."),
     "llama_unit_starting": ("gauge", "Whether it starts: a head may wait for its workers."),
-    "llama_unit_wanted": ("gauge", "Whether it should run: enabled, node not held, service neither stopped nor measured."),
+    "llama_unit_wanted": (
+        "gauge",
+        "Whether it should run: enabled, not held, not stopped, not measured.",
+    ),
     "llama_watchdog_alive": ("gauge", "Whether the watchdog runs."),
     "llama_watchdog_last_repair_seconds": ("gauge", "Time of the last repair, since 1970, and its reason."),
     "llama_watchdog_repairs_total": ("counter", "Repairs by the watchdog since the node booted."),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .._beside import projects_on_card
+from .._companion_keys import projects_on_card
 from .._family import is_template_file
 from .._node import paths
 from .._settings import LLAMA_NUMA, value
@@ -96,7 +96,7 @@ def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version:
     args += arguments(service, build)
     if service.get("draft"):
         args += _draft_args(instance["draft_path"], service) + drafts.words(service["draft"], build)
-    args += _beside_args(instance, service)
+    args += _companion_args(instance, service)
     if service.get("numa") in LLAMA_NUMA:
         args += ["--numa", service["numa"]]
     template = service.get("chat_template")
@@ -130,7 +130,7 @@ def _draft_args(path: str, service: Mapping[str, Any]) -> list[str]:
     return args + (["--device-draft", "none"] if path and service.get("cards") == [] else [])
 
 
-def _beside_args(instance: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
+def _companion_args(instance: Mapping[str, Any], service: Mapping[str, Any]) -> list[str]:
     args = ["--mmproj", instance["mmproj_path"]] if service.get("mmproj") else []
     args += ["--no-mmproj-offload"] if args and not projects_on_card(service) else []
     scaled = [f"{instance['lora_paths'][name]}:{scale:g}" for name, scale in (service.get("lora") or {}).items()]

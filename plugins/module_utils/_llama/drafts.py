@@ -34,7 +34,7 @@ def _map(name: str, *more: str) -> Kind:
 
 # Without a type a model drafts. ngram-simple does not read its --spec-ngram-simple-min-hits.
 MODEL = ""
-KINDS = {
+DRAFT_TYPES = {
     MODEL: Kind("draft-simple", {"max": "--spec-draft-n-max", "min": "--spec-draft-n-min"}, 3, 64, True),
     "ngram-simple": _map("ngram-simple"),
     "ngram-map-k": _map("ngram-map-k", "hits"),
@@ -54,7 +54,7 @@ KINDS = {
 
 
 def kind_of(draft: Mapping[str, Any]) -> Kind:
-    return KINDS[draft.get("type", MODEL)]
+    return DRAFT_TYPES[draft.get("type", MODEL)]
 
 
 def model_of(draft: Mapping[str, Any] | None) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from .._settings import KEYS
-from .drafts import KINDS
+from .drafts import DRAFT_TYPES
 
 # Short forms and aliases of flags that have a key.
 SPELLINGS = {
@@ -59,7 +59,7 @@ INSTEAD = (
         "--draft-n-min --spec-draft-n-min -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl -devd "
         "--device-draft --spec-draft-device --spec-type --spec-default "
         "--spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits --spec-ngram-simple-min-hits "
-        + " ".join(flag for kind in KINDS.values() for flag in kind.flags.values()),
+        + " ".join(flag for kind in DRAFT_TYPES.values() for flag in kind.flags.values()),
     ),
     (
         "mmproj",

@@ -9,7 +9,7 @@ from typing import Any
 from .._fetch.http import Client
 from .._fetch.request import Request
 from .._fetch.resolve import resolve
-from .._model.beside import Companion, read_beside
+from .._model.companion import Companion, read_companion
 from .._model.describe import check_shards, shard_names
 from .._model.gguf import Header, read_path
 from .._model.memory import Shape, read_shape
@@ -19,9 +19,9 @@ from .._text import Refusal
 class NoModel(Refusal):
     """Raised for a file that lies beside a model."""
 
-    def __init__(self, problem: Refusal, beside: Companion) -> None:
+    def __init__(self, problem: Refusal, companion: Companion) -> None:
         super().__init__(str(problem))
-        self.beside = beside
+        self.companion = companion
 
 
 def local_shape(path: str) -> Shape:
@@ -50,5 +50,5 @@ def _shape(headers: list[Header]) -> Shape:
     try:
         return read_shape(headers)
     except Refusal as problem:
-        beside = read_beside(headers)
-        raise NoModel(problem, beside) if beside else problem from None
+        companion = read_companion(headers)
+        raise NoModel(problem, companion) if companion else problem from None

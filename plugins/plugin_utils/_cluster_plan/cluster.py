@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...module_utils._model.beside import Companion
+from ...module_utils._model.companion import Companion
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.full_prompt import Measured, measured
@@ -134,11 +134,11 @@ class Cluster:
             return estimate(facts, size), "assumed" if facts.get("assumed") else "catalog"
         raise self._unread(model, quant, f"its header was not read and llama_models.{model} has no header")
 
-    def beside(self, model: str, name: str) -> Companion:
+    def companion(self, model: str, name: str) -> Companion:
         """The needs of a file beside a model. Errors: Refusal."""
         known = self.headers.get((model, name), {})
-        if known.get("beside"):
-            return Companion(**known["beside"])
+        if known.get("companion"):
+            return Companion(**known["companion"])
         seen = "a model seen, the file of a projector or adapter is needed: correct it in llama_models"
         raise Refusal(seen) if known.get("shape") else self._unread(model, name, "its header was not read")
 

@@ -21,8 +21,8 @@ from ...module_utils._text import Refusal
 from .._intent.check import hopeless
 from .._intent.routers import as_service, quants
 from . import refusals, routers
-from .beside import load
 from .cluster import ON_ITS_NODE, Claims, Cluster, Misfit, Placed, View
+from .companions import load
 
 
 def place(cluster: Cluster, name: str, claims: Claims, uncounted: Sequence[str]) -> Placed:

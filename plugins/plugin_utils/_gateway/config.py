@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._beside import beside
+from ...module_utils._companion_keys import companions
 from ...module_utils._gateway.config import SILENCE
 from ...module_utils._plan.full_prompt import measured
 from ...module_utils._settings import is_stopped, kind_of, resolved, slot, text_tokens, value
@@ -118,7 +118,7 @@ def _service(
         "state": value(service, "state"),
         "launcher": value(service, "launcher"),
         # nginx reads no body: only the engine refuses addresses of pictures, and adapters.
-        "direct": not any(beside(single) for single in _every(service, models)),
+        "direct": not any(companions(single) for single in _every(service, models)),
         "fallback": service.get("fallback"),
     }
 

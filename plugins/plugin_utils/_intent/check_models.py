@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ...module_utils._beside import ADAPTER, PROJECTOR
+from ...module_utils._companion_keys import ADAPTER, PROJECTOR
 from ...module_utils._forms import MODEL_NAME as FORM
 from ...module_utils._model.shape import MAX_BLOCKS, RECURRENT
 from ...module_utils._settings import FAMILY_KEYS

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._beside import BESIDE
+from ...module_utils._companion_keys import COMPANIONS
 from ...module_utils._key import Key
 from ...module_utils._llama.drafts import model_of
 from ...module_utils._settings import (
@@ -33,10 +33,10 @@ from .records import Models, Settings
 from .routers import as_service, own_settings, wrong_key
 from .rules import (
     Where,
-    beside_rules,
     broken,
     build_rules,
     cache_rules,
+    companion_rules,
     setting_rules,
     word_rules,
 )
@@ -46,7 +46,7 @@ UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 CACHES = ("cache", "cache_type_k", "cache_type_v")
 # A draft model would have to be planned for each model that is loaded beside it.
 OF_MODEL = {key.name: key for key in KEYS if key.name in {"quant", *MODEL_KEYS, *FAMILY_KEYS} - {"draft"}}
-OF_MODEL.update({key.name: key for key in BESIDE})
+OF_MODEL.update({key.name: key for key in COMPANIONS})
 
 
 def service_errors(one: Inventory, name: Any, built: bool = True) -> list[str]:
@@ -125,7 +125,7 @@ def _server_errors(one: Inventory, entry: str, service: Settings) -> list[str]:
     second = None if wrong else model_of(whole.get("draft"))
     if second:
         wrong = _quant_errors(where("draft"), "model", *second, one.models)
-    found += wrong + _beside_errors(where, whole, one.models)
+    found += wrong + _companion_errors(where, whole, one.models)
     heads, wrong_heads = _host_errors(one, entry, "head", service["head"])
     workers, wrong_workers = (
         _host_errors(one, entry, "workers", service["workers"]) if "workers" in service else ([], [])
@@ -146,9 +146,9 @@ def _server_errors(one: Inventory, entry: str, service: Settings) -> list[str]:
     )
 
 
-def _beside_errors(where: Where, whole: Settings, models: Models) -> list[str]:
+def _companion_errors(where: Where, whole: Settings, models: Models) -> list[str]:
     model = models.get(whole["model"])
-    return broken(where, beside_rules(whole, model)) if isinstance(model, Mapping) else []
+    return broken(where, companion_rules(whole, model)) if isinstance(model, Mapping) else []
 
 
 def _address_errors(one: Inventory, entry: str, head: str) -> list[str]:
@@ -214,7 +214,7 @@ def _router_errors(one: Inventory, entry: str, service: Settings) -> list[str]:
         single = as_service(service, model)
         found += _quant_errors(entry, "models", model, single["quant"], models)
         where, whole = _family_of(f"{entry}.models.{model}" if own_settings(own) is own else entry, single, models)
-        wrong = broken(where, setting_rules(single, whole)) + _beside_errors(where, whole, models)
+        wrong = broken(where, setting_rules(single, whole)) + _companion_errors(where, whole, models)
         wrong += [] if found or wrong else broken(where, build_rules(whole, dialect_of(build)))
         found += [sentence for sentence in wrong if sentence not in found]
     return found or _name_errors(entry, service, models)

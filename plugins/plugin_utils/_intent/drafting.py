@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ...module_utils._llama.drafts import KINDS, MODEL, Kind, most
+from ...module_utils._llama.drafts import DRAFT_TYPES, MODEL, Kind, most
 from ...module_utils._settings import effective, value
 from .records import Settings
 from .rules import Row, Where, broken
@@ -28,11 +28,11 @@ def draft_rules(whole: Settings) -> list[Row]:
                 "for none",
             )
         ]
-    given, types = draft.get("type", MODEL), [name for name in KINDS if name]
+    given, types = draft.get("type", MODEL), [name for name in DRAFT_TYPES if name]
     if "type" in draft and given not in types:
         near = did_you_mean(given, types, ": choose one of them, or drop the key for a draft model")
         return [("draft.type", True, f"{shown(given)} seen, one of {', '.join(types)} is needed{near}")]
-    kind = KINDS[given]
+    kind = DRAFT_TYPES[given]
     rows = _draft_values(draft, kind)
     if any(wrong for _key, wrong, _text in rows):
         return rows

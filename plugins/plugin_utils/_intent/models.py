@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from ...module_utils._beside import ADAPTER, PROJECTOR, beside
+from ...module_utils._companion_keys import ADAPTER, PROJECTOR, companions
 from ...module_utils._llama.drafts import model_of
 from ...module_utils._settings import resolved
 from .hosts import expand
@@ -24,7 +24,7 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
     for service in services.values():
         if host in expand(service["head"], groups):
             wanted.extend(quants(service).items())
-            wanted.extend((name, file) for name in quants(service) for file in _beside(service, name, models))
+            wanted.extend((name, file) for name in quants(service) for file in _companions(service, name, models))
             draft = resolved(service, models[service["model"]]).get("draft") if "model" in service else None
             second = model_of(draft)
             wanted.extend([second] if second else [])
@@ -45,12 +45,12 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
     return [items[dest] for dest in sorted(items)]
 
 
-def _beside(service: Settings, name: str, models: Models) -> list[str]:
+def _companions(service: Settings, name: str, models: Models) -> list[str]:
     own = as_service(service, name) if "models" in service else service
-    return beside(resolved(own, models[name]))
+    return companions(resolved(own, models[name]))
 
 
-def beside_paths(settings: Settings, path: Callable[[str, str], str]) -> dict[str, Any]:
+def companion_paths(settings: Settings, path: Callable[[str, str], str]) -> dict[str, Any]:
     """The paths of the files beside its model, as in Head. path: of a model's file, by its name."""
     model = settings["model"]
     return {

@@ -7,7 +7,7 @@ which keys are not for routers. Private to the collection."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...module_utils._beside import BESIDE
+from ...module_utils._companion_keys import COMPANIONS
 from ...module_utils._settings import BY_KIND, FAMILY_KEYS, MODEL_KEYS
 from . import variables
 from .records import Settings
@@ -47,7 +47,7 @@ def wrong_key(entry: str, key: Any, known: Iterable[str], kind: str) -> str:
             "%s.aliases: unknown key: write aliases of a model in llama_models, or the names of this service as names"
             % entry
         )
-    of_models = {"model", "quant", *FAMILY_KEYS, *(one.name for one in BESIDE)} - {"draft"}
+    of_models = {"model", "quant", *FAMILY_KEYS, *(one.name for one in COMPANIONS)} - {"draft"}
     of_router, of_model = key in BY_KIND["router"], key in of_models
     rows = (
         (kind == "server" and of_router, "a key of routers: add kind: router, without model and quant, or drop it"),

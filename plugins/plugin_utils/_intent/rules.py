@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...module_utils._beside import SCALES
 from ...module_utils._cache_keys import CACHE_TYPES, PLAIN_CACHE_TYPES
+from ...module_utils._companion_keys import SCALES
 from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
+from ...module_utils._forms import SEEDED
 from ...module_utils._llama.args import OLDEST, build_number, command_line_of
 from ...module_utils._llama.drafts import DRAFTS_UNKNOWN, TYPED, UNTYPED
 from ...module_utils._llama.flags import flags, owner
@@ -34,7 +35,7 @@ SHORT = {"cache": ("cache_type_k", "cache_type_v"), "mmap": ("load_mode",)}
 # The first build with llama.cpp PR 28789 whose tensor cache was measured.
 CACHE_BUILD = 11434
 # The first build that was seen to fall asleep, and to stay so, while /health, /metrics and /props are asked.
-SLEEPS = 11434
+SLEEP_BUILD = 11434
 
 
 def broken(where: Where, rows: Iterable[Row]) -> list[str]:
@@ -226,9 +227,9 @@ def build_rules(whole: Settings, version: str) -> list[Row]:
         ),
         (
             "sleep_idle_seconds",
-            "sleep_idle_seconds" in whole and build < SLEEPS,
-            f"seen with build {version}, b{SLEEPS} or newer is needed, which is known to sleep while it is watched: "
-            "take another release, or drop the key",
+            "sleep_idle_seconds" in whole and build < SLEEP_BUILD,
+            f"seen with build {version}, b{SLEEP_BUILD} or newer is needed, which is known to sleep while it is "
+            "watched: take another release, or drop the key",
         ),
         (
             "reasoning_budget",
@@ -268,14 +269,14 @@ def cache_rules(one: Settings, version: str) -> list[Row]:
         ),
         (
             "rpc_cache",
-            one.get("rpc_cache") == "seeded" and value(one, "launcher") == "slurm",
-            "seeded seen with launcher slurm, true is needed, since it is not known before where a job runs: write "
+            one.get("rpc_cache") == SEEDED and value(one, "launcher") == "slurm",
+            f"{SEEDED} seen with launcher slurm, true is needed, since it is not known before where a job runs: write "
             "true",
         ),
     ]
 
 
-def beside_rules(whole: Settings, model: Settings) -> list[Row]:
+def companion_rules(whole: Settings, model: Settings) -> list[Row]:
     """Files beside the model. model: its entry."""
     low, high = SCALES
     known, wanted = model.get("loras") or {}, whole.get("lora") or {}

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
+from ...module_utils._forms import SEEDED
 from ...module_utils._node import paths
 from .hosts import expand
 from .records import Groups, HostVars, Models, Services
 from .services import head_instances
-
-SEEDED = "seeded"
 
 
 def rpc_seeds(

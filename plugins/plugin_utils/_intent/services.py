@@ -24,7 +24,7 @@ from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, resolve
 from . import gateway, monitoring
 from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
-from .models import beside_paths, model_file, model_items
+from .models import companion_paths, model_file, model_items
 from .records import Groups, Head, HostVars, Models, Served, Service, Services, Share, Worker, url
 from .routers import as_service, quants
 
@@ -333,7 +333,7 @@ def _head(service: Service, here: _Node) -> Head:
         aliases=[name for _model, name in gateway.names(service.settings, here.models)],
         model_path=here.path(settings["model"], settings["quant"]),
         draft_path=here.path(*second) if second else "",
-        **beside_paths(settings, here.path),
+        **companion_paths(settings, here.path),
         shares=[
             Share(
                 node,
@@ -390,7 +390,7 @@ def _served(service: Service, name: str, here: _Node, planned: Mapping[str, Any]
         quant=settings["quant"],
         aliases=[name, *(model.get("aliases") or [])],
         model_path=here.path(name, settings["quant"]),
-        **beside_paths(settings, here.path),
+        **companion_paths(settings, here.path),
         layers={node: count for node, count in planned.get("layers", {}).items() if count},
         tensor_split=planned.get("tensor_split"),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),

@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files, gguf_files, model_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files, gguf_files, model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
     ROOT,
@@ -122,8 +122,8 @@ def test_services_of_one_node(plan, tmp_path):
 def test_files_beside_model_are_planned_by_their_headers(plan, model, tmp_path):
     with open(model, "rb") as stream:
         (tmp_path / "big.gguf").write_bytes(stream.read(16 << 20))
-    (tmp_path / "sees.gguf").write_bytes(gguf_files.header_bytes(*beside_files.projector(image=512)))
-    adapter = beside_files.adapter("qwen3", blocks=64, width=5120)
+    (tmp_path / "sees.gguf").write_bytes(gguf_files.header_bytes(*companion_files.projector(image=512)))
+    adapter = companion_files.adapter("qwen3", blocks=64, width=5120)
     (tmp_path / "tone.gguf").write_bytes(gguf_files.header_bytes(*adapter))
     nowhere = {name: {"urls": ["file:///nowhere/%s.gguf" % name]} for name in ("big", "sees", "tone")}
     known = {"quants": {"Q4": nowhere["big"]}, "mmproj": nowhere["sees"], "loras": {"tone": nowhere["tone"]}}

@@ -9,7 +9,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import published
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_fetch
-from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files, gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files, gguf_files
 
 MODEL = gguf_files.model(1)
 
@@ -35,7 +35,7 @@ def test_twice_and_check_mode(capsys, fake, tmp_path):
 
 
 def test_files_beside_model_are_fetched_like_it(capsys, fake, tmp_path):
-    for name, files in (("tone.gguf", beside_files.adapter(blocks=1)), ("sees.gguf", beside_files.projector())):
+    for name, files in (("tone.gguf", companion_files.adapter(blocks=1)), ("sees.gguf", companion_files.projector())):
         options = {"urls": [fake.add_plain(name, gguf_files.file_bytes(*files))], "dest": str(tmp_path / name)}
         done = [run(capsys, **options)[1] for _time in range(2)]
         assert [one["changed"] for one in done] == [True, False]

@@ -9,7 +9,7 @@ import mmap
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_plan
-from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files, gguf_files, model_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files, gguf_files, model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 CARDS = [{"name": "node%d" % number, "memory_mib": 32510} for number in (2, 3, 1)]
@@ -55,10 +55,10 @@ def test_a_local_model(capsys, qwen):
 
 
 def test_adapter_is_no_model_but_described(capsys, tmp_path):
-    (tmp_path / "t.gguf").write_bytes(gguf_files.file_bytes(*beside_files.adapter(blocks=1)))
+    (tmp_path / "t.gguf").write_bytes(gguf_files.file_bytes(*companion_files.adapter(blocks=1)))
     code, result = run(capsys, path=str(tmp_path / "t.gguf"), urls=["file:///nowhere/t.gguf"])
     assert code == 1 and "a LoRA adapter, which is no model" in result["msg"]
-    assert (result["beside"]["kind"], result["beside"]["blocks"]) == ("adapter", [36864])
+    assert (result["companion"]["kind"], result["companion"]["blocks"]) == ("adapter", [36864])
 
 
 def test_header_of_damaged_file_comes_from_source(capsys, qwen, tmp_path):

@@ -72,7 +72,7 @@ def rendered(build):
     drafting = dict(INSTANCE, draft_path="/opt/models/d.gguf")
     for service in ({"draft": {"max": 8, "min": 1}}, {"draft": {"max": 8}, "cards": []}):
         found.update(flags_of(llama_args.head_args(drafting, service, build)))
-    for name, kind in drafts.KINDS.items() if build == "b11434" else ():
+    for name, kind in drafts.DRAFT_TYPES.items() if build == "b11434" else ():
         service = {"draft": dict(dict.fromkeys(kind.flags, 3), **({"type": name} if name else {}))}
         found.update(flags_of(llama_args.head_args(dict(INSTANCE, draft_path=""), service, build)))
     for experts in ("all", 12):
@@ -99,7 +99,7 @@ def test_draft_flags_depend_on_build(build, words):
 
 def test_types_of_draft_are_those_of_the_build():
     known = options("b11434", "llama-server")["--spec-type"]
-    for kind in drafts.KINDS.values():
+    for kind in drafts.DRAFT_TYPES.values():
         assert re.search(rf"[ ,]{kind.spec}[,\n]", known)
         for key in {"max", "match", "hits"} & set(kind.flags):
             default = re.search(

@@ -17,8 +17,8 @@ TONE.update(entry=0, compute=0, compute_plain=0)
 
 def planned(nodes=None, groups=None, previous=(), **settings):
     seeing, tone = settings.pop("seeing", SEEING), settings.pop("tone", TONE)
-    headers = [{"item": {"model": "big", "quant": "mmproj"}, "beside": seeing, "msg": "no model"}]
-    headers += [{"item": {"model": "big", "quant": "lora tone"}, "beside": tone, "msg": "no model"}]
+    headers = [{"item": {"model": "big", "quant": "mmproj"}, "companion": seeing, "msg": "no model"}]
+    headers += [{"item": {"model": "big", "quant": "lora tone"}, "companion": tone, "msg": "no model"}]
     return memory_plan(
         {"chat": {**SERVICE, **settings}},
         {**MODELS, "big": {**MODELS["big"], **FILES}},

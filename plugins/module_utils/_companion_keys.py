@@ -18,7 +18,7 @@ ADAPTER = "lora "
 SCALES = (-10, 10)
 MMPROJ = (re.compile(r"^cpu\Z"), "true, cpu or false", "write one of them")
 
-BESIDE = (
+COMPANIONS = (
     Key(
         "mmproj",
         (bool, str),
@@ -49,6 +49,6 @@ def projects_on_card(service: Mapping[str, Any]) -> bool:
     return service.get("mmproj") is True and "workers" not in service and service.get("cards") != []
 
 
-def beside(service: Mapping[str, Any]) -> list[str]:
+def companions(service: Mapping[str, Any]) -> list[str]:
     """The names of the files beside its model."""
     return [PROJECTOR] * bool(service.get("mmproj")) + [ADAPTER + str(name) for name in service.get("lora") or {}]

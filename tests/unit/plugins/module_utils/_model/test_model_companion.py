@@ -4,9 +4,9 @@
 """Headers of adapters and projectors; bytes are those that b11434 logged when it loaded these files."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import beside, gguf
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import companion, gguf
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit import beside_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import DENSE
 
@@ -15,11 +15,11 @@ MIB = 1 << 20
 
 def read(metadata, tensors):
     data = make.header_bytes(metadata, tensors)
-    return beside.read_beside([gguf.read_header(lambda offset, length: data[offset : offset + length], "b.gguf")])
+    return companion.read_companion([gguf.read_header(lambda offset, length: data[offset : offset + length], "b.gguf")])
 
 
 def with_key(key, kind, value):
-    metadata, tensors = beside_files.projector()
+    metadata, tensors = companion_files.projector()
     return [entry for entry in metadata if entry[0] != key] + [(key, kind, value)], tensors
 
 
@@ -34,17 +34,17 @@ def with_key(key, kind, value):
 def test_buffer_of_projector_is_as_measured(width, heads, wide, image, patch, fast, plain):
     """The compute buffers of an idefics3 with these numbers."""
     shape = {"width": width, "heads": heads, "wide": wide, "image": image, "patch": patch}
-    found = read(*beside_files.projector("idefics3", **shape))
+    found = read(*companion_files.projector("idefics3", **shape))
     assert (found.compute / MIB, found.compute_plain / MIB) == pytest.approx((fast, plain), abs=0.01)
 
 
 def test_pictures_of_any_size_need_more():
-    assert read(*beside_files.projector("qwen3vl_merger")).compute > 50 * read(*beside_files.projector()).compute
+    assert read(*companion_files.projector("qwen3vl_merger")).compute > 50 * read(*companion_files.projector()).compute
 
 
 def test_adapter_lies_with_its_layers():
     more = [("token_embd.weight.lora_a", (8, 16), 0), ("output.weight.lora_b", (8, 32), 0)]
-    found = read(*beside_files.adapter("qwen3", blocks=2, more=more))
+    found = read(*companion_files.adapter("qwen3", blocks=2, more=more))
     assert (found.kind, found.architecture, found.blocks) == ("adapter", "qwen3", [2 * 576 * 8 * 4] * 2)
     changed = found.added_to(DENSE)
     assert changed.block_bytes[0] - DENSE.block_bytes[0] == 2 * 576 * 8 * 4
@@ -56,9 +56,9 @@ def test_adapter_lies_with_its_layers():
 @pytest.mark.parametrize(
     "files, words",
     [
-        (beside_files.adapter("x\nllama_services.y: \x1b[2J"), r"architecture 'x\\nllama_services.y"),
-        (beside_files.adapter(kind="other"), "adapter.type 'other' seen, lora is needed"),
-        (beside_files.adapter(more=[("blk.0.x", (32,), 0)]), "tensor 'blk.0.x' seen, lora_a and lora_b are needed"),
+        (companion_files.adapter("x\nllama_services.y: \x1b[2J"), r"architecture 'x\\nllama_services.y"),
+        (companion_files.adapter(kind="other"), "adapter.type 'other' seen, lora is needed"),
+        (companion_files.adapter(more=[("blk.0.x", (32,), 0)]), "tensor 'blk.0.x' seen, lora_a and lora_b are needed"),
         (with_key("clip.vision.patch_size", make.U32, 0), "patch_size is 0, a number up to"),
         (with_key("clip.vision.image_size", make.U32, 2**32 - 1), "image_size is 4294967295, a number up to"),
         (with_key("clip.vision.embedding_length", make.STRING, "x" * 999), "embedding_length is 'xxx"),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...module_utils._beside import ADAPTER, PROJECTOR, beside, projects_on_card
-from ...module_utils._model import beside as headers
+from ...module_utils._companion_keys import ADAPTER, PROJECTOR, companions, projects_on_card
+from ...module_utils._model import companion as headers
 from ...module_utils._model.kv_cache import Projector, Settings
 from ...module_utils._model.memory import Shape
 from ...module_utils._text import Refusal
@@ -29,9 +29,9 @@ class Loaded(NamedTuple):
 def load(cluster: Cluster, service: Entry, shape: Shape, settings: Settings) -> Loaded:
     """service: resolved. Errors: Refusal, for a header that was not read."""
     model, inputs, refused = service["model"], list[list[Any]](), list[tuple[str, str]]()
-    for name in beside(service):
+    for name in companions(service):
         try:
-            found = cluster.beside(model, name)
+            found = cluster.companion(model, name)
         except Refusal as problem:
             raise Refusal(f"{name} of {model}: {problem}") from None
         key = "mmproj" if name == PROJECTOR else f"lora.{name[len(ADAPTER) :]}"

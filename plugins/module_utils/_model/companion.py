@@ -45,7 +45,7 @@ class Companion(NamedTuple):
         )
 
 
-def read_beside(headers: Sequence[Header]) -> Companion | None:
+def read_companion(headers: Sequence[Header]) -> Companion | None:
     """Returns the facts of the header of a projector or an adapter; None for any other file. Raises Refusal for one
     that llama-server does not load."""
     metadata = headers[0].metadata
