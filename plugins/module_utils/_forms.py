@@ -36,7 +36,7 @@ WORD = (
 )
 CPU_MOE = (re.compile(r"^(auto|all)\Z"), "auto, all or a number of layers", "write auto, all, or digits without quotes")
 GPU_LAYERS = (re.compile(r"^auto\Z"), "auto or a number of layers", "write auto, or digits without quotes")
-# Of rpc_cache.
+# A value of rpc_cache.
 SEEDED = "seeded"
 RPC_CACHE = (re.compile(rf"^{SEEDED}\Z"), f"true, false or {SEEDED}", "write one of them, without quotes")
 SPLIT = (re.compile(r"^auto\Z"), "auto or a map of node to layers", "write auto, or NODE: LAYERS for each node")

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers that a playbook is given with -e, where Jinja makes 0 of what is none. Private to the collection."""
+"""Numbers that a playbook is given with -e, where Jinja makes 0 of any other text. Private to the collection."""
 
 from __future__ import annotations
 
