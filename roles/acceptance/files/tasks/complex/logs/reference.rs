@@ -54,7 +54,7 @@ fn parse(line: &str) -> Option<(Level, &str, &str)> {
         _ => return None,
     };
     let named = !service.is_empty() && !service.contains([' ', ':']);
-    (named && is_number(time)).then(|| (level, service, message))
+    (named && is_number(time)).then_some((level, service, message))
 }
 
 fn repetitions(message: &str) -> Option<u64> {
