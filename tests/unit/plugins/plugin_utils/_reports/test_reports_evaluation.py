@@ -118,7 +118,7 @@ def test_trial_needs_an_evaluation_of_the_old_quant(new, step):
     assert sentence.startswith("llama_services.chat: no evaluation of F16 seen") and step in sentence
 
 
-def test_start_of_a_trial_shows_the_rate_to_reach():
+def test_start_of_a_trial_shows_the_rate():
     assert judged(evaluation("F16", 41), new="")["lines"] == [
         "chat: 41 of 96 answers pass with F16: run evaluate.yml -e models=chat during the trial of the new one, before "
         "it is kept"
