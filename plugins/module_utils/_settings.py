@@ -215,6 +215,15 @@ KEYS = (
     ),
     Key("mmap", bool, "Whether weights are mapped into memory: `load_mode` `mmap` for true, `none` for false."),
     Key(
+        "split_mode",
+        str,
+        "How several devices share the model: each has some layers, or with `tensor` a part of every layer, and all "
+        "compute at the same time. `tensor` is experimental in llama.cpp, and over RPC slow: "
+        "[measured](tuning.md#a-part-of-every-layer).",
+        default="layer",
+        choices=("layer", "tensor"),
+    ),
+    Key(
         "tensor_split",
         (str, dict),
         "`auto` (the [memory plan](plan.md) decides), or a map of node to layers; they sum to the model's blocks, and "

@@ -49,6 +49,13 @@ layers_total:
   description: "Layers of the model, the output counted as one; V(null) when not logged."
   type: int
   returned: success
+divided:
+  description: >-
+    Whether each device has a part of every layer (C(--split-mode tensor)); the log then has only the size of the
+    largest part, which stands for each.
+  type: bool
+  returned: success
+width: {description: "Numbers that pass from layer to layer; V(null) when not logged.", type: int, returned: success}
 kv_caches:
   description: "KV caches of the model, two for models with sliding windows."
   type: list

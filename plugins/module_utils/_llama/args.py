@@ -83,7 +83,9 @@ def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version:
     if "address" in instance:
         args += ["--host", instance["address"], "--port", str(instance["port"])]
     if instance.get("rpc_endpoints"):
-        args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer"]
+        args += ["--rpc", ",".join(instance["rpc_endpoints"])]
+    if instance.get("rpc_endpoints") or value(service, "split_mode") == "tensor":
+        args += ["--split-mode", value(service, "split_mode")]
     if service.get("cards") == []:
         args += ["--device", "none"]
     layers = value(service, "n_gpu_layers")

@@ -49,6 +49,7 @@ INSTEAD = (
     ("llama_address of its node", "--host"),
     ("port", "--port"),
     ("workers", "--rpc"),
+    ("split_mode", "-sm --split-mode"),
     ("tensor_split", "-ts --tensor-split"),
     ("cards", "-dev --device"),
     ("cpu_moe", "-cmoe --cpu-moe -ncmoe --n-cpu-moe"),
@@ -73,7 +74,7 @@ INSTEAD = (
     # The collection's own: where layers go, and how the server is watched, asked and logged.
     (
         "",
-        "-sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx "
+        "-fit --fit -fitt --fit-target -fitc --fit-ctx "
         "--metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
         "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
         "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "

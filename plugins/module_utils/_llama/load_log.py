@@ -22,6 +22,11 @@ Place = tuple[str, Optional[str]]
 BUILD = re.compile(r"\bbuild:? (\d+) \(([^)]*)\) with ")
 DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
 PASS = re.compile(r"load_tensors: loading model tensors")
+# Of the one device that --split-mode tensor makes of several: whose buffers have the size of the largest part.
+DIVIDED = re.compile(r"creating a Meta device ")
+MEMBER = re.compile(r"llama_prepare_model_devices: - device \d+: (\S+)(?: \(([^)]*)\))?")
+META = re.compile(r"^Meta\(")
+WIDTH = re.compile(r"print_info: n_embd\s+= (\d+)")
 ASSIGNED = re.compile(r"load_tensors: layer\s+(\d+) assigned to device (\S+?),")
 OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 BUFFER = re.compile(r"(?<!\S)(\S+)\s+(model|LoRA|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
@@ -52,6 +57,12 @@ class _Layout:
         self.recurrent = False
         self.projector: dict[Place, float] = {}
 
+    def divide(self, members: Iterable[Place]) -> None:
+        """The same for each device that has a part of every layer."""
+        for place in [place for place in self.mib if META.match(place[0])]:
+            size = self.mib.pop(place)
+            self.mib.update({(*member, place[2]): size for member in members})
+
 
 def parse(lines: Iterable[str]) -> dict[str, Any]:
     """Log lines of one run -> dict as llama_load_info returns it.
@@ -63,6 +74,8 @@ def parse(lines: Iterable[str]) -> dict[str, Any]:
     """
     build: dict[str, Any] = {"build": None, "commit": None}
     devices: dict[str, str | None] = {}
+    members: dict[str, str | None] = {}
+    width: int | None = None
     layout, whole = _Layout(), None
     for line in lines:
         found = BUILD.search(line)
@@ -71,6 +84,14 @@ def parse(lines: Iterable[str]) -> dict[str, Any]:
         found = DEVICE.search(line)
         if found:
             devices[found.group(1)] = found.group(2) if ENDPOINT.match(found.group(2)) else None
+        if DIVIDED.search(line):
+            members = {}
+        found = MEMBER.search(line)
+        if found:
+            members[found.group(1)] = found.group(2) if ENDPOINT.match(found.group(2) or "") else None
+        found = WIDTH.search(line)
+        if found and width is None:
+            width = int(found.group(1))
         if DRAFT.search(line):
             whole = whole or layout
         if PASS.search(line) or DRAFT.search(line):
@@ -79,7 +100,8 @@ def parse(lines: Iterable[str]) -> dict[str, Any]:
     if whole:
         for place, size in layout.mib.items():
             whole.mib[place] = whole.mib.get(place, 0.0) + size
-    return _report(build, devices, whole or layout)
+    found = _report(build, devices, list(_places(members).values()), whole or layout)
+    return dict(found, divided=bool(members), width=width)
 
 
 def _read(layout: _Layout, line: str) -> None:
@@ -113,10 +135,16 @@ def _read(layout: _Layout, line: str) -> None:
         layout.offloaded = (int(found.group(1)), int(found.group(2)))
 
 
-def _report(build: dict[str, Any], devices: dict[str, str | None], layout: _Layout) -> dict[str, Any]:
+def _report(
+    build: dict[str, Any], devices: dict[str, str | None], members: list[Place], layout: _Layout
+) -> dict[str, Any]:
+    """members: the devices that have a part of every layer."""
+    layout.divide(members)
     layers = _assigned_layers(layout, devices)
     if layers is None:
         layers = _cache_layers(layout)
+    if members and layout.offloaded:
+        layers = dict.fromkeys(members, layout.offloaded[1] - 1)
     for place, size in layout.projector.items():
         key = (*place, "compute")
         layout.mib[key] = layout.mib.get(key, 0.0) + size
@@ -159,13 +187,7 @@ def _assigned_layers(layout: _Layout, devices: dict[str, str | None]) -> dict[Pl
     """{(device at its endpoint, endpoint): blocks} from the lines of -lv 5; None without them."""
     if not layout.assigned:
         return None
-    # The head numbers all RPC devices through; at an endpoint the count starts again, in the same order.
-    places: dict[str, Place] = {}
-    seen: dict[str, int] = {}
-    for name, endpoint in devices.items():
-        if endpoint:
-            places[name] = ("RPC%d" % seen.get(endpoint, 0), endpoint)
-            seen[endpoint] = seen.get(endpoint, 0) + 1
+    places = _places(devices)
     output = max(layout.assigned)
     layers: dict[Place, int] = {}
     for number, name in layout.assigned.items():
@@ -173,6 +195,20 @@ def _assigned_layers(layout: _Layout, devices: dict[str, str | None]) -> dict[Pl
             place = places.get(name, (name, None))
             layers[place] = layers.get(place, 0) + 1
     return layers
+
+
+def _places(devices: dict[str, str | None]) -> dict[str, Place]:
+    """{the head's name of a device: its place}. The head numbers all RPC devices through; at an endpoint the count
+    starts again, in the same order."""
+    places: dict[str, Place] = {}
+    seen: dict[str, int] = {}
+    for name, endpoint in devices.items():
+        if endpoint:
+            places[name] = ("RPC%d" % seen.get(endpoint, 0), endpoint)
+            seen[endpoint] = seen.get(endpoint, 0) + 1
+        else:
+            places[name] = (name, None)
+    return places
 
 
 def _cache_layers(layout: _Layout) -> dict[Place, int] | None:

@@ -53,6 +53,7 @@ class Settings(NamedTuple):
     bits_v: float | None = None
     projector: Projector | None = None
     drafted: int = 0  # tokens that are checked at a time in a slot, beside its next one
+    tensor_mode: bool = False  # each device has a part of every layer
 
 
 class Cells(NamedTuple):

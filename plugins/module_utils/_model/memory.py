@@ -9,6 +9,7 @@ counted: the accelerator's own context, its pools, and what a driver keeps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from .compute_buffer import compute_bytes
 from .draft import draft_counts, draft_settings
 from .kv_cache import Settings, kv_bytes
 from .shape import Shape, read_shape
+from .tensor_mode import head_parts
 
 __all__ = ["Placed", "Settings", "Shape", "Share", "kv_bytes", "place", "read_shape", "settings_of"]
 
@@ -69,10 +71,13 @@ def place(
     """Memory of each device when ``counts`` blocks go to each.
 
     counts: blocks per device in llama.cpp's order (RPC devices as in --rpc, then the head's own), summing to
-    block_count; local: how many of the last devices are the head's own (None: none); fit_params: see compute_bytes;
-    main: the one device is the head's main memory, so the host has nothing beside it.
+    block_count, in tensor mode the part of each in any unit; local: how many of the last devices are the head's own
+    (None: none); fit_params: see compute_bytes; main: the one device is the head's main memory, so the host has nothing
+    beside it.
     Raises ValueError when the counts do not sum up.
     """
+    if settings.tensor_mode and len(counts) > 1:
+        return _parts(shape, settings, counts, fit_params)
     if sum(counts) != shape.block_count:
         raise ValueError("%s blocks placed, the model has %d" % (sum(counts), shape.block_count))
     caches = kv_bytes(shape, settings)
@@ -100,3 +105,18 @@ def place(
         devices = [share.beside(more) for share, more in zip(devices, own.devices)]
         kept = kept.beside(own.host)
     return Placed(devices, kept)
+
+
+def _parts(shape: Shape, settings: Settings, parts: Sequence[int], fit_params: bool) -> Placed:
+    """Each device has a part of every layer, and the whole of a tied output and of states that are no cache of keys and
+    values."""
+    caches, blocks, every = kv_bytes(shape, settings), shape.block_count, sum(parts)
+    states = sum(size for size, state in zip(caches, shape.recurrent) if state)
+    compute, host = compute_bytes(shape, settings, [blocks], 0, fit_params)
+    devices = []
+    for part, heads in zip(parts, head_parts(shape.n_head, shape.n_head_kv, shape.head_k, parts)):
+        weights = shape.whole_bytes + (sum(shape.block_bytes) - shape.whole_bytes) * max(part / every, heads)
+        weights += shape.output_bytes if shape.tied else shape.output_bytes * part / every
+        kept = states + (sum(caches) - states) * heads
+        devices.append(Share(blocks, 0, blocks - 1, math.ceil(weights), math.ceil(kept), compute[0]))
+    return Placed(devices, Share(weights=shape.input_bytes, compute=host))

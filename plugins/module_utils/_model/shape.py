@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from .._text import Refusal
 from .describe import check_model
 from .gguf import Header, Tensor, shown
+from .tensor_mode import divided
 
 
 class Mla(NamedTuple):
@@ -58,6 +59,7 @@ class Shape(NamedTuple):
     expert_copy: int  # bytes of a device that computes experts that lie elsewhere, see _experts()
     cpu_moe: int = 0  # how many of the first blocks have their experts in the head's main memory
     draft: Shape | None = None  # of a small model that lies beside it and drafts for it
+    whole_bytes: int = 0  # of all block_bytes, those that --split-mode tensor has on each device
     left: Shape | None = None  # the first blocks, where they lie in the head's main memory; the others are counted
 
     def as_dict(self) -> dict[str, Any]:
@@ -314,8 +316,7 @@ def _feed_forward(named: dict[str, Tensor], count: int) -> tuple[int, int, bool,
 def read_shape(header: Header | list[Header]) -> Shape:
     """-> Shape of a model.
 
-    header: Header of gguf, or the list of its shards' headers in order. Raises Refusal for an architecture whose memory
-    cannot be known.
+    header: of gguf, or the list of its shards' headers in order. Raises Refusal where the memory cannot be known.
     """
     headers = header if isinstance(header, list) else [header]
     metadata = headers[0].metadata
@@ -335,9 +336,8 @@ def read_shape(header: Header | list[Header]) -> Shape:
         if keys.get(key):
             raise _unknown(keys, key)
     blocks, entry, output, named = _tensors(headers, count)
-    skipped = keys.number(
-        "nextn_predict_layers", 0
-    )  # blocks that predict further tokens: counted like others, and not loaded
+    # Blocks that predict further tokens: counted like others, and not loaded.
+    skipped = keys.number("nextn_predict_layers", 0)
     if skipped >= count:
         raise Refusal(
             "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: not a usable header, use "
@@ -359,9 +359,8 @@ def read_shape(header: Header | list[Header]) -> Shape:
     n_head = keys.per_block("attention.head_count", count, 0)
     head = n_embd // max(n_head) if max(n_head) else 0
     window, swa_layers = _swa_layers(keys, count)
-    recurrent, n_head_kv = _recurrent(
-        keys, count, n_embd, keys.per_block("attention.head_count_kv", count, max(n_head))
-    )
+    n_head_kv = keys.per_block("attention.head_count_kv", count, max(n_head))
+    recurrent, n_head_kv = _recurrent(keys, count, n_embd, n_head_kv)
     n_head_kv = n_head_kv[: count - skipped] + [0] * skipped if cached else [0] * count
     n_ff, parts, fused, n_ff_exp = _feed_forward(named, count)
     expert_bytes, expert_copy = _experts(named, count - skipped)
@@ -396,4 +395,5 @@ def read_shape(header: Header | list[Header]) -> Shape:
         recurrent=recurrent,
         expert_bytes=expert_bytes + [0] * skipped,
         expert_copy=expert_copy,
+        whole_bytes=sum(blocks) - sum(map(_padded, divided(named, count - skipped))),
     )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from .._llama.args import build_number
 from .._llama.drafts import most
 from .._model.memory import Placed, Settings, Shape, Share, place, settings_of
-from .._settings import memory_settings
+from .._settings import memory_settings, value
 from .._text import Refusal
 from .devices import Device
 from .split import split, with_output
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     reason: str
     devices: list[Row]
     host: dict[str, int]  # weights_mib, kv_mib, compute_mib
-    counts: list[int]  # layers per device
+    counts: list[int]  # layers per device; in tensor mode the part of each, in any unit
     tensor_split: list[int]  # as in --tensor-split, nothing for one device
     cpu_moe: int = 0  # how many of the first layers have their experts in the head's main memory
 
@@ -96,6 +96,7 @@ def settings_for(
     for key, bits in (("cache_type_k", "bits_k"), ("cache_type_v", "bits_v")):
         given[bits] = (extra_types or {}).get(given.get(key, ""))
     given["embeddings"] = bool(given.get("embeddings") or service.get("reranking"))
+    given["tensor_mode"] = value(service, "split_mode") == "tensor"
     return settings_of(build=build_number(build), drafted=most(service.get("draft")), **given)
 
 
@@ -147,6 +148,8 @@ def plan(
     fitting = [index for index in equals if _fits_one(shape, settings, devices, index, local)]
     if counts is not None:
         chosen = counts
+    elif settings.tensor_mode:
+        chosen = _parts(shape, settings, devices, local)
     elif fitting and not force_split:
         # The first one works on what lies in main memory, wherever the layers are.
         elsewhere = shape.cpu_moe or shape.left
@@ -168,12 +171,12 @@ def plan(
     return Plan(
         fits=_fits(shares, rows, unified, placed.host),
         topology="split" if len(used) > 1 else unsplit,
-        reason=_reason(devices, equals, fitting, used)
+        reason=(EVERY_LAYER if settings.tensor_mode else _reason(devices, equals, fitting, used))
         + (", with the first %d layers in main memory" % shape.left.block_count if shape.left else ""),
         devices=[_row(device, share) for device, share in zip(rows, shares)],
         host={"weights_mib": mib(host.weights), "kv_mib": mib(host.kv), "compute_mib": mib(host.compute)},
         counts=chosen,
-        tensor_split=with_output(chosen) if len(devices) > 1 else [],
+        tensor_split=(chosen if settings.tensor_mode else with_output(chosen)) if len(devices) > 1 else [],
         cpu_moe=shape.cpu_moe,
     )
 
@@ -250,6 +253,21 @@ def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: 
     counts = split(bare, settings, None, _speeds([devices[index] for index in equals]), local)
     # Fewer layers than devices: one each.
     return _spread(dict(zip(equals, counts or [1] * shape.block_count)), devices)
+
+
+# All devices compute at the same time, so those that are alike have the same part.
+EVERY_LAYER = "a part of every layer on each device"
+
+
+def _parts(shape: Shape, settings: Settings, devices: Sequence[Device], local: int) -> list[int]:
+    """The part of each device in tensor mode, in any unit: by bandwidth, and where that does not fit by memory."""
+    speeds = [round(device.bandwidth or 0) for device in devices]
+    wishes = [speeds if all(speeds) and len(set(speeds)) > 1 else [1] * len(devices)]
+    wishes.append([max(1, device.room() >> 20) for device in devices])
+    fits = [
+        wish for wish in wishes if _fits(_place(shape, settings, devices, wish, local).devices, devices, None, Share())
+    ]
+    return (fits or wishes)[0]
 
 
 def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: int) -> list[int]:

@@ -13,6 +13,7 @@ from ...module_utils._model.kv_cache import CACHE_TYPES
 from ...module_utils._model.left import leaving
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._model.shape import WITHOUT_CACHE
+from ...module_utils._model.tensor_mode import UNPLANNED, UNSUPPORTED
 from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Case, Plan, ServicePlan, slot_context
@@ -108,6 +109,7 @@ def settings(
         for key, kind, sizes in zip(("cache_type_k", "cache_type_v"), own, both, strict=True)
     }
     most = min(MAX_DEVICES, shape.block_count)
+    unsupported = shape.architecture in UNSUPPORTED
     reason = "llama.cpp drives no more" if most == MAX_DEVICES else f"one for each layer of {model}"
     rows = (
         (
@@ -138,6 +140,21 @@ def settings(
             )
             for key, (cache_type, block, sizes) in heads.items()
             for size in [size for size in sizes if size % block][:1]
+        ),
+        (
+            settings.tensor_mode and (unsupported or shape.architecture in UNPLANNED),
+            "split_mode",
+            "tensor seen, layer is needed for architecture %s of %s, %s: drop the key"
+            % (
+                shape.architecture,
+                model,
+                "which llama.cpp refuses" if unsupported else "whose memory is not known in that mode",
+            ),
+        ),
+        (
+            settings.tensor_mode and len(devices) < 2,
+            "split_mode",
+            "tensor seen with one device, at least 2 are needed, cards of the head or workers: drop the key",
         ),
         (
             len(devices) > most,

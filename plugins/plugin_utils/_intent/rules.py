@@ -16,6 +16,7 @@ from ...module_utils._llama.args import OLDEST, build_number, command_line_of
 from ...module_utils._llama.drafts import DRAFTS_UNKNOWN, TYPED, UNTYPED
 from ...module_utils._llama.flags import flags, owner
 from ...module_utils._llama.words import unknown_values
+from ...module_utils._model.tensor_mode import TENSOR_MODE
 from ...module_utils._settings import (
     LARGEST,
     WORKER_KEYS,
@@ -142,7 +143,52 @@ def setting_rules(one: Settings, whole: Settings) -> list[Row]:
             f"off seen with cache_type_v {values}, on or auto is needed: llama.cpp has no quantized V cache without "
             "flash attention",
         ),
+        *_tensor_rules(whole),
         *_family_rules(whole),
+    ]
+
+
+def _tensor_rules(whole: Settings) -> list[Row]:
+    """What does not go with a part of every layer on each device."""
+    if value(whole, "split_mode") != "tensor":
+        return []
+    draft = whole.get("draft") or {}
+    # What lies in main memory or beside the model was not tried with it: (key, whether it is given, seen, needed).
+    untried = (
+        ("cards", whole.get("cards") == [], "[]", "cards or workers are"),
+        ("cpu_moe", whole.get("cpu_moe"), whole.get("cpu_moe"), "no experts in main memory are"),
+        ("n_gpu_layers", value(whole, "n_gpu_layers") != "auto", whole.get("n_gpu_layers"), "auto is"),
+        ("draft", isinstance(draft, dict) and "model" in draft, "a model", "a type such as ngram-simple is"),
+        ("mmproj", whole.get("mmproj"), "a projector", "false is"),
+        ("lora", whole.get("lora"), "an adapter", "none is"),
+    )
+    return [
+        (
+            "flash_attn",
+            effective(whole, "flash_attn") == "off",
+            "off seen with split_mode tensor, on or auto is needed, since llama.cpp has no such split without flash "
+            "attention: drop one of both",
+        ),
+        (
+            "tensor_split",
+            isinstance(whole.get("tensor_split"), dict),
+            "layers per node seen with split_mode tensor, auto is needed, since each device has a part of every layer: "
+            "drop one of both",
+        ),
+        (
+            "rpc_cache",
+            whole.get("rpc_cache") == "seeded",
+            "seeded seen with split_mode tensor, true or false is needed, since each worker is sent parts of tensors: "
+            "write true",
+        ),
+        *(
+            (
+                key,
+                wrong,
+                f"{seen} seen with split_mode tensor, {needed} needed, since it was not tried: drop one of both",
+            )
+            for key, wrong, seen, needed in untried
+        ),
     ]
 
 
@@ -224,6 +270,12 @@ def build_rules(whole: Settings, version: str) -> list[Row]:
                 "another release",
             )
             for key, given, known in unknown_values(whole, build)
+        ),
+        (
+            "split_mode",
+            value(whole, "split_mode") == "tensor" and build < TENSOR_MODE,
+            f"tensor seen with build {version}, b{TENSOR_MODE} or newer is needed, which is known to have it: take "
+            "another release, or drop the key",
         ),
         (
             "sleep_idle_seconds",

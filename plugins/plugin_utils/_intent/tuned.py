@@ -31,7 +31,7 @@ TUNED: tuple[str, ...] = (
     "threads",
     "flash_attn",
 )
-TUNED += ("tensor_split", "cpu_moe", "draft")
+TUNED += ("split_mode", "tensor_split", "cpu_moe", "draft")
 MEASURED = "measured"
 
 

@@ -169,6 +169,9 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
     """The memory of each device by the plan, by llama.cpp's log, and by the card; error_percent: of the plan, against
     the log."""
     endpoints = {share["node"]: share["endpoint"] for share in head["shares"]}
+    kinds = ("weights", "kv", "compute")
+    # Of parts of every layer the log has the largest.
+    largest = max(sum(one[kind + "_mib"] for kind in kinds) for one in plan["devices"]) if load.get("divided") else 0
     seen: dict[str, int] = {}
     rows = []
     for device in plan["devices"]:
@@ -177,10 +180,10 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
         places = _places(load["devices"], endpoints.get(node), device["device"], beside)
         number = seen[node] = seen.get(node, -1) + 1
         loaded = places if device["device"] == "main" else places[number : number + 1]
-        planned = {kind: device[kind + "_mib"] for kind in ("weights", "kv", "compute")}
+        planned = {kind: device[kind + "_mib"] for kind in kinds}
         keys = {"weights": "model_mib", "kv": "kv_mib", "compute": "compute_mib"}
         found = {kind: round(sum(place[key] for place in loaded), 2) for kind, key in keys.items()}
-        total = sum(found.values())
+        total = sum(found.values()) if sum(planned.values()) >= largest else 0
         used = [gpu["memory_used_mib"] for gpu in cards.get(node, []) if f"GPU{gpu['index']}" == device["device"]]
         rows.append(
             {

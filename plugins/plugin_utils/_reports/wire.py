@@ -23,8 +23,8 @@ OFF = 0.1
 BUSY = 0.7
 # The least samples, one a second, that judge how busy a card was.
 SAMPLES = 3
-# Bytes of a worker's answer besides its numbers.
-ANSWER = 8
+# Bytes of a worker's answer besides its numbers, and of a number.
+ANSWER, WORD = 8, 4
 IPV4 = re.compile(r"^\d+\.\d+\.\d+\.\d+\Z")
 
 
@@ -133,6 +133,9 @@ def _memory(head: Map, seen: Seen) -> Check:
         devices = [one for one in seen.load["devices"] if one["endpoint"] == share["endpoint"]]
         loaded = sum(one["total_mib"] for one in devices)
         kept = sum(one["model_mib"] + one["kv_mib"] for one in devices)
+        if seen.load.get("divided"):
+            own = [row["planned_mib"] for row in seen.plan if row["node"] == node]
+            kept = sum(row["weights"] + row["kv"] for row in own)
         held = sum(cards.values()) or process.get("resident_mib") or 0.0
         said.append(
             "%s %.0f MiB loaded, %.0f held%s" % (node, loaded, held, " of %d planned" % planned if planned else "")
@@ -176,14 +179,17 @@ def _addresses(head: Map, seen: Seen) -> Check:
 
 
 def _bytes(head: Map, seen: Seen) -> Check:
-    """Every worker sends at least eight bytes for each generated token."""
-    tokens = seen.wire["decode"]["tokens"]
+    """Every worker sends at least eight bytes for each generated token; with a part of every layer, a result of each:
+    measured twice as many."""
+    tokens, least = seen.wire["decode"]["tokens"], ANSWER
+    if seen.load.get("divided"):
+        least = max(ANSWER, WORD * (seen.load.get("width") or 0) * ((seen.load["layers_total"] or 1) - 1))
     moved = {one["endpoint"]: one["bytes_received"] for one in seen.wire["decode"]["workers"]}
     counts = {share["node"]: moved.get(share["endpoint"]) for share in head["shares"]}
     wrong = [
         "worker %s sent back %d bytes for %d tokens: it does nothing, compare tensor_split" % (node, count, tokens)
         for node, count in counts.items()
-        if count is not None and count < ANSWER * tokens
+        if count is not None and count < least * tokens
     ]
     if not wrong and None in counts.values():
         return Check("bytes", None, f"not judged: the kernel of {head['node']} counts none")

@@ -121,9 +121,17 @@ def _tensor_split(one: Deployed) -> Changes:
     layers = {node: count for node, count in (one.part.get("layers") or {}).items() if count}
     found: Changes = []
     for more, less in [pair for both in itertools.pairwise(layers) for pair in (both, both[::-1])]:
-        if one.workers and layers[less] > 1:
+        if one.workers and layers[less] > 1 and value(one.service, "split_mode") == "layer":
             found.append({"tensor_split": dict(layers, **{more: layers[more] + 1, less: layers[less] - 1})})
     return found
+
+
+def _split_mode(one: Deployed) -> Changes:
+    """The other one, where there are several cards or workers."""
+    head = one.part.get("node")
+    devices = [row for row in one.rows if row["kind"] == "GPU" or row["node"] != head]
+    now = value(one.service, "split_mode")
+    return [{"split_mode": mode} for mode in ("layer", "tensor") if mode != now] if len(devices) > 1 else []
 
 
 def _cpu_moe(one: Deployed) -> Changes:
@@ -146,7 +154,8 @@ def _draft(one: Deployed) -> Changes:
 
 
 class Axis(NamedTuple):
-    """goals: those for which it is raced if no axes are named; none of what changes answers or contexts is."""
+    """goals: those for which it is raced if no axes are named; none of what changes answers or contexts is, nor what is
+    experimental in llama.cpp."""
 
     name: str
     changes: Callable[[Deployed], Changes]
@@ -163,6 +172,7 @@ AXES = (
     Axis("tensor_split", _tensor_split, EVERY),
     Axis("cpu_moe", _cpu_moe, EVERY),
     Axis("draft", _draft, ("single", "total")),
+    Axis("split_mode", _split_mode, ()),
     Axis("slot_ctx_size", _slot_ctx_size, ()),
     Axis("cache", _cache, ()),
 )

@@ -7,6 +7,7 @@ from math import prod
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import gguf, memory
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.tensor_mode import UNSUPPORTED
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.estimate import estimate
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_models import (
     HEADER_KEYS,
@@ -55,10 +56,12 @@ def test_it_is_the_shape_of_the_file(model, more, near):
     weights = sum(prod(tensor.dims) for tensor in header.tensors)
     found = estimate(facts, int(weights * Q8_0))
     assert memory.kv_bytes(found, SETTINGS) == memory.kv_bytes(real, SETTINGS)
-    sizes = ("block_bytes", "expert_bytes", "input_bytes", "output_bytes", "expert_copy", "name")
+    sizes = ("block_bytes", "expert_bytes", "input_bytes", "output_bytes", "expert_copy", "name", "whole_bytes")
     assert [getattr(found, key) for key in found._fields if key not in sizes] == [
         getattr(real, key) for key in real._fields if key not in sizes
     ]
+    if real.architecture not in UNSUPPORTED:
+        assert abs(found.whole_bytes - real.whole_bytes) < 2 * near * sum(real.block_bytes)
     for block in range(real.block_count):
         own = [tensor for tensor in header.tensors if tensor.name.startswith("blk.%d." % block)]
         experts = sum(prod(tensor.dims) for tensor in own if "_exps.weight" in tensor.name)

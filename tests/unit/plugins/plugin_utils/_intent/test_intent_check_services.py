@@ -140,6 +140,23 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
         ({"slot_ctx_size": 2**24, "ctx_size": None, "parallel": 128, "kv_unified": True}, None),
         ({"sleep_idle_seconds": 600}, None),
         ({"sleep_idle_seconds": 5}, "llama_services.reasoning.sleep_idle_seconds: 5 seen, at least 60 is needed"),
+        ({"split_mode": "tensor", "tensor_split": "auto"}, None),
+        (
+            {"split_mode": "tensor"},
+            "llama_services.reasoning.tensor_split: layers per node seen with split_mode tensor, auto is needed",
+        ),
+        (
+            {"split_mode": "tensor", "tensor_split": "auto", "flash_attn": "off"},
+            "llama_services.reasoning.flash_attn: off seen with split_mode tensor, on or auto is needed",
+        ),
+        (
+            {"split_mode": "tensor", "tensor_split": "auto", "rpc_cache": "seeded"},
+            "llama_services.reasoning.rpc_cache: seeded seen with split_mode tensor, true or false is needed",
+        ),
+        (
+            {**ALONE, "split_mode": "tensor", "tensor_split": "auto", "n_gpu_layers": 20},
+            "llama_services.reasoning.n_gpu_layers: 20 seen with split_mode tensor, auto is needed",
+        ),
         ({"draft": {"type": "ngram-mod"}}, None),
         ({"draft": {"type": "ngram-map-k", "match": 8, "max": 16, "hits": 2}, "parallel": 8}, None),
         (

@@ -48,6 +48,8 @@ def test_each_type_has_a_next_step(value, kinds, sentence):
             "e: 'small' seen, a map or false is needed: write {model: NAME, quant: Q}, or {type: ngram-mod} with",
         ),
         ("draft", {"model": "small", "quant": "Q8_0"}, None),
+        ("split_mode", "tensor", None),
+        ("split_mode", "row", "e: 'row' seen, one of layer, tensor is needed: choose one of them"),
         ("mmproj", "cpu", None),
         ("mmproj", "gpu", "e: 'gpu' seen, true, cpu or false is needed: write one of them"),
         ("lora", {"tone": 0.5}, None),
