@@ -22,7 +22,7 @@ Place = tuple[str, Optional[str]]
 BUILD = re.compile(r"\bbuild:? (\d+) \(([^)]*)\) with ")
 DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
 PASS = re.compile(r"load_tensors: loading model tensors")
-# Of the one device that --split-mode tensor makes of several: whose buffers have the size of the largest part.
+# --split-mode tensor makes one device of several; a buffer of it has the size of the largest part.
 DIVIDED = re.compile(r"creating a Meta device ")
 MEMBER = re.compile(r"llama_prepare_model_devices: - device \d+: (\S+)(?: \(([^)]*)\))?")
 META = re.compile(r"^Meta\(")

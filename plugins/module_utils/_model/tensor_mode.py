@@ -14,7 +14,7 @@ from .gguf import Tensor
 
 # The build whose source was read and that was measured.
 TENSOR_MODE = 11434
-# What it refuses (llm_arch_supports_sm_tensor).
+# Architectures that it refuses (llm_arch_supports_sm_tensor).
 _REFUSED = (
     "grok mpt plamo2 minicpm3 gemma3n mamba mamba2 jamba falcon-h1 olmo2 olmoe deepseek2 deepseek32 hy_v4 dots3note "
     "glm-dsa bitnet t5 nemotron_h nemotron_h_moe granitehybrid minimax-01 minimax-m2 minimax-m3 mistral4 kimi-linear "
@@ -33,7 +33,7 @@ ROWS = (128, 256)
 
 
 def divided(named: Mapping[str, Tensor], blocks: int) -> list[Tensor]:
-    """The tensors of the first blocks of which each device has a part."""
+    """The tensors that are divided, of the first blocks."""
     found = ((DIVIDED.match(name), tensor) for name, tensor in named.items())
     return [tensor for match, tensor in found if match and int(match.group(1)) < blocks]
 
@@ -41,7 +41,7 @@ def divided(named: Mapping[str, Tensor], blocks: int) -> list[Tensor]:
 def head_parts(heads: Sequence[int], cached: Sequence[int], sizes: Sequence[int], parts: Sequence[int]) -> list[float]:
     """-> the part of all layers' caches, and so of their attention, that each device has at most.
 
-    heads, cached, sizes: of each layer the heads, those of its cache, and the weights of one; parts: of each device, in
+    heads, cached, sizes: of each layer all heads, its cached ones, and the weights of one; parts: of each device, in
     any unit. The device that a layer begins with is another one in each layer.
     """
     return [max(both) for both in zip(*(_by_rows(heads, cached, sizes, parts, row) for row in ROWS))]

@@ -149,11 +149,11 @@ def setting_rules(one: Settings, whole: Settings) -> list[Row]:
 
 
 def _tensor_rules(whole: Settings) -> list[Row]:
-    """What does not go with a part of every layer on each device."""
+    """Settings that do not go with a part of every layer on each device."""
     if value(whole, "split_mode") != "tensor":
         return []
     draft = whole.get("draft") or {}
-    # What lies in main memory or beside the model was not tried with it: (key, whether it is given, seen, needed).
+    # Main memory, and files beside the model, were not tried with it: (key, whether it is given, seen, needed).
     untried = (
         ("cards", whole.get("cards") == [], "[]", "cards or workers are"),
         ("cpu_moe", whole.get("cpu_moe"), whole.get("cpu_moe"), "no experts in main memory are"),

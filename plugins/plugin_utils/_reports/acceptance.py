@@ -170,7 +170,7 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
     the log."""
     endpoints = {share["node"]: share["endpoint"] for share in head["shares"]}
     kinds = ("weights", "kv", "compute")
-    # Of parts of every layer the log has the largest.
+    # Where each device has a part of every layer, the log has the largest.
     largest = max(sum(one[kind + "_mib"] for kind in kinds) for one in plan["devices"]) if load.get("divided") else 0
     seen: dict[str, int] = {}
     rows = []

@@ -181,13 +181,15 @@ def _addresses(head: Map, seen: Seen) -> Check:
 def _bytes(head: Map, seen: Seen) -> Check:
     """Every worker sends at least eight bytes for each generated token; with a part of every layer, a result of each:
     measured twice as many."""
-    tokens, least = seen.wire["decode"]["tokens"], ANSWER
+    tokens, least, why = seen.wire["decode"]["tokens"], ANSWER, "it does nothing, compare tensor_split"
     if seen.load.get("divided"):
-        least = max(ANSWER, WORD * (seen.load.get("width") or 0) * ((seen.load["layers_total"] or 1) - 1))
+        least = max(ANSWER, WORD * (seen.load["width"] or 0) * ((seen.load["layers_total"] or 1) - 1))
+        why = "it has no part of some layers, compare split_mode"
     moved = {one["endpoint"]: one["bytes_received"] for one in seen.wire["decode"]["workers"]}
     counts = {share["node"]: moved.get(share["endpoint"]) for share in head["shares"]}
     wrong = [
-        "worker %s sent back %d bytes for %d tokens: it does nothing, compare tensor_split" % (node, count, tokens)
+        "worker %s sent back %d bytes for %d tokens, at least %d are needed: %s"
+        % (node, count, tokens, least * tokens, why)
         for node, count in counts.items()
         if count is not None and count < least * tokens
     ]

@@ -37,7 +37,7 @@ def test_equal_cards_have_equal_parts():
     assert "split, a part of every layer on each device" in " ".join(plan(tensor())["lines"])
 
 
-def test_head_is_told_so():
+def test_head_has_the_mode():
     for services, words in ((tensor(), "tensor"), (chat(), "layer")):
         args = head(plan(services), services).args
         assert args[args.index("--split-mode") + 1] == words

@@ -153,6 +153,33 @@ def test_fault_is_one_sentence(name):
     assert sentence.startswith("llama_services.chat: " + said)
 
 
+def divided():
+    """Two workers with a part of every layer; the log has the size of the larger part."""
+    seen = good()
+    seen["load"].update(divided=True, width=576, layers_total=31)
+    for one in seen["wire"]["decode"]["workers"]:
+        one["bytes_received"] = 64 * 149000
+    seen["plan"][0].update(loaded_mib=None, planned_mib={"weights": 30, "kv": 10, "compute": 20})
+    seen["processes"][0]["resident_mib"] = 50.0
+    return seen
+
+
+def test_smaller_part_is_judged_by_its_plan():
+    assert judged(divided())["verdict"] == "true"
+    seen = divided()
+    seen["processes"][0]["resident_mib"] = 30.0
+    (sentence,) = judged(seen)["refused"]
+    assert sentence.startswith("llama_services.chat: worker node2 holds 30 MiB, weights and KV cache of 40 are needed")
+
+
+def test_each_part_sends_results_of_all_layers():
+    seen = divided()
+    seen["wire"]["decode"]["workers"][0]["bytes_received"] = 64 * 2312
+    (sentence,) = judged(seen)["refused"]
+    words = "worker node2 sent back 147968 bytes for 64 tokens, at least 4423680 are needed: it has no part of some"
+    assert sentence.startswith("llama_services.chat: " + words)
+
+
 def test_unreached_host_is_named():
     seen = good()
     seen["probes"]["node9"] = None

@@ -63,6 +63,18 @@ def test_shared_cache_is_one_slot():
         assert by_name(chat(**shared), axes=["parallel"])["parallel 2"]["changes"] == {"parallel": 2}
 
 
+def test_split_mode_needs_several_devices():
+    assert list(by_name(chat(**ALONE), axes=["split_mode"])) == [BASELINE]
+    found = by_name(chat(), axes=["split_mode"])
+    assert list(found) == [BASELINE, "split_mode tensor"]
+    other = found["split_mode tensor"]
+    assert (other["changes"], other["why"], other["restarts_workers"]) == ({"split_mode": "tensor"}, "", False)
+    assert list(by_name(chat(split_mode="tensor"), axes=["split_mode", "tensor_split"])) == [
+        BASELINE,
+        "split_mode layer",
+    ]
+
+
 def test_values_replace_other_spellings():
     service = chat(**ALONE, cache_type_k="q8_0", cache_type_v="q8_0")
     found = by_name(service, axes=["cache", "slot_ctx_size"])
