@@ -52,6 +52,12 @@ DRAFT_TYPES = {
     "ngram-cache": Kind("ngram-cache", {}, 8, 8),
 }
 
+# llama.cpp's types that were not tried, without their `draft-`: what b11434 wants for each.
+UNTRIED = {
+    "mtp": "a model whose header has nextn_predict_layers and whose last block has the tensor nextn.eh_proj",
+    "eagle3": "a second file, of architecture eagle3, whose header has three target_layers",
+}
+
 
 def kind_of(draft: Mapping[str, Any]) -> Kind:
     return DRAFT_TYPES[draft.get("type", MODEL)]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ...module_utils._llama.drafts import DRAFT_TYPES, MODEL, Kind, most
+from ...module_utils._llama.drafts import DRAFT_TYPES, MODEL, UNTRIED, Kind, most
 from ...module_utils._settings import effective, value
 from .records import Settings
 from .rules import Row, Where, broken
@@ -29,6 +29,16 @@ def draft_rules(whole: Settings) -> list[Row]:
             )
         ]
     given, types = draft.get("type", MODEL), [name for name in DRAFT_TYPES if name]
+    needs = UNTRIED.get(str(given).removeprefix("draft-"))
+    if needs:
+        return [
+            (
+                "draft.type",
+                True,
+                f"{given} seen, one of {', '.join(types)} is needed, since it was not tried and wants {needs}: "
+                "choose one of them",
+            )
+        ]
     if "type" in draft and given not in types:
         near = did_you_mean(given, types, ": choose one of them, or drop the key for a draft model")
         return [("draft.type", True, f"{shown(given)} seen, one of {', '.join(types)} is needed{near}")]

@@ -164,6 +164,11 @@ REPLICAS = {"head": "llama_rpc", **ALONE}
             "llama_services.reasoning.draft.type: 'ngram-mode' seen, one of ngram-simple, ngram-map-k, ngram-map-k4v, ",
         ),
         (
+            {"draft": {"type": "draft-mtp"}},
+            "llama_services.reasoning.draft.type: draft-mtp seen, one of ngram-simple, ngram-map-k, ngram-map-k4v, "
+            "ngram-mod, ngram-cache is needed, since it was not tried and wants a model whose header has nextn",
+        ),
+        (
             {"draft": {"type": "ngram-mod", "hits": 2}},
             "llama_services.reasoning.draft.hits: seen with type ngram-mod, type, match, max, min can be given with it",
         ),
