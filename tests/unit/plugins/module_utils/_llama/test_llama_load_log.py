@@ -9,6 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 # load_b11434.log: captured from b11434 at -lv 4, a 30-layer model over two workers, load lines only.
+# load_b11434_tensor.log: the same model with --split-mode tensor, over two workers.
 # load_b7772.log: made from the format strings of b7772's source, with a fit pass before the load.
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
@@ -74,6 +75,33 @@ def test_b11434():
         "layers": 16,
     }
     assert layers(info) == {("RPC0", "127.0.0.1:51052"): 16, ("RPC0", "127.0.0.1:51053"): 14}
+
+
+def test_parts_of_every_layer_have_a_row_each():
+    info = parse_fixture("load_b11434_tensor.log")
+    assert (info["divided"], info["width"], info["layers_total"]) == (True, 576, 31)
+    assert layers(info) == {("RPC0", "127.0.0.1:23750"): 30, ("RPC0", "127.0.0.1:23751"): 30}
+    own = {"device": "RPC0", "model_mib": 60.46, "kv_mib": 45.0, "compute_mib": 17.51, "output_mib": 0.0}
+    own.update(total_mib=122.97, layers=30)
+    assert info["devices"][-2:] == [dict(own, endpoint=f"127.0.0.1:{port}") for port in (23750, 23751)]
+    assert not parse_fixture("load_b11434.log")["divided"]
+
+
+def test_cards_of_a_head_have_a_part_each():
+    lines = [
+        "llama_prepare_model_devices: creating a Meta device for tensor parallelism from 2 devices:",
+        "llama_prepare_model_devices: - device 0: CUDA0 (NVIDIA L4)",
+        "llama_prepare_model_devices: - device 1: CUDA1 (NVIDIA L4)",
+        "llama_prepare_model_devices: using device Meta(CUDA0,CUDA1) (Meta(CUDA0,CUDA1)) (unknown id) - 44000 MiB free",
+        PASS,
+        "load_tensors: offloaded 31/31 layers to GPU",
+        "load_tensors: Meta(CUDA0,CUDA1) model buffer size =    60.46 MiB",
+    ]
+    info = load_log.parse(lines)
+    assert [(one["device"], one["endpoint"], one["model_mib"], one["layers"]) for one in info["devices"]] == [
+        ("CUDA0", None, 60.46, 30),
+        ("CUDA1", None, 60.46, 30),
+    ]
 
 
 def test_b7772_counts_the_last_layout_only():
