@@ -6,13 +6,14 @@ import os
 import pathlib
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 NAMES = sorted(path.stem for path in HERE.glob("*.rs"))
 FOLDER = "/srv/llama-hostile"
-# A server on port 47123 that notes clients, and notes a server on port 47124.
+# A server on port 7123 that notes clients, and notes a server on port 7124.
 PLANT = """
 set -e
 mkdir -p FOLDER
@@ -23,7 +24,7 @@ chmod 666 FOLDER/canary
 chmod 600 FOLDER/secret.json
 cat >FOLDER/watch.py <<'END'
 import os, socket
-server = socket.create_server(("0.0.0.0", 47123))
+server = socket.create_server(("0.0.0.0", 7123))
 server.settimeout(0.1)
 while os.path.exists("FOLDER/watched"):
     try:
@@ -31,7 +32,7 @@ while os.path.exists("FOLDER/watched"):
         seen = "a client came"
     except OSError:
         with socket.socket() as client:
-            seen = "" if client.connect_ex(("127.0.0.1", 47124)) else "a server was reached"
+            seen = "" if client.connect_ex(("127.0.0.1", 7124)) else "a server was reached"
     if seen:
         with open("FOLDER/seen", "a") as file:
             print(seen, file=file)
@@ -54,41 +55,54 @@ pgrep -fc '[s]leep 471' || :
 """.replace("FOLDER", FOLDER)
 
 
-def judged(shell, judge):
-    """Judges all programs -> (what the module returned, how the host looked before, how after).
+class Here:
+    """This machine, which judges in containers of an image."""
 
-    shell: runs a script as root on the host that judges -> its output. judge: runs judge.yml with these options.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        result = pathlib.Path(scratch, "result.json")
-        shell(PLANT)
-        try:
-            before = shell(LOOK)
-            judge("-e", "result=%s" % result)
-            after = shell(LOOK)
-        finally:
-            shell(CLEAN)
-        return json.loads(result.read_text()), before, after
+    inventory = ("-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=%s" % sys.executable)
 
+    def __init__(self, image):
+        self.options = {"judging": "localhost", "image": image}
 
-def here(image):
-    """judged() on this machine."""
-
+    @staticmethod
     def shell(script):
         return subprocess.run(["sh", "-c", script], stdout=subprocess.PIPE, text=True, check=True).stdout
 
-    def judge(*arguments):
-        command = ["ansible-playbook", "tests/hostile/judge.yml", "-i", "localhost,", "-c", "local"]
-        command += ["-e", "judging=localhost", "-e", "image=%s" % image]
-        command += ["-e", "ansible_python_interpreter=%s" % sys.executable, *arguments]
-        paths = os.pathsep.join((str(REPOSITORY / ".collections"), os.environ.get("ANSIBLE_COLLECTIONS_PATH", "")))
-        subprocess.run(command, cwd=REPOSITORY, env=dict(os.environ, ANSIBLE_COLLECTIONS_PATH=paths), check=True)
 
-    return judged(shell, judge)
+class Container:
+    """A lab's node, which judges in units of its systemd."""
+
+    def __init__(self, name):
+        self.name = name
+        self.inventory = ("-i", name + ",", "-c", "community.docker.docker")
+        self.options = {"judging": name}
+
+    def shell(self, script):
+        command = ["docker", "exec", self.name, "sh", "-c", script]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def judged(host, names):
+    """Judges programs of this directory -> (the module's result, with verdicts by name, how the host was before and how
+    it is after)."""
+    paths = os.pathsep.join((str(REPOSITORY / ".collections"), sysconfig.get_path("purelib")))
+    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=paths, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"))
+    program = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+    with tempfile.TemporaryDirectory() as scratch:
+        result = pathlib.Path(scratch, "result.json")
+        options = json.dumps({**host.options, "names": names, "result": str(result)})
+        host.shell(PLANT)
+        try:
+            before = host.shell(LOOK)
+            subprocess.run([program, HERE / "judge.yml", *host.inventory, "-e", options], env=environment, check=True)
+            after = host.shell(LOOK)
+        finally:
+            host.shell(CLEAN)
+        seen = json.loads(result.read_text())
+    return {**seen, "verdicts": {one["answer"]: one for one in seen["verdicts"]}}, before, after
 
 
 if __name__ == "__main__":
-    seen, *states = here(sys.argv[1])
-    for verdict in seen["verdicts"]:
-        print("%(answer)-18s %(passes)s %(reason)s" % verdict)  # noqa: T201
-    print(seen["way"], seen["rustc"], "untouched" if states[0] == states[1] else states)  # noqa: T201
+    found, *states = judged(Here(sys.argv[1]), NAMES)
+    for name, verdict in found["verdicts"].items():
+        print("%-18s %s %s" % (name, "PASSES" if verdict["passes"] else "-", verdict["reason"]))  # noqa: T201
+    print(found["way"], found["rustc"], "untouched" if states[0] == states[1] else states)  # noqa: T201

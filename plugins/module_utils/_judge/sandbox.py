@@ -144,6 +144,7 @@ def command(way: Way, name: str, user: int, seconds: int, script: Sequence[str],
         more.append(f"BindReadOnlyPaths={way.sysroot}:{TOOLCHAIN}")
         more += [f"BindReadOnlyPaths={folder}:{TASK}"] if folder else []
         asked = ["systemd-run", "--quiet", "--collect", "--wait", "--pipe", f"--unit={name}"]
+        asked.append("--description=Judge of a program that a model wrote")
         return asked + [f"--property={line}" for line in [*PROPERTIES, *more] if line] + words
     asked = [way.name, "run", "--rm", "--interactive", f"--name={name}", "--pull=never", "--network=none"]
     asked += ["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={user}:{user}"]

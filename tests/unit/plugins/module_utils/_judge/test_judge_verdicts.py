@@ -13,7 +13,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text im
 
 TESTS = "use answer::*;\n#[test]\nfn one() {\n}\n\n#[test]\n#[should_panic]\nfn two() {\n}\n"
 TASK = {"name": "fix/a", "judge": "rust", "tests": TESTS, "refused": None, "dir": None}
-# What a line of the answer asks of it: `// MESSAGES STEP`, `// passes COUNT`, `// then SHELL`.
+# A line of the answer asks for this: `// MESSAGES STEP`, `// passes COUNT`, `// then SHELL`.
 RUSTC = r"""#!/bin/sh
 case "$1" in --version) echo "${0##*/} 1.63.0"; exit ;; esac
 while [ $# -gt 0 ]; do
