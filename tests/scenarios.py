@@ -48,7 +48,6 @@ BUDGETS = {
     "enterprise_linux": 110,
     "bundle": 90,
     "default": 90,
-    "evaluate": 120,
     "recovery": 240,
 }
 # Runs beside the build.

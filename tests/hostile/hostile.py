@@ -65,7 +65,8 @@ class Here:
 
     @staticmethod
     def shell(script):
-        return subprocess.run(["sh", "-c", script], stdout=subprocess.PIPE, text=True, check=True).stdout
+        root = ["sudo"] if os.geteuid() else []
+        return subprocess.run([*root, "sh", "-c", script], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 class Container:

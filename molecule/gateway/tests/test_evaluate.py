@@ -11,20 +11,33 @@ REPOSITORY = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../..")
 sys.path.insert(0, os.path.join(REPOSITORY, "tests/hostile"))
 import hostile  # noqa: E402
 
+SCRIPTS = os.path.join(REPOSITORY, "tests/lab")
+# Some that attack what containers do otherwise than units.
+IN_CONTAINERS = [
+    "endless_output",
+    "exits_early",
+    "fork_bomb",
+    "includes_host",
+    "reads_host",
+    "reads_tokens",
+    "symlinks",
+]
 TASKS = "molecule/gateway/evaluation"
 
 
 @pytest.fixture(scope="module")
-def judge(lab):
-    """A host with rustc and systemd -> an inventory with it."""
-    scripts = os.path.join(REPOSITORY, "tests/lab")
-    image = subprocess.run([scripts + "/rust_image.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[
-        -1
-    ]
+def image():
+    """An image with rustc."""
+    return subprocess.check_output([SCRIPTS + "/rust_image.sh"], text=True).split()[-1]
+
+
+@pytest.fixture(scope="module")
+def judge(lab, image):
+    """A host with rustc and systemd -> its container."""
     slot = lab.ethernet("node1").split(".")[2]
     networks = ["10.%d.%s.0/24" % (number, slot) for number in (213, 214)]
     subprocess.run(
-        [scripts + "/nodes.sh", lab.name, *networks, f"judge={image}=10.213.{slot}.14=10.214.{slot}.14"], check=True
+        [SCRIPTS + "/nodes.sh", lab.name, *networks, f"judge={image}=10.213.{slot}.14=10.214.{slot}.14"], check=True
     )
     yield lab.name + "-judge"
     subprocess.run(["docker", "rm", "--force", "--volumes", lab.name + "-judge"], check=True, stdout=subprocess.DEVNULL)
@@ -67,16 +80,15 @@ def test_model_is_asked_and_judged_once(lab, evaluated):
     assert modes == {0}
 
 
-def test_hostile_programs_do_not_pass(judge):
-    def shell(script):
-        command = ["docker", "exec", judge, "sh", "-c", script]
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-    def judged(*arguments):
-        words = ["-i", judge + ",", "-c", "community.docker.docker", "-e", "judging=" + judge, *arguments]
-        subprocess.run(["ansible-playbook", "tests/hostile/judge.yml", *words], cwd=REPOSITORY, check=True)
-
-    found, before, after = hostile.judged(shell, judged)
-    passes = {one["answer"]: one["passes"] for one in found["verdicts"]}
+def test_hostile_programs_do_not_pass_in_units(judge):
+    found, before, after = hostile.judged(hostile.Container(judge), hostile.NAMES)
+    passes = {name: one["passes"] for name, one in found["verdicts"].items()}
     assert found["way"] == "systemd" and passes == {**dict.fromkeys(hostile.NAMES, False), "reference": True}
+    assert before == after
+
+
+def test_hostile_programs_do_not_pass_in_containers(image):
+    found, before, after = hostile.judged(hostile.Here(image), IN_CONTAINERS)
+    passes = {name: one["passes"] for name, one in found["verdicts"].items()}
+    assert found["way"] == "docker" and passes == {**dict.fromkeys(IN_CONTAINERS, False), "reference": True}
     assert before == after
