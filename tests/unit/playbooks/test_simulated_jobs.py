@@ -63,7 +63,7 @@ def test_waiting_job_is_not_asked(cluster, tmp_path):
     output = cluster.done("evaluate", "-e", "task_dir=%s" % (tmp_path / "tasks"))
     assert f"deep: not asked: {WAITS}" in output
     assert [event for event in cluster.events if " ask " in event] == ["node1 ask m of http://node1:8000 for 1"]
-    # One that serves is asked by the address of its head.
+    # A job that serves is asked by the address of its head.
     answers(cluster, RUNS)
     cluster.done("evaluate", "-e", "task_dir=%s" % (tmp_path / "tasks"))
     asked = [event for event in cluster.events if " ask " in event]

@@ -21,7 +21,7 @@ ABOUT = {
 }
 BLOCK = "Here:\n```rust\npub fn f() {} // %s\n```\n"
 ENDS = {
-    # What a model answers to a task of kind edge, and the reason that its verdict has.
+    # The answers of a model to tasks of kind edge, and the reason that its verdict has.
     "bare": ("pub fn f() {} // good", "stop", "no code block"),
     "two": (BLOCK % "wrong" + BLOCK % "good", "stop", ""),
     "crlf": ((BLOCK % "good").replace("\n", "\r\n"), "stop", ""),
@@ -148,7 +148,7 @@ def test_odd_answers_are_judged_as_documented(cluster):
     assert by_task == {f"edge/{name}": (not reason, not reason) for name, (_text, _end, reason) in ENDS.items()}
     page = (cluster.folder / "reports/evaluation.html").read_text()
     assert [reason for _text, _end, reason in ENDS.values() if reason and reason not in page] == []
-    # What is no program gets to no sandbox.
+    # An answer without a program gets to no sandbox.
     assert sorted(cluster.judged) == ["edge/crlf", "edge/main", "edge/two", "edge/whole"]
 
 
