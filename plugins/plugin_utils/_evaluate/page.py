@@ -111,7 +111,7 @@ def _chart(rows: Sequence[Map], models: Sequence[str]) -> str:
     for number, row in enumerate(ordered):
         y = 10 + HEIGHT * number + 8 * kinds.index(row["kind"])
         share, low, high = (LENGTH * value for value in row["pass_rate"])
-        label = html.escape(f"{row['kind']}: {printable(row['model'], 30)}")
+        label = html.escape(printable(f"{row['kind']}: {row['model']}", 40))
         middle = y + HEIGHT / 2 - 1
         lines.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{label}</text>')
         lines.append(

@@ -17,7 +17,7 @@ from .suggest import routes_result, suggest
 Map = Mapping[str, Any]
 FOLDER = "evaluations"
 ROW = "%-32s %-14s %5s %24s %24s %10s %12s %16s"
-HEADS = ("model", "kind of task", "n", "compiles", "passes", "tokens/s", "first token", "seconds a solved")
+HEADS = ("model", "kind of task", "n", "compiles", "passes", "tokens/s", "first token", "for a solved one")
 
 
 def evaluate_result(

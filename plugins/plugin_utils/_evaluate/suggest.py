@@ -54,7 +54,7 @@ def _decided(kind: str, rows: Sequence[Map], present: str) -> dict[str, Any]:
     sound = len(solved) == len(alike) and fast["pass_rate"][0] >= best["pass_rate"][1]
     sound = sound and min(row["n"] for row in alike) >= LEAST
     if sound and fast["seconds_per_solved"] <= FASTER * min(others):
-        reason = "as good as %s within its interval, %.1f s for each solved task, every other at least %.1f s" % (
+        reason = "is as good as %s within its interval, %.1f s for each solved task, every other at least %.1f s" % (
             ", ".join(sorted(row["model"] for row in alike if row is not fast)),
             fast["seconds_per_solved"],
             min(others),
@@ -79,7 +79,9 @@ def routes_result(suggestions: Sequence[Map], routes: Map, text: str = "") -> di
     diff = difflib.unified_diff(old.splitlines(), new.splitlines(), "llama_routes before", "llama_routes", lineterm="")
     refused = ""
     if tasks and before != (known.get("llama_routes") or {}):
-        shown = ", ".join(f"{kind} {_present(routes, kind) or 'none'} there, {tasks[kind]} suggested" for kind in tasks)
+        shown = "; ".join(
+            f"{kind}: {_present(routes, kind) or 'none'} there, {tasks[kind]} suggested" for kind in tasks
+        )
         refused = (
             f"llama_routes: set in another file than {FILE} seen ({shown}), only that file is needed to write to it: "
             "change the other file, or move llama_routes there"

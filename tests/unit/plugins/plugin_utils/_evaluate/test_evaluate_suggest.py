@@ -24,7 +24,7 @@ def row(model, passed, n, seconds=10.0, kind="fix"):
         ([row("big", 8, 8), row("small", 1, 8)], "big", "passes 100.0 % (67.6 to 100.0), every other at most 47.1 %"),
         ([row("big", 40, 96), row("small", 70, 96, 99.0)], "small", "passes 72.9 %"),
         ([row("big", 8, 8), row("small", 5, 8)], None, "not decided, keep big: the intervals of big 100.0 %"),
-        ([row("big", 7, 8, 20.0), row("small", 7, 8, 10.0)], "small", "as good as big within its interval, 10.0 s"),
+        ([row("big", 7, 8, 20.0), row("small", 7, 8, 10.0)], "small", "is as good as big within its interval, 10.0 s"),
         ([row("big", 7, 8, 19.9), row("small", 7, 8, 10.0)], None, "not decided, keep big"),
         # Few answers are alike by chance, and one that solves nothing is no slower one.
         ([row("big", 3, 3, 90.0), row("small", 3, 3, 1.0)], None, "not decided, keep big"),
@@ -64,7 +64,7 @@ def test_first_routes_make_the_file():
 @pytest.mark.parametrize("text", ["", "llama_routes: {default: other}\n"])
 def test_routes_of_another_file_are_not_overridden(text):
     found = routes_result(TO_SMALL, ROUTES, text)
-    assert found["changed"] and "fix big there, small suggested" in found["refused"]
+    assert found["changed"] and "fix: big there, small suggested" in found["refused"]
     assert found["diff"]
 
 
