@@ -27,6 +27,7 @@ from ..module_utils._gateway import draining
 from ..module_utils._node import files, snapshot, trials
 from ..module_utils._node import units as units_of_node
 from ..module_utils._node.build import build_info
+from ..plugin_utils._evaluate.suggest import routes_result
 
 NODES = pathlib.Path(os.environ["SIMULATION"], "nodes")
 EVENTS = NODES.parent / "events"
@@ -571,12 +572,12 @@ class ActionModule(ActionBase):
         """The route that it suggests is that of the first model that has answered."""
         names = [one["item"]["name"] for one in arguments["asked"] if one["asked"]]
         self.event("judge %s on %s" % (", ".join(names), self._task.delegate_to))
-        routes = {"text": "---\nllama_routes: {tasks: {fix: %s}}\n" % "".join(names[:1]), "diff": ["+ fix"]}
+        suggestions = [{"kind": "fix", "model": name, "reason": ""} for name in names[:1]]
         return {
             "changed": bool(names),
             "lines": ["asked %d" % len(names)],
             "refused": [] if names else ["evaluate: no answer seen, one is needed"],
-            "routes": {**routes, "changed": bool(names), "refused": ""},
+            "routes": routes_result(suggestions, arguments["routes"], arguments["routes_text"]),
         }
 
     def do_llama_bench_watch(self, arguments):

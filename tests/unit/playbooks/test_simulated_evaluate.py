@@ -94,6 +94,14 @@ def test_routes_are_written_on_request(cluster):
     assert "fix: m" in path.read_text()
 
 
+def test_routes_of_another_file_are_not_overridden(cluster):
+    cluster.inventory["llama_nodes"]["vars"]["llama_routes"] = {"default": "n"}
+    said = "llama_routes: set in another file than group_vars/all/routes.yml seen (fix: n there, m suggested)"
+    assert said in cluster.done(*arguments(cluster))
+    assert said in cluster.refused(*arguments(cluster, "-e", "write=true"))
+    assert routes(cluster) == []
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
