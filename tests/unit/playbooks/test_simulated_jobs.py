@@ -543,12 +543,13 @@ def test_job_is_upgraded_and_rolled_back(jobs):
     assert "deep: job 4712 runs on node1, node2, and serves" in output
 
 
-def test_units_are_rolled_back_without_slurm(jobs):
+@pytest.mark.parametrize("how, seen", [("lost", "no answer"), ("rootless", "Missing sudo password")])
+def test_units_are_rolled_back_without_slurm(jobs, how, seen):
     jobs.done("upgrade", "-e", "tag=b2")
     upgraded = script(jobs)
-    (jobs.node("ctl") / "lost").touch()
+    (jobs.node("ctl") / how).touch()
     output = jobs.done("rollback")
-    assert "ctl: no answer seen, so the jobs and their scripts stay as they are" in output
+    assert f"ctl: {seen} seen, so the jobs and their scripts stay as they are" in output
     assert script(jobs) == upgraded != OLD_SCRIPT and jobs.builds() == {"head-chat": "b1", "rpc-chat": "b1"}
 
 
