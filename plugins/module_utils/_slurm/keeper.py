@@ -91,8 +91,9 @@ def _over(known: Known, job_id: int, now: float, requeued: bool = False) -> Know
 
 
 def _another_run(job: Queued, known: Known) -> bool:
-    """Whether a job was requeued since, and maybe runs again."""
-    return job.waits or (known.started is not None and job.start is not None and job.start > known.started)
+    """Whether a job was requeued since, and maybe runs again. One that still ends has the start of its next run."""
+    later = known.started is not None and job.start is not None and job.start > known.started
+    return job.waits or (later and job.state != COMPLETING)
 
 
 def unexplained(state: Mapping[str, Known]) -> list[int]:
@@ -344,7 +345,9 @@ class _Turn:
             self.known = self.known._replace(serves=False, served=None, window=None, next_job=None)
             return
         ready = job.job_id in self.seen.ready
-        before = self.known.served if job.job_id == self.known.job_id else None
+        same = job.job_id == self.known.job_id
+        before = self.known.served if same else None
+        began = self.known.started if same and job.state == COMPLETING else None
         later = [one.job_id for one in jobs[1:] if one.waits and str(one.job_id) not in self.known.asked]
         self.known = self.known._replace(
             job_id=job.job_id,
@@ -352,7 +355,7 @@ class _Turn:
             digest=job.digest,
             nodes="" if job.waits else job.nodes,
             reason=job.reason if job.waits else "",
-            started=None if job.waits else job.start,
+            started=None if job.waits else began or job.start,
             ends=job.ends,
             expected=job.start if job.waits else None,
             serves=ready and not job.waits,

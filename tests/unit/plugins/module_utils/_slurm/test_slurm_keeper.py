@@ -340,6 +340,19 @@ def test_lost_worker_is_no_preemption():
     assert one.known.last["code"] == "lost_worker"
 
 
+def test_requeued_run_that_still_ends_is_one():
+    """SLURM shows it as completing, with the start of its next run."""
+    one = Keeper()
+    one.turn(running())
+    end = ended("REQUEUED", step_code=75)
+    one.turn(running(state="COMPLETING", start=NOW + 3), **end)
+    assert (one.known.state, one.known.last, one.unexplained) == ("completing", None, [])
+    one.turn(job(), **end)
+    assert one.known.last["code"] == "lost_worker"
+    one.turn(running(start=NOW + 9), **end)
+    assert one.unexplained == [] and one.known.started == NOW + 9
+
+
 def test_late_accounting_shows_no_earlier_run():
     one = Keeper()
     one.turn(running(start=NOW + 500))
