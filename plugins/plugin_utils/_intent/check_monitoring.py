@@ -48,9 +48,10 @@ def monitoring_errors(one: Inventory) -> list[str]:
     """one: its services are already validated. No host of monitoring is contacted."""
     hosts = monitoring.hosts(one.groups)
     found: list[str] = []
-    for host in one.hosts if hosts else ():
+    sampled = monitoring.sampled(one.groups)
+    for host in sampled if hosts else ():
         found += _key_errors(one.hostvars[host], JOURNAL)
-    for host in dict.fromkeys([*hosts, *one.hosts]) if hosts else ():
+    for host in dict.fromkeys([*hosts, *sampled]) if hosts else ():
         if host in hosts:
             found += broken(str, _rules(one, host)) + _key_errors(one.hostvars[host], SETTINGS)
         found += _port_errors(one, host)
@@ -118,7 +119,7 @@ def _port_errors(one: Inventory, host: str) -> list[str]:
     facts, wanted, taken = one.hostvars[host], dict[str, Any](), one.claims(host)
     if host in monitoring.hosts(one.groups) and _installs(facts):
         wanted.update({name: facts.get(name, port) for name, port in PORTS.items()})
-    if host in one.hosts and str(facts.get("monitoring_export") or "auto") != "textfile":
+    if host in monitoring.sampled(one.groups) and str(facts.get("monitoring_export") or "auto") != "textfile":
         wanted["monitoring_sampler_port"] = facts.get("monitoring_sampler_port", monitoring.SAMPLER_PORT)
     if host in one.fronts:
         tiers, named = gateway.setting("gateway_tiers", facts), gateway.tiers(one.services)

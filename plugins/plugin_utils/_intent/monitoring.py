@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Monitoring in the inventory: its hosts, and the port of the samplers. Private to the collection."""
 
-from .gateway import addresses
+from .gateway import addresses, all_hosts
 from .hosts import node_address
 from .records import Groups, HostVars
 
@@ -13,6 +13,11 @@ SAMPLER_PORT = 9754
 
 def hosts(groups: Groups) -> list[str]:
     return list(groups.get(GROUP) or [])
+
+
+def sampled(groups: Groups) -> list[str]:
+    """The hosts with a sampler: nodes, hosts of the gateway, and the one that submits jobs."""
+    return list(dict.fromkeys([*all_hosts(groups), *(groups.get("llama_slurm") or [])]))
 
 
 def sampler_port(host: str, hostvars: HostVars) -> int:

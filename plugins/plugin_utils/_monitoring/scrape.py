@@ -143,12 +143,11 @@ def prometheus_config(
     empty for none; textfile: {host: port of its node_exporter}; left_out: hosts outside of this run, whose targets stay
     as in before, the present file in base64.
     """
-    nodes = list(groups.get("llama_nodes") or [])
     gateways = gateway.hosts(groups)
     textfile = {**_scraped(settings, hostvars), **(settings.get("textfile") or {})}
     pages = {
         host: "%s:%d" % (node_address(host, hostvars), textfile.get(host) or monitoring.sampler_port(host, hostvars))
-        for host in dict.fromkeys([*nodes, *gateways])
+        for host in monitoring.sampled(groups)
     }
     served = [one for one in placed(services, groups) if not is_stopped(one.settings)]
     keyed = [one.name for one in served if settings["keys"].get(one.name)]

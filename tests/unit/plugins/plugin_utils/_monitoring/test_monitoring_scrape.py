@@ -200,6 +200,13 @@ def test_a_gateway_is_asked_by_its_own_scheme():
     assert made(groups=dict(GROUPS, llama_gateway=[]))["targets"]["gateways.json"] == []
 
 
+@pytest.mark.parametrize("gateways", [["ctl"], []])
+def test_host_that_submits_jobs_is_scraped(gateways):
+    found = made(groups=dict(GROUPS, llama_gateway=gateways, llama_slurm=["ctl"]))["targets"]
+    assert [one["labels"]["node"] for one in found["samplers.json"]] == [*GROUPS["llama_nodes"], "ctl"]
+    assert len(found["gateways.json"]) == len(gateways)
+
+
 def test_head_is_scraped_with_key():
     found = jobs()["llama_server/chat"]
     assert found["authorization"] == {"type": "Bearer", "credentials_file": scrape.HERE + "/keys/chat"}
