@@ -41,7 +41,6 @@ PLAIN = re.compile(r"/[\w./@+-]*\Z", re.ASCII)
 # A unit may see and do this. Its root is an empty directory: it sees only what is named here.
 PROPERTIES = f"""
 DynamicUser=yes
-PrivateUsers=yes
 PrivateNetwork=yes
 PrivateDevices=yes
 PrivateTmp=yes
