@@ -32,7 +32,7 @@ from ..module_utils._plan.devices import as_dicts, of_node
 from ..plugin_utils._cluster_plan.cards import plan_cards
 from ..plugin_utils._cluster_plan.plan import memory_plan
 from ..plugin_utils._filters import with_sentences
-from ..plugin_utils._tune.grid import tune_candidates
+from ..plugin_utils._tune.grid import tune_candidates, tune_quants
 from ..plugin_utils._tune.race import tune_measured, tune_round
 from ..plugin_utils._tune.result import tune_result
 from ..plugin_utils._tune.start import tune_lines, tune_minutes, tune_start
@@ -52,6 +52,7 @@ class FilterModule:
             tune_lines,
             tune_measured,
             tune_minutes,
+            tune_quants,
             tune_result,
             tune_round,
             tune_start,

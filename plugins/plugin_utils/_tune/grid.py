@@ -15,6 +15,7 @@ from ...module_utils._text import Refusal
 from .._cluster_plan.plan import memory_plan
 from .._intent.check_services import service_errors
 from .._intent.inventory import Inventory
+from .._intent.models import model_items
 from .._intent.records import Groups, HostVars, Models, Services, Settings
 from .._intent.rules import SHORT
 from .._intent.tuned import alike
@@ -192,14 +193,17 @@ def tune_candidates(
     axes: Sequence[str] = (),
     goal: str = "single",
     combine: Sequence[Map] = (),
+    quants: Sequence[Map] = (),
 ) -> list[dict[str, Any]]:
     """-> [{name, axis, changes: {key: value}, services: all of them with the change, plan: of memory_plan() for these,
     why: it is refused, empty if it is not, restarts_workers, most_mib: what its head may need at most, None where it is
     not known}], what is deployed first
 
-    axes: names of AXES or placement, none for those that make sense for the goal; combine: as tune_round() returns it.
+    axes: names of AXES or placement, none for those that make sense for the goal; combine: as tune_round() returns it;
+    quants: results of llama_plan for tune_quants(), of which placement takes those whose file is there.
     """
-    known = Known(models, groups, hostvars, nodes, list(headers), builds or {}, list(previous))
+    there = [one for one in quants if one.get("shape")]
+    known = Known(models, groups, hostvars, nodes, [*headers, *there], builds or {}, list(previous))
     for wrong in [axis for axis in axes if axis not in (*(one.name for one in AXES), PLACEMENT)]:
         named = [one.name for one in AXES] + [PLACEMENT]
         step = did_you_mean(wrong, named, f", one of {', '.join(named)} is needed: name one of these")
@@ -216,9 +220,23 @@ def tune_candidates(
     changed += _combinations(combine)
     found = [_candidate(services, name, _named(one), axis, one, known, plan) for axis, one in changed]
     if PLACEMENT in axes:
-        for title, single in _placements(entry, head, deployed):
+        others = [(f"quant {one['item']['quant']}", dict(entry, quant=one["item"]["quant"])) for one in there]
+        for title, single in _placements(entry, head, deployed) + others:
             one = _planned(dict(services, **{name: single}), name, known, plan)
             found.append({"name": title, "axis": PLACEMENT, "changes": {}, "restarts_workers": False, **one})
+    return found
+
+
+def tune_quants(
+    services: Services, name: str, models: Models, host: str, groups: Groups, models_dir: str
+) -> list[dict[str, Any]]:
+    """-> [of model_items()] for the other quants of a service's model."""
+    entry = services[name]
+    found: list[dict[str, Any]] = []
+    for quant in models[entry["model"]]["quants"]:
+        other = {name: dict(entry, quant=quant)} if quant != entry["quant"] else {}
+        items = model_items(other, models, host, groups, models_dir)
+        found += [item.as_dict() for item in items if (item.model, item.quant) == (entry["model"], quant)]
     return found
 
 

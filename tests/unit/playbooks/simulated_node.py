@@ -524,6 +524,11 @@ class ActionModule(ActionBase):
         speed = {"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}
         return dict(speed, **(json.loads(planned.read_text()) if planned.exists() else {}))
 
+    def do_llama_plan(self, arguments):
+        """No file of a model is there."""
+        self.event("header of " + arguments["path"])
+        return {"changed": False, "failed": True, "msg": "llama_plan: %s is not there" % arguments["path"]}
+
     def do_llama_bench(self, arguments):
         """A node with a file `unmeasured` answers no request of it. What listens on loopback is twice as fast."""
         refused = self.node.root / "unmeasured"

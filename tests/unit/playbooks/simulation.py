@@ -46,6 +46,7 @@ OURS = (
     "llama_health",
     "llama_load_info",
     "llama_long_prompt",
+    "llama_plan",
     "llama_process",
     "llama_snapshot",
     "llama_trial",

@@ -76,6 +76,13 @@ def test_without_interrupt_nothing_is_asked(cluster):
     assert "run with -e interrupt=true" in cluster.done("tune", *AXIS)
 
 
+def test_absent_quant_is_no_candidate(cluster):
+    output = cluster.done("tune", *CHAT, "-e", "axes=placement")
+    headers = [event for event in cluster.events if event.startswith("node1 header of ")]
+    assert headers and headers == cluster.events
+    assert "as deployed" in output and "; quant " not in output
+
+
 @pytest.mark.parametrize("event", ["node1 variant head on node1: *256*", "node1 ask llama-tune-head-chat.service"])
 def test_failed_candidate_is_a_row(cluster, event):
     cluster.fail(event)

@@ -3,11 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Candidates for a service's settings."""
 
+import json
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.grid import tune_candidates
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.estimate import estimate
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.grid import tune_candidates, tune_quants
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.race import BASELINE
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
+    FACTS,
     GROUPS,
     MODELS,
     chat,
@@ -124,6 +128,18 @@ def test_split_moves_by_one_layer():
         moved = one["changes"]["tensor_split"]
         assert sum(moved.values()) == sum(layers.values())
         assert sorted(moved[node] - layers[node] for node in moved) == [-1, 0, 1] and one["why"] == ""
+
+
+def test_other_quants_on_the_node_are_placements():
+    service = {**ALONE, "model": "big", "quant": "Q8_0", "cards": [0]}
+    items = tune_quants(chat(**service), "chat", MODELS, "node1", GROUPS, "/m")
+    assert [(one["quant"], one["dest"]) for one in items] == [("Q4_K_M", "/m/b4")]
+    shape = json.loads(json.dumps(estimate(FACTS, 20 * 10**9).as_dict()))
+    there = by_name(chat(**service), axes=["placement"], quants=[{"item": items[0], "shape": shape}])
+    one = there["quant Q4_K_M"]
+    assert (one["changes"], one["why"]) == ({}, "") and one["services"]["chat"]["quant"] == "Q4_K_M"
+    missing = {"item": items[0], "msg": "no such file"}
+    assert list(by_name(chat(**service), axes=["placement"], quants=[missing])) == [BASELINE]
 
 
 def test_placements_are_no_settings():
