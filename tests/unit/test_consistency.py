@@ -245,6 +245,14 @@ def test_no_loop_takes_a_name_of_its_role(role):
     assert own.isdisjoint(names)
 
 
+@pytest.mark.parametrize("role", ROLES, ids=name)
+def test_no_result_replaces_a_variable(role):
+    """The next use of the variable in the same run would have the result of a task."""
+    own = set(load(role / "vars/main.yml") or {})
+    names = re.findall(r"register: (\w+)", "\n".join(path.read_text() for path in role.glob("tasks/**/*.yml")))
+    assert own.isdisjoint(names)
+
+
 def test_only_its_role_reads_private_variables():
     wrong = []
     for path in [*ROOT.glob("roles/**/*"), *ROOT.glob("playbooks/**/*.yml")]:
