@@ -75,6 +75,6 @@ class ActionModule(ActionBase):
         if not speed:
             return
         if len(kept) == 1 and left and not about["speed"]:
-            progress.show(cost({**about, "left": left, "tokens": tokens, "speed": speed}))
+            progress.show(cost({**about, "left": left, "tokens": tokens, "speed": speed}).partition(": ")[2])
         words = f", {duration(left * tokens / speed)} left" if left else ""
         progress.show(f"{total - left} of {total}, {speed:.1f} tokens/s{words}")

@@ -71,7 +71,7 @@ def test_first_answer_tells_the_speed(ask, tmp_path):
     result, lines, calls = ask(all_of)
     assert (result["asked"], result["missing"], result["reason"], result["changed"]) == (6, 0, "", True)
     assert [len(call) for call in calls] == [1, 5]
-    assert lines[0] == "node1: asking coder coder: 5 answers of about 100 tokens at 10.0 tokens/s: 50 s"
+    assert lines[0] == "node1: asking coder 5 answers of about 100 tokens at 10.0 tokens/s: 50 s"
     assert lines[1:] == [
         "node1: asking coder 1 of 6, 10.0 tokens/s, 50 s left",
         "node1: asking coder 6 of 6, 10.0 tokens/s",
