@@ -319,7 +319,10 @@ def _placements(entry: Settings, head: str, deployed: Deployed) -> list[tuple[st
     """A split service on only its head's node, and with only its first worker."""
     if not deployed.workers:
         return []
-    single = {key: one for key, one in entry.items() if key not in OF_WORKERS}
+    cards = [row for row in deployed.rows if row["node"] == head and row["kind"] == "GPU"]
+    # One device has no mode.
+    gone = OF_WORKERS if len(cards) > 1 else (*OF_WORKERS, "split_mode")
+    single = {key: one for key, one in entry.items() if key not in gone}
     first = [node for node, count in (deployed.part.get("layers") or {}).items() if node != head]
     found = [(f"only {head}", single)]
     if first[1:]:

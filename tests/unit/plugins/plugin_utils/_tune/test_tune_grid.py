@@ -10,6 +10,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text im
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.estimate import estimate
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.grid import tune_candidates, tune_quants
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._tune.race import BASELINE
+from ansible_collections.thefermisea.llama_cluster.tests.unit import three_nodes
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
     FACTS,
     GROUPS,
@@ -149,6 +150,14 @@ def test_placements_are_no_settings():
     assert {str(one["changes"]) for one in found.values()} == {"{}"}
     assert "workers" not in found["only node1"]["services"]["chat"] and found["only node1"]["why"] == ""
     assert found["worker node2"]["services"]["chat"]["workers"] == "node2"
+
+
+@pytest.mark.parametrize(("cards", "kept"), [((32510,), False), ((32510, 32510), True)])
+def test_head_with_one_card_has_no_split_mode(cards, kept):
+    memory = nodes(node1={"devices": three_nodes.cards("node1", *cards), "cores": 40})
+    services = chat(model="small", quant="Q8_0", split_mode="tensor")
+    only = by_name(services, axes=["placement"], memory=memory)["only node1"]
+    assert only["why"] == "" and ("split_mode" in only["services"]["chat"]) == kept
 
 
 def test_unknown_axis_is_refused():
