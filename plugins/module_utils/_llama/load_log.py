@@ -100,8 +100,8 @@ def parse(lines: Iterable[str]) -> dict[str, Any]:
     if whole:
         for place, size in layout.mib.items():
             whole.mib[place] = whole.mib.get(place, 0.0) + size
-    found = _report(build, devices, list(_places(members).values()), whole or layout)
-    return dict(found, divided=bool(members), width=width)
+    report = _report(build, devices, list(_places(members).values()), whole or layout)
+    return dict(report, divided=bool(members), width=width)
 
 
 def _read(layout: _Layout, line: str) -> None:

@@ -202,7 +202,7 @@ def tune_candidates(
     axes: names of AXES or placement, none for those that make sense for the goal; combine: as tune_round() returns it;
     quants: results of llama_plan for tune_quants(), of which placement takes those whose file is there.
     """
-    there = [one for one in quants if one.get("shape")]
+    there = [dict(one) for one in quants if one.get("shape")]
     known = Known(models, groups, hostvars, nodes, [*headers, *there], builds or {}, list(previous))
     for wrong in [axis for axis in axes if axis not in (*(one.name for one in AXES), PLACEMENT)]:
         named = [one.name for one in AXES] + [PLACEMENT]
