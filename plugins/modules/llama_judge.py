@@ -16,7 +16,7 @@ description:
   - Programs are hostile input. Each step runs in a transient unit of systemd, if this host has systemd, rustc and
     O(ignore:become), else in a container of docker or podman; without either the module fails.
   - A sandbox has its own user, no network, no files of the host but its programs, 64 tasks, 2 GiB of memory and one
-    core. Compiling may take 60 s, a run 20 s and 64 KiB of output.
+    core. Compiling may take 60 s of CPU, a run 20 s and 64 KiB of output.
 options:
   tasks:
     description:

@@ -23,15 +23,17 @@ from .harness import cases_of, crate
 from .sandbox import TASK, WORK, Way, run
 
 RUST = "rust"
-COMPILE_SECONDS, RUN_SECONDS = 60, 20
+# Of CPU for one process; of a clock, so that a busy host does not fail a right answer.
+COMPILE_CPU, RUN_CPU = 60, 20
+COMPILE_SECONDS, RUN_SECONDS = 240, 40
 # Bytes of diagnostics of one step, of a program, of all that the compiling sandbox returns, of a run's output.
 MOST_SAID, MOST_PROGRAM = 256 << 10, 32 << 20
 MOST_COMPILED = MOST_PROGRAM + 4 * MOST_SAID + 4096
 MOST_OUTPUT = 64 << 10
 # At once, as sandboxes have one core each.
 SIDE_BY_SIDE = 4
-# The exit status of an engine's client and of systemd-run after a signal.
-KILLED = (137, 255)
+# The exit status after SIGKILL and SIGXCPU: of a shell and an engine's client, and of systemd-run.
+KILLED = (137, 152, 255)
 # rustc 1.63 does not count it as unsafe code.
 UNSAFE_MACRO = "global_asm"
 # A name that is missing in refused.rs is refused with every answer.
@@ -46,6 +48,7 @@ clippy-driver --version
 COMPILE = f"""
 cd {WORK} && >part || exit
 exec 2>/dev/null
+ulimit -t {COMPILE_CPU}
 echo ready
 part() {{
     head -c "$4" "$3" >part
@@ -77,6 +80,7 @@ part tests $status said {MOST_SAID}
 RUN = f"""
 cd {WORK} && >judged || exit
 exec 2>/dev/null
+ulimit -t {RUN_CPU}
 echo ready
 head -c "$1" >judged
 chmod 500 judged
@@ -85,6 +89,7 @@ exec ./judged
 COMMAND = f"""
 cd {TASK} || exit
 exec 2>/dev/null
+ulimit -t {COMPILE_CPU}
 echo ready
 exec "$@"
 """
@@ -174,13 +179,13 @@ def by_tests(verdict: Verdict, task: Mapping[str, Any], source: str, start: Runn
     steps = steps_of(ended.output)
     answer, refused, tests = steps.get("answer"), steps.get("refused"), steps.get("tests")
     if not answer or answer.status:
-        stopped = _broken_off(ended, COMPILE_SECONDS, "the compiler") or "does not compile"
+        stopped = _broken_off(ended, COMPILE_SECONDS, "the compiler", answer) or "does not compile"
         return _failed(verdict, stopped, answer)
     verdict = verdict._replace(compiles=True, tests=(0, len(cases)))
     if "clippy" in steps and steps["clippy"].status == 0:
         verdict = verdict._replace(clippy_warnings=clippy_warnings(steps["clippy"].data))
     if not tests or tests.status:
-        stopped = _broken_off(ended, COMPILE_SECONDS, "the compiler") or "its tests do not compile with it"
+        stopped = _broken_off(ended, COMPILE_SECONDS, "the compiler", tests) or "its tests do not compile with it"
         return _failed(verdict, stopped, tests)
     if task["refused"] and not is_refused(refused):
         return verdict._replace(reason="refused.rs compiles with it, an error is needed")
@@ -257,12 +262,12 @@ def _failed(verdict: Verdict, reason: str, step: Step | None) -> Verdict:
     return verdict._replace(reason=reason, errors=dict(codes))
 
 
-def _broken_off(ended: Outcome, seconds: int, what: str = "it") -> str:
-    """Why a sandbox was ended early, '' if it was not."""
+def _broken_off(ended: Outcome, seconds: int, what: str = "it", step: Step | None = None) -> str:
+    """Why a sandbox, or its last step, was ended early, '' if it was not."""
     if ended.long:
         return f"{what} printed more than allowed"
     if ended.late:
         return f"{what} took more than {seconds} s"
-    if ended.status in KILLED:
-        return f"{what} was killed, as with too much memory"
+    if ended.status in KILLED or step and step.status in KILLED:
+        return f"{what} was killed: it took too much time or memory"
     return ""

@@ -82,7 +82,6 @@ MemoryMax={MEMORY}
 MemorySwapMax=0
 TasksMax={TASKS}
 CPUQuota=100%
-Nice=10
 OOMPolicy=kill
 OOMScoreAdjust=500
 LimitFSIZE={FILE_SIZE}
