@@ -91,7 +91,8 @@ def routes_result(suggestions: Sequence[Map], routes: Map, text: str = "") -> di
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        known = (yaml_load(text) if text.strip() else None) or {}
+        # A lookup returns a subclass of str, which the reader of libyaml refuses.
+        known = (yaml_load(str(text)) if text.strip() else None) or {}
     except Exception as problem:  # of YAML's readers, which Ansible chooses
         raise Refusal(f"{FILE}: no YAML seen ({str(problem).splitlines()[0]}): correct it or remove it") from problem
     if not isinstance(known, dict) or known.keys() - {"llama_routes"}:

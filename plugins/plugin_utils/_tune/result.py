@@ -81,7 +81,8 @@ def _kept(candidates: Sequence[Map], race: Map, about: Map) -> dict[str, Any]:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        known = yaml_load(text) if text.strip() else {}
+        # A lookup returns a subclass of str, which the reader of libyaml refuses.
+        known = yaml_load(str(text)) if text.strip() else {}
     except Exception as problem:  # of YAML's readers, which Ansible chooses
         raise Refusal(f"{FILE}: no YAML seen ({str(problem).splitlines()[0]}): correct it or remove it") from problem
     known = {} if known is None else known

@@ -62,9 +62,14 @@ def test_winner_is_written():
     assert found["lines"][-1].startswith("chat: round 4: threads 4: 1.30 times (")
 
 
-def test_what_the_file_had_stays():
+class Tagged(str):
+    """A text as a lookup returns it."""
+
+
+@pytest.mark.parametrize("kind", [str, Tagged])
+def test_what_the_file_had_stays(kind):
     text = "llama_tuned:\n  chat: {cache_type_k: f16, threads: 8, flash_attn: 'on'}\n  other: {parallel: 2}\nmore: 1\n"
-    found = yaml.safe_load(result(FASTER, text)["text"])
+    found = yaml.safe_load(result(FASTER, kind(text))["text"])
     assert found["llama_tuned"]["other"] == {"parallel": 2} and found["more"] == 1
     assert found["llama_tuned"]["chat"]["threads"] == 4 and found["llama_tuned"]["chat"]["flash_attn"] == "on"
 
