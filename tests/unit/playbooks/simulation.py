@@ -216,7 +216,8 @@ REAL += ["model/" + path for path in ("defaults/main.yml", "vars/main.yml", "tas
 # Drills of jobs.
 REAL += ["drill/" + path for path in ("defaults/main.yml", "vars/main.yml")]
 REAL += [
-    "drill/tasks/%s.yml" % name for name in ("choose", "confirm", "job", "look", "main", "names", "prove", "report")
+    "drill/tasks/%s.yml" % name
+    for name in ("choose", "confirm", "gateway", "job", "look", "main", "names", "prove", "report")
 ]
 REPLACED.update(
     {

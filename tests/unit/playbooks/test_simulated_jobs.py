@@ -250,6 +250,18 @@ def test_lost_requests_fail_a_drill_of_the_keeper(served):
     )
 
 
+def test_gateway_is_drilled_twice_in_a_run(served):
+    """Clients go on until it is repaired, however long the playbook takes."""
+    served.inventory["llama_gateway"] = {"hosts": {"node2": {}}}
+    (served.node("node2") / "answers.json").write_text(json.dumps(["1000.0 000 7"] * 3 + ["1004.0 200 0"] * 5))
+    code, lines = drill(served, "-e", "drills=gateway_nginx_stop,gateway_nginx_stop")
+    rows = [line for line in lines if line.startswith("gateway_nginx_stop") and "recovered: 3 of 8 requests" in line]
+    assert code == 0 and len(rows) == 2, lines
+    events = [event.partition("node2: ")[2] for event in served.events if "drill at node2" in event]
+    assert events == ["ask", "break stop_nginx", "undo", "undo"] * 2
+    assert "node1 remove /run/llama-drill-armed" in served.events
+
+
 def test_fault_is_removed_after_a_failed_drill(served):
     served.fail("* drill at ctl: seen preempt")
     code, lines = drill(served, "-e", "drills=job_preempt")
