@@ -19,7 +19,7 @@ from typing import Any, Callable, NamedTuple
 
 from .._text import Refusal, counted, printable
 from .exchange import Outcome
-from .harness import cases_of, crate
+from .harness import cases_of, crate, refused_crate
 from .sandbox import TASK, WORK, Way, run
 
 RUST = "rust"
@@ -36,15 +36,16 @@ SIDE_BY_SIDE = 4
 KILLED = (137, 152, 255)
 # rustc 1.63 does not count it as unsafe code.
 UNSAFE_MACRO = "global_asm"
-# A name that is missing in refused.rs is refused with every answer.
-UNRESOLVED = {"E0405", "E0412", "E0425", "E0432", "E0433", "E0463"}
+# A name that is missing in refused.rs is refused with every answer, as is one of std that the answer has too.
+UNRESOLVED = {"E0405", "E0412", "E0425", "E0432", "E0433", "E0463", "E0659"}
 VERSIONS = """
 echo ready
 rustc --version
 clippy-driver --version
 """
 # Arguments: the sizes of the sources on stdin, the last one 0 without refused.rs. Each step's part of the output is
-# `NAME STATUS SIZE`, a line, and so many bytes.
+# `NAME STATUS SIZE`, a line, and so many bytes. An answer can include files: it is compiled before the tests are there.
+# It can also have files linked: its own text could be a script for the linker.
 COMPILE = f"""
 cd {WORK} && >part || exit
 exec 2>/dev/null
@@ -56,17 +57,20 @@ part() {{
     cat part
 }}
 head -c "$1" >answer.rs
-head -c "$2" >judged.rs
-head -c "$3" >refused.rs
 lib='--edition 2021 --error-format json --crate-type rlib'
-rustc $lib --crate-name answer -F unsafe_code -C codegen-units=1 answer.rs -o libanswer.rlib 2>said
+rustc $lib --crate-name answer -F unsafe_code -C codegen-units=1 answer.rs -o libanswer.rlib \\
+    </dev/null 2>said
 status=$?
 part answer $status said {MOST_SAID}
 [ $status = 0 ] || exit 0
 if command -v clippy-driver >/dev/null; then
-    clippy-driver $lib --crate-name linted --force-warn clippy::all --emit metadata answer.rs -o linted.rmeta 2>said
+    clippy-driver $lib --crate-name linted --force-warn clippy::all --emit metadata answer.rs -o linted.rmeta \\
+        </dev/null 2>said
     part clippy $? said {MOST_SAID}
 fi
+rm answer.rs
+head -c "$2" >judged.rs
+head -c "$3" >refused.rs
 if [ "$3" != 0 ]; then
     rustc $lib --crate-name refused --extern answer=libanswer.rlib --emit metadata refused.rs -o refused.rmeta 2>said
     part refused $? said {MOST_SAID}
@@ -173,7 +177,7 @@ def by_tests(verdict: Verdict, task: Mapping[str, Any], source: str, start: Runn
     """The steps of Rust."""
     cases = cases_of(task["name"], task["tests"])
     program = crate(task["tests"], cases, secrets.token_hex(8)).encode()
-    texts = [source.encode(), program, (task["refused"] or "").encode()]
+    texts = [source.encode(), program, refused_crate(task["refused"]).encode() if task["refused"] else b""]
     sizes = [str(len(text)) for text in texts]
     ended = start(65534, (COMPILE, *sizes), b"".join(texts), MOST_COMPILED, COMPILE_SECONDS, "")
     steps = steps_of(ended.output)
@@ -223,7 +227,8 @@ def steps_of(output: bytes) -> dict[str, Step]:
 def messages(data: bytes) -> list[dict[str, Any]]:
     """rustc's messages of --error-format=json; others, and one that was cut off, are left out."""
     found = []
-    for line in data.decode("utf-8", "replace").splitlines():
+    # Source that is quoted in them may have other separators of lines.
+    for line in data.decode("utf-8", "replace").split("\n"):
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):
@@ -249,7 +254,7 @@ def is_refused(refused: Step | None) -> bool:
     if refused is None or refused.status == 0:
         return False
     codes = {code_of(one) for one in messages(refused.data) if one.get("level") == "error"}
-    return bool(codes - {""} - UNRESOLVED)
+    return bool(codes - {""}) and not codes & UNRESOLVED
 
 
 def _failed(verdict: Verdict, reason: str, step: Step | None) -> Verdict:

@@ -7,7 +7,8 @@ fn doubles_one() {
 
 #[test]
 fn doubles_seven() {
-    assert_eq!(double(7), 14);
+    let pair = vec![7, 14];
+    assert_eq!(double(pair[0]), pair[1]);
 }
 
 #[test]
