@@ -36,7 +36,7 @@ BUDGETS = {
     "upgrade": 400,
     "cluster": 400,
     "adoption": 300,
-    "gateway": 280,
+    "gateway": 340,
     "head_server": 210,
     "drill": 180,
     "llama_cpp": 150,
