@@ -25,8 +25,8 @@ from .._node.sockets import is_of, listener
 from .._text import Refusal
 
 PIECE = 1 << 16
-# Bytes of an answer: a server is not believed.
-LARGEST = 32 << 20
+# Bytes of an answer: a server is not believed. A piece counts as at least so many: each takes that much memory.
+LARGEST, LEAST = 32 << 20, 128
 # The most requests at a time.
 MOST = 64
 
@@ -116,7 +116,7 @@ def exchange(to: Target, body: bytes, timeout: float) -> Exchange:
         size = 0
         while data := response.read1(PIECE):
             pieces.append((time.monotonic(), data))
-            size += len(data)
+            size += max(len(data), LEAST)
             if size > LARGEST:
                 raise Refusal(f"an answer of more than {LARGEST >> 20} MiB")
     except Refusal as refusal:

@@ -187,9 +187,11 @@ def _remove(way: Way, name: str) -> None:
 
 
 def _run(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Status 124 if it takes longer."""
+    """Status 124 if it takes longer. rustup would take its toolchain from a file in the directory that it runs in."""
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False, errors="replace")
+        return subprocess.run(
+            words, capture_output=True, text=True, timeout=seconds, check=False, errors="replace", cwd="/"
+        )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(words, 124, "", f"no answer within {seconds} s")
 
@@ -215,5 +217,5 @@ def _pull(engine: str, image: str) -> None:
         if done.returncode:
             raise Refusal(
                 f"acceptance_judge_image: {image} cannot be pulled, an image with rustc is needed: "
-                f"{(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
+                f"{printable((done.stderr.strip().splitlines() or ['no reason given'])[-1])}"
             )

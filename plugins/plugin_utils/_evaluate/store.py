@@ -26,6 +26,8 @@ LARGEST, TEXT = 4 << 20, 256 << 10
 FIGURES = {"completion_tokens", "first_token_s", "seconds", "tokens_per_second", "error"}
 JUDGED = {"passes", "compiles", "reason", "errors", "lines", "clippy_warnings", "tests"}
 ANSWERS, VERDICTS = "answers", "verdicts"
+# To be raised when module_utils/_judge judges otherwise: kept verdicts then count no more.
+JUDGES = 2
 
 
 class Store:
@@ -92,7 +94,7 @@ def _key(key: str) -> str:
 
 
 def verdict_key(answer: Map, digest: str, by: str) -> str:
-    return key_of([answer["content"], answer["finish_reason"], digest, by])
+    return key_of([answer["content"], answer["finish_reason"], digest, by, JUDGES])
 
 
 def key_of(parts: Any) -> str:

@@ -159,6 +159,15 @@ def test_endless_answer_is_cut_off(streams, monkeypatch):
     assert found.failed == "an answer of more than 1 MiB"
 
 
+def test_many_small_pieces_are_refused(streams, monkeypatch):
+    def act(client):
+        client.sendall(HEAD.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n") + b"1\r\na\r\n" * 10_000)
+
+    monkeypatch.setattr(exchange, "LARGEST", 1 << 20)
+    found = exchange.exchange(exchange.target(streams(act).url), b"{}", 20)
+    assert found.failed == "an answer of more than 1 MiB" and len(found.pieces) == 8193
+
+
 def test_key_is_kept_from_another_process():
     with contextlib.closing(Streams().listener) as listener:
         url = "http://127.0.0.1:%d" % listener.getsockname()[1]

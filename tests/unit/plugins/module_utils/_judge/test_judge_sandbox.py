@@ -106,10 +106,15 @@ def test_host_without_units_takes_an_engine(monkeypatch, lacks):
 
 def test_image_that_cannot_be_pulled_is_refused(monkeypatch):
     monkeypatch.setattr(
-        sandbox, "_run", lambda words, _seconds: sandbox.subprocess.CompletedProcess(words, 1, "", "a\nb")
+        sandbox, "_run", lambda words, _seconds: sandbox.subprocess.CompletedProcess(words, 1, "", "a\nb\x1b")
     )
-    with pytest.raises(Refusal, match="acceptance_judge_image: rust cannot be pulled, .*: b$"):
+    with pytest.raises(Refusal, match="acceptance_judge_image: rust cannot be pulled, .*: b[?]$"):
         sandbox._pull("docker", "rust")
+
+
+def test_tools_take_no_settings_from_a_directory(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert sandbox._run(["pwd"], 20).stdout == "/\n"
 
 
 def test_outcome_begins_after_ready(monkeypatch):
