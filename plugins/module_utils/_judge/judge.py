@@ -154,7 +154,7 @@ def verdicts(
 
 def judge(task: Mapping[str, Any], key: str, source: str, start: Runner) -> Verdict:
     """The verdict of one answer. source: the program that it has; for a task with a command all of its content."""
-    lines = sum(1 for line in source.splitlines() if line.strip())
+    lines = sum(1 for line in source.split("\n") if line.strip())
     if task["judge"] != RUST:
         verdict = Verdict(key, False, None, "", {}, lines, None, None)
         return by_command(verdict, task, source, start)

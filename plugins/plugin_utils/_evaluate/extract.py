@@ -87,7 +87,7 @@ def _verdict(answer: Map, rust: bool, reason: str) -> dict[str, Any]:
         "compiles": False if rust else None,
         "reason": reason,
         "errors": {},
-        "lines": sum(1 for line in answer["content"].splitlines() if line.strip()),
+        "lines": sum(1 for line in answer["content"].split("\n") if line.strip()),
         "clippy_warnings": None,
         "tests": None,
     }

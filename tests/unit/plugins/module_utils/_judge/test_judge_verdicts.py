@@ -161,6 +161,10 @@ def test_separators_of_unicode_hide_no_message():
     assert judge.clippy_warnings(data * 2) == 2
 
 
+def test_separators_of_unicode_are_no_lines(start):
+    assert verdict(start, "// a\u2028b\x0bc\n\n// d\n").lines == 2
+
+
 def test_missing_clippy_is_no_figure(start):
     (start.programs / "clippy-driver").unlink()
     assert verdict(start).clippy_warnings is None
