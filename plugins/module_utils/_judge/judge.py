@@ -23,7 +23,7 @@ from .harness import cases_of, crate, refused_crate
 from .sandbox import TASK, WORK, Way, run
 
 RUST = "rust"
-# Of CPU for one process; of a clock, so that a busy host does not fail a right answer.
+# CPU seconds of one process; seconds of a clock, so that a busy host does not fail a right answer.
 COMPILE_CPU, RUN_CPU = 60, 20
 COMPILE_SECONDS, RUN_SECONDS = 240, 40
 # Bytes of diagnostics of one step, of a program, of all that the compiling sandbox returns, of a run's output.
