@@ -67,7 +67,8 @@ class ActionModule(ActionBase):
             return [], f"its host is not reached ({error})"
         if found.get("failed") or "answers" not in found:
             return [], str(found.get("msg") or "the module did not answer").removeprefix("llama_ask: ")
-        return found["answers"], ""
+        asked = {one["key"] for one in wanted}
+        return list({one["key"]: one for one in found["answers"] if one["key"] in asked}.values()), ""
 
     @staticmethod
     def _show(progress, about, kept, total, left):

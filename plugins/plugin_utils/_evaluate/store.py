@@ -23,7 +23,8 @@ KEY = re.compile(r"[0-9a-f]{64}\Z")
 # Bytes of a file, and of the text of an answer.
 LARGEST, TEXT = 4 << 20, 256 << 10
 # The keys of a complete answer and verdict.
-FIGURES = {"completion_tokens", "first_token_s", "seconds", "tokens_per_second", "error"}
+NUMBERS = {"completion_tokens", "first_token_s", "seconds"}
+FIGURES = {*NUMBERS, "tokens_per_second", "error"}
 JUDGED = {"passes", "compiles", "reason", "errors", "lines", "clippy_warnings", "tests"}
 ANSWERS, VERDICTS = "answers", "verdicts"
 # To be raised when module_utils/_judge judges otherwise: kept verdicts then count no more.
@@ -39,7 +40,8 @@ class Store:
     def answer(self, key: str) -> dict[str, Any] | None:
         found = self._read(ANSWERS, key) or {}
         texts = all(isinstance(found.get(name), str) for name in ("content", "finish_reason"))
-        return found if texts and found.get("key") == key and found.keys() >= FIGURES else None
+        complete = texts and found.get("key") == key and found.keys() >= FIGURES
+        return found if complete and all(isinstance(found[name], (int, float)) for name in NUMBERS) else None
 
     def verdict(self, answer: Map, digest: str, by: str) -> dict[str, Any] | None:
         """digest: of the task; by: what judged, with its version."""

@@ -89,6 +89,14 @@ def test_kept_answers_are_not_asked_again(ask):
     assert ask(all_of, arguments=["--temp", "0.3"])[0]["asked"] == 6
 
 
+def test_answers_to_other_questions_are_left_out(ask, tmp_path):
+    def more(questions):
+        own = [answered(one) for one in questions]
+        return {"answers": [*own, *own, answered(questions[0], key="0" * 64)]}
+
+    assert ask(more)[0]["asked"] == 6 and len(kept(tmp_path)) == 6
+
+
 def test_killed_run_goes_on_where_it_was(ask, tmp_path):
     def dies(questions):
         if len(kept(tmp_path)) >= 3:

@@ -57,6 +57,12 @@ def test_damaged_answers_count_as_missing(store, tmp_path, text):
     assert store.answer(KEY) is None
 
 
+@pytest.mark.parametrize("value", ["9", None, [9]])
+def test_answers_without_numbers_count_as_missing(store, value):
+    store.keep_answer({**ANSWER, "completion_tokens": value})
+    assert store.answer(KEY) is None
+
+
 def test_links_count_as_missing(store, tmp_path):
     store.keep_answer(ANSWER)
     path = tmp_path / f"evaluation/answers/{KEY}.json"
