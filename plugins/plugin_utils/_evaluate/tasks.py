@@ -6,6 +6,7 @@ collection."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any
 
 from ansible.module_utils.common.yaml import yaml_load
 
+from ...module_utils._judge.harness import cases_of
 from ...module_utils._text import Refusal
 from .._intent.values import did_you_mean
 
@@ -94,12 +96,18 @@ def _read(path: str, needed: bool = True) -> str | None:
             return None
         raise Refusal(f"{path}: no file seen, one is needed: write it") from None
     except OSError as error:
-        raise Refusal(f"{path}: no regular file seen ({error.strerror}), one is needed: write it") from None
+        if error.errno == errno.ELOOP:
+            raise Refusal(f"{path}: a symbolic link seen, a file is needed: copy it") from None
+        raise Refusal(f"{path}: no file that can be read seen ({error.strerror}), one is needed: correct it") from None
+    # open() raises for a directory, and leaves the descriptor open.
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refusal(f"{path}: no regular file seen, one is needed: write it")
     with open(descriptor, "rb") as stream:
-        data = stream.read(LARGEST + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
-    if data is None or len(data) > LARGEST:
-        seen = "no regular file" if data is None else "more than %d KiB" % (LARGEST >> 10)
-        raise Refusal(f"{path}: {seen} seen, a file of at most {LARGEST >> 10} KiB is needed: correct it")
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        most = f"{LARGEST >> 10} KiB"
+        raise Refusal(f"{path}: more than {most} seen, a file of at most {most} is needed: shorten it")
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -110,20 +118,27 @@ def _task(folder: str, kind: str, name: str) -> dict[str, Any]:
     path = os.path.join(folder, "task.yml")
     given = _settings(path)
     judge = given["judge"]
+    prompt = _read(os.path.join(folder, "prompt.md")) or ""
+    if not prompt.strip():
+        raise Refusal(f"{folder}/prompt.md: no text seen, the whole message is needed: write it")
     if judge == CHECKLIST:
         _check_facts(path, given.get("checklist"))
     judged = [_read(os.path.join(folder, file), needed=False) for file in ("tests.rs", "refused.rs")]
     if judge == RUST and not judged[0]:
         raise Refusal(f"{folder}/tests.rs: no test seen, one is needed: write it, or another judge into task.yml")
     tests, refused = judged if judge == RUST else (None, None)
+    if tests:
+        cases_of(f"{kind}/{name}", tests)
     checklist = given.get("checklist") if judge == CHECKLIST else None
     files = _files(folder) if isinstance(judge, list) else {}
+    if isinstance(judge, list):
+        _check_command(folder, judge[0])
     by = json.dumps([judge, tests, refused, checklist, files], sort_keys=True, ensure_ascii=False)
     return {
         "name": f"{kind}/{name}",
         "kind": kind,
         "summary": given["summary"],
-        "prompt": _read(os.path.join(folder, "prompt.md")),
+        "prompt": prompt,
         "max_tokens": given.get("max_tokens", 1024),
         "judge": judge,
         "tests": tests,
@@ -146,6 +161,23 @@ def _files(folder: str) -> dict[str, str | None]:
     return found
 
 
+def _check_command(folder: str, word: str) -> None:
+    """Errors: Refusal for a file of the task that the sandbox's user cannot run."""
+    path = os.path.normpath(os.path.join(folder, word))
+    if "/" not in word:
+        if os.path.exists(path):
+            raise Refusal(
+                f"{folder}/task.yml: judge {word} seen, ./{word} is needed for a file of the task: correct it"
+            )
+        return
+    if word.startswith("/"):
+        return
+    _read(path)
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o005 != 0o005:
+        raise Refusal(f"{path}: mode {mode:04o} seen, one with which every user may run it is needed: chmod 755 it")
+
+
 def _settings(path: str) -> dict[str, Any]:
     """The settings in task.yml. Errors: Refusal."""
     try:
@@ -153,29 +185,46 @@ def _settings(path: str) -> dict[str, Any]:
     except Refusal:
         raise
     except Exception as problem:  # of YAML's readers, which Ansible chooses
-        raise Refusal(f"{path}: no YAML seen ({str(problem).splitlines()[0]}): correct it") from problem
-    if not isinstance(given, dict) or set(given) - KEYS:
-        other = ", ".join(map(str, set(given) - KEYS)) if isinstance(given, dict) else "no map"
-        raise Refusal(f"{path}: {other} seen, {', '.join(sorted(KEYS))} are known: correct it")
+        mark, what = getattr(problem, "problem_mark", None), getattr(problem, "problem", None)
+        where = f"line {mark.line + 1}: {what}" if mark and what else str(problem).splitlines()[0]
+        raise Refusal(f"{path}: no YAML seen ({where}): correct it") from problem
+    if not isinstance(given, dict):
+        raise Refusal(f"{path}: no map seen, summary: and judge: are needed: write them")
+    other = sorted(map(str, set(given) - KEYS))
+    if other:
+        step = did_you_mean(other[0], KEYS) or ": correct it"
+        raise Refusal(f"{path}: {', '.join(other)} seen, {', '.join(sorted(KEYS))} are known{step}")
     judge, tokens = given.get("judge"), given.get("max_tokens", 1024)
     words = isinstance(judge, list) and judge and all(isinstance(word, str) and word for word in judge)
     if judge not in (RUST, CHECKLIST) and not words:
-        raise Refusal(f"{path}: judge {judge} seen, rust, checklist or a list of words is needed: correct it")
+        seen = "no judge" if judge is None else f"judge {judge}"
+        raise Refusal(f"{path}: {seen} seen, rust, checklist or a list of words is needed: correct it")
     if not isinstance(given.get("summary"), str):
-        raise Refusal(f"{path}: no summary seen, one line is needed: add it")
+        raise Refusal(f"{path}: no text in summary seen, one line is needed: write it, a number in quotes")
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not TOKENS[0] <= tokens <= TOKENS[1]:
-        raise Refusal("%s: max_tokens %s seen, %d to %d is needed: correct it" % (path, tokens, *TOKENS))
+        raise Refusal("%s: max_tokens %r seen, a number from %d to %d is needed: correct it" % (path, tokens, *TOKENS))
     return given
 
 
 def _check_facts(path: str, checklist: Any) -> None:
-    facts = checklist if isinstance(checklist, list) else []
-    for one in facts or [None]:
-        patterns = one.get("any") if isinstance(one, dict) else None
-        if not isinstance(patterns, list) or not patterns or not isinstance(one.get("fact"), str):
-            raise Refusal(f"{path}: a fact without both keys seen, fact: and any: are needed: correct checklist")
-        for pattern in patterns:
+    form = "{fact: TEXT, any: [PATTERN]}"
+    if not isinstance(checklist, list) or not checklist:
+        raise Refusal(f"{path}: no list in checklist seen, one of {form} is needed: write it")
+    for number, one in enumerate(checklist, 1):
+        patterns = one.get("any") if isinstance(one, dict) and set(one) == {"fact", "any"} else None
+        texts = [one["fact"], *patterns] if isinstance(patterns, list) and patterns else [None]
+        if not all(isinstance(text, str) and text for text in texts):
+            raise Refusal(
+                f"{path}: entry {number} of checklist in another form seen, {form} is needed: correct it, numbers in "
+                "quotes"
+            )
+        for pattern in patterns or ():
+            if "\b" in pattern:
+                raise Refusal(
+                    f"{path}: entry {number} of checklist with a backspace seen, which \\b is in double quotes, a "
+                    "regular expression is needed: put it in single quotes"
+                )
             try:
-                re.compile(str(pattern))
-            except re.error as error:
+                re.compile(pattern)
+            except (re.error, OverflowError, RecursionError) as error:
                 raise Refusal(f"{path}: {pattern} seen ({error}), a regular expression is needed: correct it") from None

@@ -209,6 +209,7 @@ def test_commands_need_the_controller(cluster):
     """Their directory is there."""
     for path in (cluster.folder / "tasks/kind0").iterdir():
         (path / "task.yml").write_text("summary: x\njudge: [./judge.sh]\n")
+        (path / "judge.sh").touch(0o755)
     cluster.host = "judge"
     _asked, judged = cluster.run("kind0")
     assert judged["msg"].startswith("acceptance_judge_host: judge seen, localhost is needed for tasks that a command")

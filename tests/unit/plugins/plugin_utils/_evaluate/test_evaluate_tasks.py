@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate import tasks
 
+FACT = {"fact": "x", "any": ["x"]}
 TESTS = "use answer::*;\n#[test]\nfn adds() { assert_eq!(add(1, 2), 3); }\n"
 
 
@@ -51,6 +52,7 @@ def test_digest_is_of_what_judges(tmp_path):
 
 def test_files_of_commands_count(tmp_path):
     folder = write(tmp_path, "own/a", ["./judge.sh", "x"], **{"judge.sh": "exit 0\n"})
+    (folder / "judge.sh").chmod(0o755)
     first = tasks.load([str(tmp_path)])[0]
     assert first["dir"] == str(folder) and first["judge"] == ["./judge.sh", "x"]
     (folder / "judge.sh").write_text("exit 1\n")
@@ -58,16 +60,49 @@ def test_files_of_commands_count(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("word", "mode", "said"),
+    [
+        ("./judg.sh", 0o755, "judg.sh: no file seen"),
+        ("judge.sh", 0o755, "task.yml: judge judge.sh seen, ./judge.sh is needed"),
+        ("./judge.sh", 0o644, "judge.sh: mode 0644 seen"),
+        ("./judge.sh", 0o700, "judge.sh: mode 0700 seen"),
+    ],
+)
+def test_commands_that_cannot_run_are_refused(tmp_path, word, mode, said):
+    folder = write(tmp_path, "own/a", [word], **{"judge.sh": "exit 0\n"})
+    (folder / "judge.sh").chmod(mode)
+    assert said in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("words", [["python3", "judge.py"], ["/usr/bin/env", "python3"], ["./judge.sh"]])
+def test_commands_that_can_run_are_read(tmp_path, words):
+    folder = write(tmp_path, "own/a", words, **{"judge.sh": "exit 0\n"})
+    (folder / "judge.sh").chmod(0o755)
+    assert tasks.load([str(tmp_path)])[0]["judge"] == words
+
+
+@pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"judge": "python"}, "judge python seen"),
         ({"judge": []}, "judge [] seen"),
-        ({"summary": 3}, "no summary seen"),
-        ({"max_tokens": 0}, "max_tokens 0 seen, 1 to 32768"),
+        ({"judge": None}, "no judge seen"),
+        ({"summary": 3}, "no text in summary seen"),
+        ({"max_tokens": 0}, "max_tokens 0 seen, a number from 1 to 32768"),
+        ({"max_tokens": "300"}, "max_tokens '300' seen"),
         ({"max_tokens": True}, "max_tokens True seen"),
         ({"timeout": 3}, "timeout seen"),
-        ({"judge": "checklist"}, "a fact without both keys seen"),
+        ({"max_token": 3}, "max_token seen, checklist, judge, max_tokens, summary are known, did you mean max_tokens?"),
+        ({"judge": "checklist"}, "no list in checklist seen"),
+        ({"judge": "checklist", "checklist": ["x"]}, "entry 1 of checklist in another form"),
+        (
+            {"judge": "checklist", "checklist": [FACT, {"fact": "x", "any": "y"}]},
+            "entry 2 of checklist in another form",
+        ),
+        ({"judge": "checklist", "checklist": [{"fact": "x", "any": [3]}]}, "entry 1 of checklist in another form"),
+        ({"judge": "checklist", "checklist": [{**FACT, "all": ["y"]}]}, "entry 1 of checklist in another form"),
         ({"judge": "checklist", "checklist": [{"fact": "x", "any": ["("]}]}, "( seen"),
+        ({"judge": "checklist", "checklist": [{"fact": "x", "any": ["\bx"]}]}, "entry 1 of checklist with a backspace"),
     ],
 )
 def test_wrong_settings_are_refused(tmp_path, settings, said):
@@ -79,9 +114,31 @@ def test_links_are_refused(tmp_path):
     folder = write(tmp_path, "fix/a")
     os.remove(folder / "prompt.md")
     (folder / "prompt.md").symlink_to("/etc/hostname")
-    assert "prompt.md: no regular file" in refusal(tmp_path)
+    assert "prompt.md: a symbolic link seen" in refusal(tmp_path)
     (tmp_path / "fix/b").symlink_to(folder)
     assert "fix/b: a symbolic link" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["prompt.md", "task.yml", "tests.rs"])
+def test_directories_instead_of_files_are_refused(tmp_path, file):
+    folder = write(tmp_path, "fix/a")
+    (folder / file).unlink()
+    (folder / file).mkdir()
+    assert f"{file}: no regular file seen" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("prompt.md", "\n", "prompt.md: no text seen"),
+        ("tests.rs", "fn adds() {}\n", "fix/a: tests.rs has 0 times #[test]"),
+        ("task.yml", "- judge\n", "task.yml: no map seen"),
+        ("task.yml", "judge: rust\nsummary: a: b\n", "task.yml: no YAML seen (line 2: mapping values are not allowed"),
+    ],
+)
+def test_wrong_texts_are_refused(tmp_path, file, text, said):
+    (write(tmp_path, "fix/a") / file).write_text(text)
+    assert said in refusal(tmp_path)
 
 
 def test_large_files_are_refused(tmp_path):
