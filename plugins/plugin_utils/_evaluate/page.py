@@ -11,17 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._text import printable
-from .._reports.evaluation import percent
 from .._reports.page import Raw, document, table
+from .rates import HEADS, cells
 
 Map = Mapping[str, Any]
-COLUMNS = (
-    ("clippy_per_1000_lines", "clippy in 1,000 lines", "%.1f"),
-    ("tokens_per_second", "tokens/s", "%.1f"),
-    ("first_token_s", "first token, s", "%.2f"),
-    ("tokens_per_answer", "tokens an answer", "%.0f"),
-    ("seconds_per_solved", "seconds a solved task", "%.1f"),
-)
 REPORTED = (
     "As reported, in the notes of January 2026 (001 line 73, 003 line 435): compile rates of Rust of 94.3 %, 70 to "
     "90 %, and 80 to 85 %, without tasks, number of answers or method."
@@ -37,7 +30,6 @@ def page(rows: Sequence[Map], tasks: Sequence[Map], answers: Sequence[Map], verd
     suggest()}. Untrusted text is escaped."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     title = f"{len(models)} models by {len(tasks)} tasks"
-    heads = ["model", "kind of task", "n", "compiles", "passes", *(head for _key, head, _form in COLUMNS)]
     codes = sorted({code for row in rows for code in row["errors"]})
     by_code = [[row["model"], row["kind"], *(row["errors"].get(code, "-") for code in codes)] for row in rows]
     suggestions = [[one["kind"], one["model"] or "-", one["reason"]] for one in meta.get("suggestions") or ()]
@@ -56,7 +48,7 @@ def page(rows: Sequence[Map], tasks: Sequence[Map], answers: Sequence[Map], verd
         "<h2>Answers that pass</h2>",
         f'<div class="wide">{_chart(rows, models)}</div>',
         "<h2>Figures</h2>",
-        table(heads, [_cells(row) for row in rows], range(2, 5 + len(COLUMNS))),
+        table(HEADS, [cells(row) for row in rows], range(2, len(HEADS))),
         f"<p>{html.escape(REPORTED)}</p>",
         "<h2>Routes</h2>",
         table(["kind of task", "suggested model", "reason"], suggestions),
@@ -66,16 +58,11 @@ def page(rows: Sequence[Map], tasks: Sequence[Map], answers: Sequence[Map], verd
     return document(title, [*parts, *_failed(answers, verdicts)])
 
 
-def _cells(row: Map) -> list[str]:
-    figures = ["-" if row[key] is None else form % row[key] for key, _head, form in COLUMNS]
-    return [row["model"], row["kind"], row["n"], percent(row["compile_rate"]), percent(row["pass_rate"]), *figures]
-
-
 def _failed(answers: Sequence[Map], verdicts: Sequence[Map]) -> list[str]:
     reasons = {one["answer"]: one["reason"] for one in verdicts if not one["passes"]}
     found = [one for one in answers if one["key"] in reasons]
     found.sort(key=lambda one: (one["model"], one["task"], one["sample"]))
-    cells = [
+    shown = [
         [
             one["model"],
             one["task"],
@@ -87,7 +74,7 @@ def _failed(answers: Sequence[Map], verdicts: Sequence[Map]) -> list[str]:
     ]
     more = f"<p>{len(found) - FAILED} more are not shown.</p>" if len(found) > FAILED else ""
     heads = ["model", "task", "sample", "reason", "answer"]
-    return ["<h2>Answers that do not pass</h2>", table(heads, cells) if cells else "<p>None.</p>", more]
+    return ["<h2>Answers that do not pass</h2>", table(heads, shown) if shown else "<p>None.</p>", more]
 
 
 def _shown(content: str) -> str:

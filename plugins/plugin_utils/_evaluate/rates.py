@@ -10,10 +10,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._reports.evaluation import wilson
+from .._reports.evaluation import percent, wilson
 
 Map = Mapping[str, Any]
 ALL = "all"
+# Columns of numbers, in a run's output and on the page: (key of a row, heading, form).
+NUMBERS = (
+    ("clippy_per_1000_lines", "clippy in 1,000 lines", "%.1f"),
+    ("tokens_per_second", "tokens/s", "%.1f"),
+    ("first_token_s", "first token, s", "%.2f"),
+    ("tokens_per_answer", "tokens an answer", "%.0f"),
+    ("seconds_per_solved", "seconds a solved task", "%.1f"),
+)
+HEADS = ("model", "kind of task", "n", "compiles", "passes", *(heading for _key, heading, _form in NUMBERS))
 
 
 def rates(answers: Sequence[Map], verdicts: Sequence[Map], tasks: Sequence[Map]) -> list[dict[str, Any]]:
@@ -36,6 +45,12 @@ def rates(answers: Sequence[Map], verdicts: Sequence[Map], tasks: Sequence[Map])
         _row(model, kind, found[(model, kind)])
         for model, kind in sorted(found, key=lambda key: (key[0], order.index(key[1])))
     ]
+
+
+def cells(row: Map) -> list[Any]:
+    """A row of rates() below HEADS."""
+    numbers = ["-" if row[key] is None else form % row[key] for key, _heading, form in NUMBERS]
+    return [row["model"], row["kind"], row["n"], percent(row["compile_rate"]), percent(row["pass_rate"]), *numbers]
 
 
 def _row(model: str, kind: str, pairs: Sequence[tuple[Map, Map]]) -> dict[str, Any]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._reports.evaluation import KIND, percent
+from .._reports.evaluation import KIND
 from .._reports.results import FORMAT, files_of
+from .._reports.table import table
 from .page import page
-from .rates import rates
+from .rates import HEADS, cells, rates
 from .suggest import routes_result, suggest
 
 Map = Mapping[str, Any]
 FOLDER = "evaluations"
-ROW = "%-32s %-14s %5s %24s %24s %10s %12s %16s"
-HEADS = ("model", "kind of task", "n", "compiles", "passes", "tokens/s", "first token", "for a solved one")
 
 
 def evaluate_result(
@@ -32,7 +31,7 @@ def evaluate_result(
     rows = rates(answers, verdicts, tasks)
     suggestions = suggest(rows, about.get("routes") or {})
     route = routes_result(suggestions, about.get("routes") or {}, text)
-    lines = [ROW % HEADS] + [_line(row) for row in rows]
+    lines = table(HEADS, [cells(row) for row in rows])
     lines += [
         f"{one['kind']}: {'route to ' + one['model'] + ', which ' if one['model'] else ''}{one['reason']}"
         for one in suggestions
@@ -45,19 +44,6 @@ def evaluate_result(
             kept.update(files_of(FOLDER, _kept(name, of, own, judged, tasks, rows, about)))
     shown = page(rows, tasks, answers, verdicts, {**about, "suggestions": suggestions})
     return {"lines": lines, "rows": rows, "files": {"evaluation.html": shown, **kept}, **route}
-
-
-def _line(row: Map) -> str:
-    numbers = [("tokens_per_second", "%.1f"), ("first_token_s", "%.2f s"), ("seconds_per_solved", "%.1f s")]
-    figures = ["-" if row[key] is None else form % row[key] for key, form in numbers]
-    return ROW % (
-        row["model"],
-        row["kind"],
-        row["n"],
-        percent(row["compile_rate"]),
-        percent(row["pass_rate"]),
-        *figures,
-    )
 
 
 def _kept(
