@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
             by_key = {one["key"]: one for one in left}
             for answer in answers:
                 question = by_key.pop(answer["key"])
-                reason = answer["error"] or ""
+                reason = answer.pop("error") or ""
                 errors = errors + 1 if reason else 0
                 if not reason:
                     more = {"model": about["name"], **{name: question[name] for name in ("task", "sample")}}

@@ -143,12 +143,6 @@ verdicts:
       type: int
       returned: success
       sample: 0
-    tests:
-      description: How many tests passed, and how many there are; V(null) if it did not compile or is not Rust.
-      type: list
-      elements: int
-      returned: success
-      sample: [2, 3]
 rustc:
   description: The version of rustc.
   type: str

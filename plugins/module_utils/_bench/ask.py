@@ -33,9 +33,8 @@ def ask(
     to: Target, model: str | None, questions: Sequence[Question], seconds: float, timeout: float
 ) -> list[dict[str, Any]]:
     """Asks one after the other until none is left or `seconds` are over, at least one; after an error no further one.
-    timeout: seconds for each. -> [{key, content, reasoning: whether there was some, finish_reason, completion_tokens,
-    first_token_s, seconds, tokens_per_second, error: a sentence or None}]; tokens_per_second: None if not
-    known."""
+    timeout: seconds for each. -> [{key, content, finish_reason, completion_tokens, first_token_s, seconds,
+    tokens_per_second: None if not known, error: a sentence or None}]."""
     end, answers = time.monotonic() + seconds, []
     for question in questions:
         done = exchange(to, _body(question, model), timeout)
@@ -70,7 +69,6 @@ def _record(question: Question, got: Answer) -> dict[str, Any]:
     return {
         "key": question.key,
         "content": "" if error else data.decode(),
-        "reasoning": got.first_reasoning is not None,
         "finish_reason": got.finish_reason,
         # Servers that count no tokens send about one with each piece.
         "completion_tokens": len(got.stamps) if got.tokens is None else got.tokens,

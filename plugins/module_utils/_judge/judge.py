@@ -116,7 +116,6 @@ class Verdict(NamedTuple):
     errors: Mapping[str, int]
     lines: int
     clippy_warnings: int | None
-    tests: tuple[int, int] | None
 
     def as_dict(self) -> dict[str, Any]:
         return self._asdict()
@@ -152,13 +151,18 @@ def verdicts(
         return [one.as_dict() for one in found]
 
 
+def lines_of(text: str) -> int:
+    """Lines that are not blank."""
+    return sum(1 for line in text.split("\n") if line.strip())
+
+
 def judge(task: Mapping[str, Any], key: str, source: str, start: Runner) -> Verdict:
     """The verdict of one answer. source: the program that it has; for a task with a command all of its content."""
-    lines = sum(1 for line in source.split("\n") if line.strip())
+    lines = lines_of(source)
     if task["judge"] != RUST:
-        verdict = Verdict(key, False, None, "", {}, lines, None, None)
+        verdict = Verdict(key, False, None, "", {}, lines, None)
         return by_command(verdict, task, source, start)
-    verdict = Verdict(key, False, False, "", {}, lines, None, None)
+    verdict = Verdict(key, False, False, "", {}, lines, None)
     if UNSAFE_MACRO in source:
         return verdict._replace(reason=f"does not compile: {UNSAFE_MACRO} is unsafe code")
     return by_tests(verdict, task, source, start)
@@ -185,7 +189,7 @@ def by_tests(verdict: Verdict, task: Mapping[str, Any], source: str, start: Runn
     if not answer or answer.status:
         stopped = _broken_off(ended, COMPILE_SECONDS, "the compiler", answer) or "does not compile"
         return _failed(verdict, stopped, answer)
-    verdict = verdict._replace(compiles=True, tests=(0, len(cases)))
+    verdict = verdict._replace(compiles=True)
     if "clippy" in steps and steps["clippy"].status == 0:
         verdict = verdict._replace(clippy_warnings=clippy_warnings(steps["clippy"].data))
     if not tests or tests.status:
@@ -201,7 +205,6 @@ def by_tests(verdict: Verdict, task: Mapping[str, Any], source: str, start: Runn
     ended = start(65533, script, given, MOST_OUTPUT, RUN_SECONDS, "")
     printed = set(ended.output.decode("utf-8", "replace").splitlines())
     failed = [case.name for case, token in zip(cases, tokens) if token not in printed]
-    verdict = verdict._replace(tests=(len(cases) - len(failed), len(cases)))
     stopped = _broken_off(ended, RUN_SECONDS)
     if failed and not stopped:
         many = f"{counted(len(failed), 'test')} of {len(cases)}"

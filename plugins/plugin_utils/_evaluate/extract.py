@@ -9,7 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...module_utils._judge.judge import RUST, Verdict, lines_of
 from .checklist import judge
+from .tasks import CHECKLIST
 
 Map = Mapping[str, Any]
 # Characters of an answer that are judged.
@@ -49,20 +51,18 @@ def extract(content: str, finish_reason: str = "stop") -> Source:
 def prepared(tasks: Sequence[Map], answers: Sequence[Map]) -> dict[str, list[dict[str, Any]]]:
     """-> {verdicts: of the answers that need no sandbox, tasks and answers: arguments of llama_judge for the others}
 
-    An answer that has an error, or no program, does not pass; a checklist is judged here.
+    An answer without a program does not pass; a checklist is judged here.
     """
     named = {task["name"]: task for task in tasks}
     verdicts, programs = [], []
     for answer in answers:
         task, content = named[answer["task"]], answer["content"]
-        rust = task["judge"] == "rust"
+        rust = task["judge"] == RUST
         source = extract(content, answer["finish_reason"]) if rust else Source(content, "")
         reason = source.reason
-        if answer["error"]:
-            reason = "no answer: {error}".format(**answer)
-        elif len(content) > MOST:
+        if len(content) > MOST:
             reason = "more than %d KiB" % (MOST >> 10)
-        elif task["judge"] == "checklist":
+        elif task["judge"] == CHECKLIST:
             missing = judge(task["checklist"], content)
             verdicts.append(_verdict(answer, False, f"does not name: {'; '.join(missing)}" if missing else ""))
             continue
@@ -80,14 +80,6 @@ def prepared(tasks: Sequence[Map], answers: Sequence[Map]) -> dict[str, list[dic
 
 
 def _verdict(answer: Map, rust: bool, reason: str) -> dict[str, Any]:
-    """A verdict as module llama_judge returns it. rust: whether there should have been a program."""
-    return {
-        "answer": answer["key"],
-        "passes": not reason,
-        "compiles": False if rust else None,
-        "reason": reason,
-        "errors": {},
-        "lines": sum(1 for line in answer["content"].split("\n") if line.strip()),
-        "clippy_warnings": None,
-        "tests": None,
-    }
+    """As module llama_judge returns it. rust: whether there should have been a program."""
+    lines = lines_of(answer["content"])
+    return Verdict(answer["key"], not reason, False if rust else None, reason, {}, lines, None).as_dict()

@@ -18,14 +18,16 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils._judge.judge import Verdict
+
 Map = Mapping[str, Any]
 KEY = re.compile(r"[0-9a-f]{64}\Z")
-# Bytes of a file, and of the text of an answer.
-LARGEST, TEXT = 4 << 20, 256 << 10
+# Bytes of a file.
+LARGEST = 4 << 20
 # The keys of a complete answer and verdict.
 NUMBERS = {"completion_tokens", "first_token_s", "seconds"}
-FIGURES = {*NUMBERS, "tokens_per_second", "error"}
-JUDGED = {"passes", "compiles", "reason", "errors", "lines", "clippy_warnings", "tests"}
+FIGURES = {*NUMBERS, "tokens_per_second"}
+JUDGED = {*Verdict._fields} - {"answer"}
 ANSWERS, VERDICTS = "answers", "verdicts"
 # To be raised when module_utils/_judge judges otherwise: kept verdicts then count no more.
 JUDGES = 2

@@ -18,6 +18,7 @@ from typing import Any
 from ansible.module_utils.common.yaml import yaml_load
 
 from ...module_utils._judge.harness import cases_of
+from ...module_utils._judge.judge import RUST
 from ...module_utils._text import Refusal
 from .._intent.values import did_you_mean
 
@@ -27,7 +28,7 @@ MOST, LARGEST, FILES = 1000, 64 << 10, 100
 TOKENS = (1, 32768)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 KEYS = {"summary", "judge", "max_tokens", "checklist"}
-RUST, CHECKLIST = "rust", "checklist"
+CHECKLIST = "checklist"
 
 
 def load(directories: Sequence[str]) -> list[dict[str, Any]]:
@@ -198,7 +199,7 @@ def _settings(path: str) -> dict[str, Any]:
     words = isinstance(judge, list) and judge and all(isinstance(word, str) and word for word in judge)
     if judge not in (RUST, CHECKLIST) and not words:
         seen = "no judge" if judge is None else f"judge {judge}"
-        raise Refusal(f"{path}: {seen} seen, rust, checklist or a list of words is needed: correct it")
+        raise Refusal(f"{path}: {seen} seen, {RUST}, {CHECKLIST} or a list of words is needed: correct it")
     if not isinstance(given.get("summary"), str):
         raise Refusal(f"{path}: no text in summary seen, one line is needed: write it, a number in quotes")
     if not isinstance(tokens, int) or isinstance(tokens, bool) or not TOKENS[0] <= tokens <= TOKENS[1]:

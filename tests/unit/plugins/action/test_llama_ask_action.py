@@ -53,7 +53,7 @@ def fixture_ask(monkeypatch, tmp_path):
 
 def answered(question, **changes):
     return {
-        **{"key": question["key"], "content": question["prompt"], "reasoning": False, "finish_reason": "stop"},
+        **{"key": question["key"], "content": question["prompt"], "finish_reason": "stop"},
         **{"completion_tokens": 100, "first_token_s": 0.5, "seconds": 10.0, "tokens_per_second": 11.0, "error": None},
         **changes,
     }

@@ -11,12 +11,12 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluat
 
 KEY = "a" * 64
 ANSWER = {
-    **{"key": KEY, "content": "```rust\nfn x() {}\n```", "finish_reason": "stop", "error": None},
+    **{"key": KEY, "content": "```rust\nfn x() {}\n```", "finish_reason": "stop"},
     **{"completion_tokens": 9, "first_token_s": 0.1, "seconds": 1.0, "tokens_per_second": 9.0},
 }
 VERDICT = {
-    **{"answer": KEY, "passes": True, "compiles": True, "reason": "", "errors": {}, "lines": 1},
-    **{"clippy_warnings": None, "tests": [1, 1]},
+    **{"answer": KEY, "passes": True, "compiles": True, "reason": "", "errors": {}},
+    **{"lines": 1, "clippy_warnings": None},
 }
 
 
