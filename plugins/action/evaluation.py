@@ -13,14 +13,11 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._text import Refusal
 from ..plugin_utils._evaluate.judging import Verdicts, answers_of
-from ..plugin_utils._evaluate.questions import WARM
+from ..plugin_utils._evaluate.questions import temperature_of
 from ..plugin_utils._evaluate.result import evaluate_result
-from ..plugin_utils._evaluate.store import Store
+from ..plugin_utils._evaluate.store import Store, write
 from ..plugin_utils._evaluate.tasks import chosen, load
 from ..plugin_utils._progress import Progress
-
-# The facts of a model in its result.
-KEPT = ("service", "model", "quant", "build", "sha256")
 
 
 class ActionModule(ActionBase):
@@ -40,7 +37,7 @@ class ActionModule(ActionBase):
         except Refusal as refusal:
             return dict(result, failed=True, msg=str(refusal))
         for name, text in found["files"].items():
-            Store(os.path.dirname(plan["store"])).write(name, text)
+            write(os.path.dirname(plan["store"]), name, text)
         asked = self._task.args["asked"]
         summary = "asked %d, judged %d" % (sum(int(one.get("asked", 0)) for one in asked), verdicts.new)
         kept = f"kept as {os.path.join(os.path.dirname(plan['store']), next(iter(found['files'])))}"
@@ -84,9 +81,9 @@ class ActionModule(ActionBase):
             "at": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "judge": verdicts.by,
             "samples": int(plan["samples"]),
-            "temperature": WARM if int(plan["samples"]) > 1 else 0.0,
+            "temperature": temperature_of(int(plan["samples"])),
             "routes": self._task.args["routes"],
-            "names": {one["name"]: {key: one[key] for key in KEPT} for one in plan["models"]},
+            "models": plan["models"],
         }
         return evaluate_result(
             tasks,

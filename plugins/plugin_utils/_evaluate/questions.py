@@ -128,9 +128,13 @@ def arguments_of(args: Sequence[str]) -> list[str]:
     return found
 
 
+def temperature_of(samples: int) -> float:
+    return WARM if samples > 1 else 0.0
+
+
 def questions(tasks: Sequence[Map], about: Map, samples: int) -> Iterator[dict[str, Any]]:
     """{key, task, sample, prompt, max_tokens, temperature, seed} for each task and sample. about: of models_of()."""
-    temperature = WARM if samples > 1 else 0.0
+    temperature = temperature_of(samples)
     for sample in range(samples):
         for task in tasks:
             parts = [about["sha256"], about["build"], about["arguments"], temperature, task["max_tokens"], sample]

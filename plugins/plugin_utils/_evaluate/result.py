@@ -22,11 +22,11 @@ FOLDER = "evaluations"
 def evaluate_result(
     tasks: Sequence[Map], answers: Sequence[Map], verdicts: Sequence[Map], about: Map, text: str = ""
 ) -> dict[str, Any]:
-    """-> {lines: what an operator reads, files: {path below the reports: content}, rows: of rates(), text: of
-    routes.yml, diff: its lines, changed: whether a route would change, refused: why it cannot be written}
+    """-> {lines: what an operator reads, files: {path below the reports: content}, text: of routes.yml, diff: its
+    lines, changed: whether a route would change, refused: why it cannot be written}
 
-    about: {at: ISO 8601, judge: in words, temperature, samples, routes: llama_routes, names: {name that clients ask
-    for: {service, model, quant, build, sha256}}}; text: of routes.yml as it is, empty without one.
+    about: {at: ISO 8601, judge: in words, temperature, samples, routes: llama_routes, models: of models_of()}; text: of
+    routes.yml as it is, empty without one.
     """
     rows = rates(answers, verdicts, tasks)
     suggestions = suggest(rows, about.get("routes") or {})
@@ -38,16 +38,16 @@ def evaluate_result(
     ]
     judged = {one["answer"]: one for one in verdicts}
     kept: dict[str, str] = {}
-    for name, of in about["names"].items():
-        own = [one for one in answers if one["model"] == name and one["key"] in judged]
+    for of in about["models"]:
+        own = [one for one in answers if one["model"] == of["name"] and one["key"] in judged]
         if own:
-            kept.update(files_of(FOLDER, _kept(name, of, own, judged, tasks, rows, about)))
+            kept.update(files_of(FOLDER, _kept(of, own, judged, tasks, rows, about)))
     shown = page(rows, tasks, answers, verdicts, {**about, "suggestions": suggestions})
-    return {"lines": lines, "rows": rows, "files": {"evaluation.html": shown, **kept}, **route}
+    return {"lines": lines, "files": {"evaluation.html": shown, **kept}, **route}
 
 
 def _kept(
-    name: str, of: Map, answers: Sequence[Map], judged: Map, tasks: Sequence[Map], rows: Sequence[Map], about: Map
+    of: Map, answers: Sequence[Map], judged: Map, tasks: Sequence[Map], rows: Sequence[Map], about: Map
 ) -> dict[str, Any]:
     """The result of one name, as _reports/evaluation reads it."""
     of_task = {one["name"]: one for one in tasks}
@@ -55,10 +55,10 @@ def _kept(
         "format": FORMAT,
         "kind": KIND,
         "measured_at": about["at"],
-        "label": name,
+        "label": of["name"],
         **{key: of[key] for key in ("service", "model", "quant", "build", "sha256")},
         **{key: about.get(key) for key in ("judge", "temperature", "samples")},
-        "figures": [row for row in rows if row["model"] == name],
+        "figures": [row for row in rows if row["model"] == of["name"]],
         "answers": [
             {
                 "task": one["task"],

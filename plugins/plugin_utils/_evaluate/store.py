@@ -8,16 +8,15 @@ What is kept is neither asked for nor judged again. A file that cannot be read c
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils._files import write_atomically
 from ...module_utils._judge.judge import Verdict
 
 Map = Mapping[str, Any]
@@ -52,29 +51,11 @@ class Store:
 
     def keep_answer(self, answer: Map) -> None:
         """Errors: OSError."""
-        self.write(f"{ANSWERS}/{_key(answer['key'])}.json", json.dumps(answer) + "\n")
+        write(self.folder, f"{ANSWERS}/{_key(answer['key'])}.json", json.dumps(answer) + "\n")
 
     def keep_verdict(self, answer: Map, digest: str, by: str, verdict: Map) -> None:
         """Errors: OSError."""
-        self.write(f"{VERDICTS}/{verdict_key(answer, digest, by)}.json", json.dumps(verdict) + "\n")
-
-    def write(self, name: str, text: str) -> None:
-        """Writes a file below the directory: all of it, or nothing. Errors: OSError."""
-        path = os.path.join(self.folder, name)
-        above = os.path.dirname(path)
-        for folder in (self.folder, above):
-            os.makedirs(folder, 0o700, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(".partial", ".", above)
-        try:
-            with open(descriptor, "wb") as stream:
-                stream.write(text.encode("utf-8", "replace"))
-                stream.flush()
-                os.fsync(descriptor)
-            os.replace(partial, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-            raise
+        write(self.folder, f"{VERDICTS}/{verdict_key(answer, digest, by)}.json", json.dumps(verdict) + "\n")
 
     def _read(self, kind: str, key: str) -> dict[str, Any] | None:
         path = os.path.join(self.folder, kind, f"{_key(key)}.json")
@@ -88,6 +69,14 @@ class Store:
         except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
+
+
+def write(folder: str, name: str, text: str) -> None:
+    """Writes a file below a directory, for its owner only: all of it, or nothing. Errors: OSError."""
+    path = os.path.join(folder, name)
+    for above in (folder, os.path.dirname(path)):
+        os.makedirs(above, 0o700, exist_ok=True)
+    write_atomically(path, text.encode("utf-8", "replace"), anywhere=True)
 
 
 def _key(key: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.trials import Trials
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.result import evaluate_result
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.store import Store
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.store import write
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     BRIEF,
     Simulation,
@@ -67,11 +67,11 @@ def evaluated(cluster, quant, passed, at="2026-11-28T05:00:00Z"):
         {"answer": one["key"], "passes": number < passed, "compiles": True, "reason": "", "errors": {}, "lines": 9}
         for number, one in enumerate(answers)
     ]
-    names = {"m": {"service": "chat", "model": "m", "quant": quant, "build": "b1", "sha256": []}}
-    about = {"at": at, "judge": "rustc 1.63", "temperature": 0.0, "samples": 1, "names": names}
+    models = [{"name": "m", "service": "chat", "model": "m", "quant": quant, "build": "b1", "sha256": []}]
+    about = {"at": at, "judge": "rustc 1.63", "temperature": 0.0, "samples": 1, "models": models}
     found = evaluate_result(tasks, answers, [{**one, "clippy_warnings": None} for one in verdicts], about)
     for name, text in found["files"].items():
-        Store(str(cluster.folder / ".reports")).write(name, text)
+        write(str(cluster.folder / ".reports"), name, text)
 
 
 def end_of(cluster):

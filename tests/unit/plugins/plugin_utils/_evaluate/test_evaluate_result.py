@@ -15,8 +15,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
 
 KINDS = ("fix", "complete", "refactor", "idiomatic")
 TASKS = [{"name": f"{KINDS[number % 4]}/{number}", "kind": KINDS[number % 4], "digest": "d"} for number in range(96)]
-NAMES = {"m": {"service": "chat", "model": "m", "quant": "Q8_0", "build": "b1", "sha256": ["0"]}}
-ABOUT = {"at": "2026-11-28T09:00:00Z", "judge": "rustc 1.63", "temperature": 0.0, "samples": 1, "names": NAMES}
+MODELS = [{"name": "m", "service": "chat", "model": "m", "quant": "Q8_0", "build": "b1", "sha256": ["0"]}]
+ABOUT = {"at": "2026-11-28T09:00:00Z", "judge": "rustc 1.63", "temperature": 0.0, "samples": 1, "models": MODELS}
 
 
 def answer(task, model="m", sample=0, **changes):

@@ -77,10 +77,10 @@ def test_other_names_never_become_paths(store):
 
 
 def test_interrupted_writing_leaves_no_file(store, tmp_path, monkeypatch):
-    def dies(*_arguments):
+    def dies(*_arguments, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(stored.os, "replace", dies)
+    monkeypatch.setattr(stored.os, "rename", dies)
     with pytest.raises(OSError, match="No space"):
         store.keep_answer(ANSWER)
     assert os.listdir(tmp_path / "evaluation/answers") == []
