@@ -105,5 +105,5 @@ def judged(host, names):
 if __name__ == "__main__":
     found, *states = judged(Here(sys.argv[1]), NAMES)
     for name, verdict in found["verdicts"].items():
-        print("%-18s %s %s" % (name, "PASSES" if verdict["passes"] else "-", verdict["reason"]))  # noqa: T201
-    print(found["way"], found["rustc"], "untouched" if states[0] == states[1] else states)  # noqa: T201
+        print("%-18s %s %s" % (name, "PASSES" if verdict["passes"] else "-", verdict["reason"]))
+    print(found["way"], found["rustc"], "untouched" if states[0] == states[1] else states)

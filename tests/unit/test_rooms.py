@@ -42,11 +42,6 @@ LINES = 400
 LONG = {}
 
 
-def room_of(path):
-    """(tree, room) of a module: a file of a tree is a room of its own."""
-    return path[0], path[1] if len(path) > 1 else ""
-
-
 def imports(path):
     """Yields the collection's imports as tuples below plugins/, and ("ansible",) for an import from Ansible."""
     own = path.relative_to(PLUGINS).with_suffix("").parts

@@ -38,6 +38,7 @@ mod names_of_std {
 """
 NAMES = "use ::std; use crate::names_of_std::*;"
 # A type of the answer that equals every number is not what a test expects.
+COMPARED = ("assert_eq", "assert_ne")
 COMPARING = """\
 macro_rules! %s { ($left:expr, $right:expr $(, $($t:tt)*)?) => { match (&$left, &$right) { (left, right) => {
     $crate::require_alike(left, right);
@@ -123,12 +124,11 @@ def crate(text: str, tests: list[Case], nonce: str) -> str:
 
 def macros() -> str:
     """Macros of std, and those that compare only what may be equal."""
-    comparing = "".join(COMPARING % (name, name) for name in ("assert_eq", "assert_ne"))
+    comparing = "".join(COMPARING % (name, name) for name in COMPARED)
     return comparing + "".join(MACRO % (name, name) for name in MACROS)
 
 
 def refused_crate(text: str) -> str:
     """The source of the library that must not compile, of a refused.rs."""
-    own = ("assert_eq", "assert_ne")
-    known = "".join(MACRO % (name, name) for name in (*own, *MACROS))
+    known = "".join(MACRO % (name, name) for name in (*COMPARED, *MACROS))
     return f"#![allow(warnings)]\n{known}{STD}mod refused {{\n{NAMES}\n{text}\n}}\n"

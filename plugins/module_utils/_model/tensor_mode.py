@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from .gguf import Tensor
 
 # The build whose source was read and that was measured.
-TENSOR_MODE = 11434
+TENSOR_BUILD = 11434
 # Architectures that it refuses (llm_arch_supports_sm_tensor).
 _REFUSED = (
     "grok mpt plamo2 minicpm3 gemma3n mamba mamba2 jamba falcon-h1 olmo2 olmoe deepseek2 deepseek32 hy_v4 dots3note "

@@ -16,7 +16,7 @@ from ...module_utils._llama.args import OLDEST, build_number, command_line_of
 from ...module_utils._llama.drafts import DRAFTS_UNKNOWN, TYPED, UNTYPED
 from ...module_utils._llama.flags import flags, owner
 from ...module_utils._llama.words import unknown_values
-from ...module_utils._model.tensor_mode import TENSOR_MODE
+from ...module_utils._model.tensor_mode import TENSOR_BUILD
 from ...module_utils._settings import (
     LARGEST,
     WORKER_KEYS,
@@ -177,9 +177,9 @@ def _tensor_rules(whole: Settings) -> list[Row]:
         ),
         (
             "rpc_cache",
-            whole.get("rpc_cache") == "seeded",
-            "seeded seen with split_mode tensor, true or false is needed, since each worker is sent parts of tensors: "
-            "write true",
+            whole.get("rpc_cache") == SEEDED,
+            f"{SEEDED} seen with split_mode tensor, true or false is needed, since each worker is sent parts of "
+            "tensors: write true",
         ),
         *(
             (
@@ -273,8 +273,8 @@ def build_rules(whole: Settings, version: str) -> list[Row]:
         ),
         (
             "split_mode",
-            value(whole, "split_mode") == "tensor" and build < TENSOR_MODE,
-            f"tensor seen with build {version}, b{TENSOR_MODE} or newer is needed, which is known to have it: take "
+            value(whole, "split_mode") == "tensor" and build < TENSOR_BUILD,
+            f"tensor seen with build {version}, b{TENSOR_BUILD} or newer is needed, which is known to have it: take "
             "another release, or drop the key",
         ),
         (
