@@ -296,7 +296,7 @@ def test_node_of_a_job_vanishes_and_returns(tmp_path):
     assert "deep: %s is no job of %s for it" % (job, user) in done.stderr and asked == []
     queue.write_text(QUEUE_BESIDE % ("echo '7 of bob'", job))
     done, asked = script("break")
-    assert "deep: job 7 of bob on its nodes, which would lose a node too: wait for its end" in done.stderr
+    assert "deep: job 7 of bob on its nodes, which could be hit too: wait for its end" in done.stderr
     assert asked == []
     queue.write_text(QUEUE_BESIDE % (":", job))
     done, asked = script("break")

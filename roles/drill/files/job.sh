@@ -31,7 +31,7 @@ no_others() {
     local other
     other=$(others)
     other=${other%%$'\n'*}
-    [ -z "$other" ] || die "job $other on its nodes, which $1: wait for its end"
+    [ -z "$other" ] || die "job $other on its nodes, which could be hit too: wait for its end"
 }
 
 # Its number comes from a file that the jobs' user may write.
@@ -59,7 +59,7 @@ kill_server() {
 # Its nodes, all of them and for nothing else, and not longer than HOLD.
 preempt() {
     local partition found job
-    no_others "could be preempted instead"
+    no_others
     for partition in $(sinfo --noheader --nodes="$NODES" --format=%R | sort -u); do
         set -- runuser -u "$PREEMPTOR" -- sbatch --parsable --chdir=/ --output=/dev/null --job-name=llama-drill \
             --partition="$partition" --qos="$QOS" --account="$ACCOUNT" --nodelist="$NODES" \
@@ -147,7 +147,7 @@ case $1/${2:-} in
         stamp; systemctl kill --signal=KILL slurmctld.service ;;
     undo/kill_slurmctld) no_later; systemctl start slurmctld.service ;;
     seen/kill_keeper | seen/kill_slurmctld) sleep 10 ;;
-    break/node_gone) own; no_others "would lose a node too"; node_gone ;;
+    break/node_gone) own; no_others; node_gone ;;
     seen/node_gone) sleep 30 ;;
     undo/node_gone)
         no_later

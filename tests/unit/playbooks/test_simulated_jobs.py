@@ -207,11 +207,11 @@ def test_drills_of_a_job_are_chosen(served):
     output = served.done("drill", "-e", "service=deep", "--check")
     assert (
         "job_preempt: not run, slurm_associations has no QoS that preempts normal, job 7 of bob on its nodes could be "
-        "preempted instead" in output
+        "hit too" in output
     )
     assert "job_slurmctld_kill: not run, slurmctld.service does not run on ctl" in output
     assert "job_memory_kill: the service is held" in output
-    assert "ReturnToService is 0, a node that was down would stay so, job 7 of bob on its nodes would lose" in output
+    assert "ReturnToService is 0, a node that was down would stay so, job 7 of bob on its nodes could" in output
     output = served.refused("drill", "-e", "service=deep", "-e", "drills=head_kil", "--check")
     assert "drills: head_kil seen, names among gateway_engine_kill, " in output and "needed for a job" in output
 
