@@ -30,6 +30,9 @@ class ActionModule(ActionBase):
         store = Store(plan["store"])
         try:
             tasks = chosen(load(plan["directories"]), plan["tasks"])
+            if self._task.args.get("asked") is None:
+                self._require_judge(tasks)
+                return result
             answers = answers_of(store, tasks, plan)
             verdicts = Verdicts(store, tasks, self._judge)
             self._verdicts(verdicts, [one for own in answers.values() for one in own])
@@ -57,13 +60,18 @@ class ActionModule(ActionBase):
         for left in verdicts.steps(unique):
             progress.show(f"{len(unique) - left} of {len(unique)}")
 
-    def _judge(self, tasks, answers):
-        if self._task.delegate_to != "localhost" and any(task["dir"] for task in tasks):
-            names = ", ".join(task["name"] for task in tasks if task["dir"])
+    def _require_judge(self, tasks):
+        programs = [task for task in tasks if task["judge"] != "checklist"]
+        if self._task.delegate_to != "localhost" and any(task["dir"] for task in programs):
+            names = ", ".join(task["name"] for task in programs if task["dir"])
             raise Refusal(
                 f"acceptance_judge_host: {self._task.delegate_to} seen, localhost is needed for tasks that a command "
                 f"judges ({names}): change it, or leave them out with -e tasks="
             )
+        if programs:
+            self._judge([], [])
+
+    def _judge(self, tasks, answers):
         found = self._execute_module(
             module_name="thefermisea.llama_cluster.llama_judge",
             module_args={"tasks": tasks, "answers": answers, "image": self._task.args["image"]},

@@ -15,10 +15,11 @@ description: >-
 options:
   plan: {description: "Of filter C(evaluation_plan).", type: dict, required: true}
   asked:
-    description: Results of M(thefermisea.llama_cluster.llama_ask), one for each model that was asked.
+    description: >-
+      Results of M(thefermisea.llama_cluster.llama_ask), one for each model that was asked. Without them only what
+      judges is looked for, before hours of questions.
     type: list
     elements: dict
-    required: true
   routes: {description: "C(llama_routes), as it is.", type: dict, required: true}
   routes_text: {description: "The file that routes are written to, as it is.", type: str, default: ""}
   image: {description: "Image with rustc, for a host without systemd.", type: str, required: true}

@@ -577,6 +577,8 @@ class ActionModule(ActionBase):
 
     def do_evaluation(self, arguments):
         """The route that it suggests is that of the first model that has answered."""
+        if "asked" not in arguments:
+            return {"changed": False}
         names = [one["item"]["name"] for one in arguments["asked"] if one["asked"]]
         self.event("judge %s on %s" % (", ".join(names), self._task.delegate_to))
         suggestions = [{"kind": "fix", "model": name, "reason": ""} for name in names[:1]]

@@ -77,6 +77,11 @@ class Cluster:
         given = {"plan": plan, "asked": [{**asked, "item": ABOUT}], "routes": routes or {}, "routes_text": ""}
         return asked, self._action(evaluation, self._judge, {**given, "image": "rust"})
 
+    def look(self, *kinds):
+        """What judges is looked for."""
+        given = {"plan": self.plan(*kinds), "routes": {}, "image": "rust"}
+        return self._action(evaluation, self._judge, given)
+
     def _action(self, module, execute, arguments):
         task = mock.MagicMock(args=arguments, async_val=0, delegate_to=self.host, check_mode=False)
         action = module.ActionModule(task, mock.MagicMock(), mock.MagicMock(), None, None, None)
@@ -205,16 +210,27 @@ def test_sandbox_that_is_missing_ends_the_run(cluster):
     assert len(cluster.kept("answers")) == EACH
 
 
+def test_sandbox_is_looked_for_before_any_question(cluster):
+    assert "failed" not in cluster.look(*KNOWN)
+    cluster._judge = lambda **_options: {"failed": True, "msg": "llama_judge: judging: neither systemd nor an engine"}
+    assert cluster.look(*KNOWN)["msg"] == "llama_judge: judging: neither systemd nor an engine"
+    for path in (cluster.folder / "tasks").glob("*/*"):
+        checklist = "checklist: [{fact: x, any: [x]}]\n"
+        (path / "task.yml").write_text("summary: x\njudge: checklist\n" + checklist)
+    # The controller judges prose by itself.
+    assert "failed" not in cluster.look(*KNOWN)
+
+
 def test_commands_need_the_controller(cluster):
     """Their directory is there."""
     for path in (cluster.folder / "tasks/kind0").iterdir():
         (path / "task.yml").write_text("summary: x\njudge: [./judge.sh]\n")
         (path / "judge.sh").touch(0o755)
     cluster.host = "judge"
-    _asked, judged = cluster.run("kind0")
+    judged = cluster.look("kind0")
     assert judged["msg"].startswith("acceptance_judge_host: judge seen, localhost is needed for tasks that a command")
     cluster.host = "localhost"
-    assert "asked 0, judged 12" in cluster.run("kind0")[1]["lines"]
+    assert "asked 12, judged 12" in cluster.run("kind0")[1]["lines"]
 
 
 def test_model_texts_never_leave_the_store(cluster):

@@ -20,16 +20,17 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.plugin_uti
 TASKS = [{"name": "fix/x", "prompt": "Fix it.", "max_tokens": 256}, {"name": "fix/y", "prompt": "?", "max_tokens": 8}]
 
 
-def models(wanted=(), groups=GROUPS, hostvars=HOSTVARS, of_models=MODELS, services=None):
-    return questions.models_of(heads(services), of_models, groups, hostvars, wanted)
+def models(wanted=(), groups=None, hostvars=None, of_models=None, services=None):
+    known = (of_models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
+    return questions.models_of(heads(services), *known, wanted)
 
 
 def one(**arguments):
     return models(["chat"], **arguments)[0][0]
 
 
-def keys(about, tasks=TASKS, samples=1):
-    return [each["key"] for each in questions.questions(tasks, about, samples)]
+def keys(about, tasks=None, samples=1):
+    return [each["key"] for each in questions.questions(tasks or TASKS, about, samples)]
 
 
 def test_services_and_models_of_routers_are_asked():
