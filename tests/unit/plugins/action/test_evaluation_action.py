@@ -78,7 +78,7 @@ class Cluster:
         return asked, self._action(evaluation, self._judge, {**given, "image": "rust"})
 
     def look(self, *kinds):
-        """What judges is looked for."""
+        """Looks for a compiler and a sandbox."""
         given = {"plan": self.plan(*kinds), "routes": {}, "image": "rust"}
         return self._action(evaluation, self._judge, given)
 
