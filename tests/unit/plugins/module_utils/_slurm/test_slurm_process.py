@@ -17,7 +17,10 @@ WORDS = ["/x/llama-server", "--load-mode", "mlock"]
 
 
 def test_server_keeps_signals_pending():
-    one = process.start([sys.executable, "-S", "-c", "input()"], {}, stdin=subprocess.PIPE, output=subprocess.DEVNULL)
+    text = "print(flush=True); input()"
+    one = process.start([sys.executable, "-S", "-c", text], {}, stdin=subprocess.PIPE, output=subprocess.PIPE)
+    # Python that still starts may swallow a SIGINT.
+    one.stdout.readline()
     for number in process.KEPT:
         one.send_signal(number)
     status = Path(f"/proc/{one.pid}/status").read_text()
@@ -25,6 +28,7 @@ def test_server_keeps_signals_pending():
     one.send_signal(signal.SIGINT)
     assert one.wait(5) in (1, -signal.SIGINT)
     one.stdin.close()
+    one.stdout.close()
     # SIGPIPE, number 13.
     assert int(status.partition("SigIgn:\t")[2].split()[0], 16) >> 12 & 1
 
