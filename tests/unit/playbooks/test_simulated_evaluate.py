@@ -38,7 +38,7 @@ def cluster(deployed, tmp_path):
         folder = tmp_path / "tasks" / name
         folder.mkdir(parents=True)
         (folder / "task.yml").write_text("summary: x\njudge: rust\n")
-        (folder / "prompt.md").write_text("Mend {{ this }}: " + name)
+        (folder / "prompt.md").write_text("Correct {{ this }}: " + name)
         (folder / "tests.rs").write_text("#[test]\nfn x() {}\n")
     return found
 
