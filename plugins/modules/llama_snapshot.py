@@ -62,8 +62,8 @@ restored: {description: Paths that O(state=restored) changed., type: list, retur
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._node import paths
+from ..module_utils._node.disposable import Disposable
 from ..module_utils._node.snapshot import Snapshots, text_of
-from ..module_utils._registry.disposable import Disposable
 from ..module_utils._text import Refusal
 
 # Seconds for the scripts of jobs.

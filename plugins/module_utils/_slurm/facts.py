@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from .._registry.disposable import Disposable
+from .._node.disposable import Disposable
 from .._text import Refusal, printable
 from . import accounting, ask, reasons, state
 from .state import Known

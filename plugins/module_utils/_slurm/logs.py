@@ -21,8 +21,8 @@ from typing import Any
 
 from .._files import DIRECTORY, FILE, is_trusted, owners
 from .._llama.load_log import PARSED, of_model, parse
+from .._node.disposable import Disposable
 from .._node.journal import MOST_LETTERS, is_chatter
-from .._registry.disposable import Disposable
 from .._text import printable
 from .facts import as_user
 

@@ -17,7 +17,7 @@ import time
 
 from .._monitor.view import show
 from .._node import paths
-from .._registry.disposable import Disposable
+from .._node.disposable import Disposable
 from .._slurm import ask, facts, logs, reasons, report, state
 from .._slurm.facts import become
 from .._slurm.state import Config

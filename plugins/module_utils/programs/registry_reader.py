@@ -13,9 +13,9 @@ import sys
 import time
 
 from .._files import text_of, write_atomically
+from .._node.disposable import Disposable
 from .._node.notify import notify, say
 from .._registry import reader
-from .._registry.disposable import Disposable
 from .._text import Refusal
 
 

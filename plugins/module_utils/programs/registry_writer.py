@@ -15,9 +15,9 @@ import signal
 import sys
 import time
 
+from .._node.disposable import Disposable
 from .._node.notify import say
 from .._registry import files, writer
-from .._registry.disposable import Disposable
 from .._text import Refusal
 
 # Seconds to wait for the file to be removed at the end, between two tries after a write that failed, and between two

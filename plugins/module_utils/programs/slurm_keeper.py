@@ -22,9 +22,9 @@ from functools import partial
 from typing import Any, Callable
 
 from .. import _files
+from .._node.disposable import Disposable, Outcome
 from .._node.notify import notify, say
 from .._registry import files, writer
-from .._registry.disposable import Disposable, Outcome
 from .._slurm import actions, ask, keeper, logs, reasons, state
 from .._slurm.ask import Queued
 from .._slurm.state import Config, Known, State

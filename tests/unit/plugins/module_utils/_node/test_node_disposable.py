@@ -11,8 +11,8 @@ import sys
 import time
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._registry import disposable
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._registry.disposable import Disposable, Outcome
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import disposable
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.disposable import Disposable, Outcome
 
 
 def read(path):
@@ -66,7 +66,7 @@ def test_hanging_child_leaves_the_output(tmp_path):
     """Ansible waits for its end: a module that gives up must not hang with its child."""
     (tmp_path / "llama_cluster").symlink_to(pathlib.Path(disposable.__file__).parents[1])
     program = (
-        "import time; from llama_cluster._registry import disposable; disposable.os.kill = lambda *_given: None;"
+        "import time; from llama_cluster._node import disposable; disposable.os.kill = lambda *_given: None;"
         "print(disposable.Disposable(0.2).run(lambda: time.sleep(8)).error)"
     )
     began = time.monotonic()
