@@ -17,6 +17,7 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from . import resets
 from .disposable import Disposable
 
 Card = dict[str, Any]
@@ -27,6 +28,8 @@ DISPLAY, ACCELERATOR = "0x03", "0x1200"
 CARDS, TEXT, CLIENT, DESCRIPTORS, PROCESSES = 32, 256, 16384, 4096, 65536
 # Seconds for all cards together: a file of a hung card may not answer.
 DEADLINE = 10.0
+# Drivers whose cards compute by Vulkan.
+DRIVERS = ("amdgpu", "xe", "i915", "nouveau")
 HANGS = "sysfs gave no answer in %g s: a graphics driver hangs, see dmesg"
 PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 LARGEST_IDS = 8 << 20
@@ -60,6 +63,23 @@ def collect(root: str = "/sys", proc: str = "/proc", usage: bool = False) -> dic
     found, held = outcome.value
     processes = {slot: {int(pid): mib for pid, mib in sizes.items()} for slot, sizes in held.items()}
     return {"cards": [named(card) for card in found], "reason": None, "processes": processes}
+
+
+def computes(card: Card) -> bool:
+    """Whether services may compute on a card: not a server's own display, nor i915's graphics within a processor."""
+    return bool(card["render"]) and card["driver"] in DRIVERS and not (card["driver"] == "i915" and card["unified"])
+
+
+def hangs(found: Iterable[Card], path: str = resets.kernel_log.PATH) -> tuple[list[resets.Reset] | None, str | None]:
+    """resets.read_resets, with the slot of the only card of a driver where older kernels print none."""
+    slots: dict[str | None, list[str]] = {}
+    for card in found:
+        slots.setdefault(card["driver"], []).append(card["slot"])
+    seen, reason = resets.read_resets(path)
+    for one in seen or []:
+        if one["slot"] is None and len(slots.get(one["driver"], ())) == 1:
+            one["slot"] = slots[one["driver"]][0]
+    return seen, reason
 
 
 def _all(root: str, proc: str, usage: bool) -> tuple[list[Card], dict[str, dict[int, float]]]:

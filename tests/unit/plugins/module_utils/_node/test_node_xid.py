@@ -6,7 +6,7 @@ import os
 import threading
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import xid
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, xid
 
 # The records of /dev/kmsg, a line with the device it is about included.
 LOG = """\
@@ -23,7 +23,7 @@ LOG = """\
 
 
 def test_one_entry_for_each_card_and_number():
-    assert xid.parse_xids(LOG, 10.0) == [
+    assert xid.xids_in(kernel_log.parse(LOG, 10.0)) == [
         {
             "pci_slot": "0000:3b:00",
             "xid": 13,

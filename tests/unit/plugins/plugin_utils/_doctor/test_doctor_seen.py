@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import journal, judge, system
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import machine
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi, xid
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, nvidia_smi, xid
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -85,7 +85,7 @@ def test_driver_faults_are_found(smi, text, rule):
 
 def test_xid_is_found():
     record = "4,1200,5000000,-;NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus\n"
-    assert found(xids=xid.parse_xids(record, 60.0)) == ["card_xid"]
+    assert found(xids=xid.xids_in(kernel_log.parse(record, 60.0))) == ["card_xid"]
 
 
 def write(folder, **files):
