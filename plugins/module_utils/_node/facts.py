@@ -130,6 +130,25 @@ def physical_cores(cpus: Iterable[int], root: str = CPUS) -> int:
     return len(cores)
 
 
+# The driver of a Grace Hopper adds the card's memory to the kernel's, as a NUMA node.
+CARD_NODES = "/proc/driver/nvidia/gpus/*/numa_status"
+NODE_MEMORY = "/sys/devices/system/node/node%s/meminfo"
+
+
+def card_kib(status: str = CARD_NODES, memory: str = NODE_MEMORY) -> int:
+    """KiB of the kernel's memory that are a card's."""
+    found = 0
+    for path in glob.glob(status)[:64]:
+        with contextlib.suppress(OSError):
+            with open(path, encoding="ascii", errors="replace") as stream:
+                node = re.search(r"^Node:\s+(\d{1,4})\nStatus:\s+online$", stream.read(4096), re.MULTILINE)
+            if node:
+                with open(memory % node.group(1), encoding="ascii", errors="replace") as stream:
+                    size = re.search(r" MemTotal:\s+(\d+) kB", stream.read(4096))
+                found += int(size.group(1)) if size else 0
+    return found
+
+
 def machine(asked: Facts) -> Facts:
     """Main memory, cores, addresses, and on request the NUMA node of each core."""
     with open("/proc/meminfo", encoding="ascii", errors="replace") as stream:
@@ -138,7 +157,7 @@ def machine(asked: Facts) -> Facts:
     nodes = said(["lscpu", "--parse=NODE"])[1].splitlines() if asked["numa"] else []
     return {
         "machine": {
-            "memory_mib": int(total) // 1024,
+            "memory_mib": (int(total) - card_kib()) // 1024,
             "cores": len(os.sched_getaffinity(0)),
             "physical_cores": physical_cores(os.sched_getaffinity(0)),
             "addresses": sorted(address for address, name in addresses.items() if name != "lo"),

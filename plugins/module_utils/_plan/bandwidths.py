@@ -135,9 +135,12 @@ CARDS = {
     "H20": 4000,
     "H200": 4800,
     "H200 NVL": 4800,
+    "GH200": 4000,
+    "GH200 144G HBM3e": 4900,
     "B200": 8000,
     # Cards that work in main memory
     "GB10": 273,
+    "Thor": 273,
 }
 
 # Words before and behind a card's name. "A6000" and "3090" leave out RTX. Quadro is part of a

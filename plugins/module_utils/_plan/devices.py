@@ -30,6 +30,9 @@ INTEGRATED = re.compile(r"\b(GB10|Thor|Orin|Xavier|Tegra)\b")
 NO_OWN_MEMORY = re.compile(r"\[?(N/A|Not Supported)")
 LOST = re.compile(r"\[?(GPU is lost|GPU requires reset|Unknown|ERR!)")
 INDEX = re.compile(r"-?[0-9]+\Z")
+# What the system and everything beside the collection keep of a memory that a card works in: this part of it, and not
+# less MiB. An idle DGX Spark uses 3.1 of 122 GiB.
+SYSTEM_PART, SYSTEM_MIB = 32, 1024
 
 
 class Device(NamedTuple):
@@ -46,7 +49,9 @@ class Device(NamedTuple):
     others: dict[str, int | None] = {}  # MiB of the processes of others, in words; nothing if not known
     claimed_mib: int = 0  # what other services of the plan have of it
     uuid: str = ""  # empty if not known
-    unified: bool = False  # a card whose memory is the node's main memory
+    unified: bool = False  # a card that works in the node's main memory
+    own_mib: int = 0  # what such a card has that is not main memory, such as what the firmware set aside
+    spare_mib: int = 0  # main memory that neither such a card nor the system uses
 
     def as_dict(self) -> Facts:
         """The device as a filter returns it, without claims."""
@@ -89,25 +94,24 @@ def of_node(
             used = sum(process["memory_used_mib"] or 0 for process in processes) if part is gpu else 0
         managed = sum(process["memory_used_mib"] or 0 for process in processes if process["pid"] in pids)
         # The memory of the driver is neither used nor free.
-        total, unified = part["memory_total_mib"] if free is None else used + free, False
+        total = part["memory_total_mib"] if free is None else used + free
+        unified = bool(gpu.get("unified")) or _integrated(gpu["name"])
         if gpu in untold:
             total, unified = _untold(node, gpu, card, memory_mib if len(untold) == 1 else 0)
-        found.append(
-            Device(
-                node=node,
-                device=f"GPU{gpu['index']}",
-                name=gpu["name"],
-                kind="GPU",
-                total_mib=total,
-                others_mib=max(0, used - managed),
-                # Which process is in which MIG instance is not known.
-                others=_named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
-                margin_mib=margin_mib,
-                bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]),
-                uuid=part.get("uuid") or "",
-                unified=unified,
-            )
+        one = Device(
+            node=node,
+            device=f"GPU{gpu['index']}",
+            name=gpu["name"],
+            kind="GPU",
+            total_mib=total,
+            others_mib=max(0, used - managed),
+            # Which process is in which MIG instance is not known.
+            others=_named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
+            margin_mib=margin_mib,
+            bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]),
+            uuid=part.get("uuid") or "",
         )
+        found.append(_in_main_memory(one, 0 if gpu in untold else memory_mib, gpu.get("own_mib")) if unified else one)
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]
 
 
@@ -151,6 +155,22 @@ def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> tuple[int, b
 
 def _integrated(name: str | None) -> bool:
     return bool(INTEGRATED.search(name or ""))
+
+
+def _in_main_memory(card: Device, memory_mib: int, own_mib: int | None = None) -> Device:
+    """A card that works in main memory of memory_mib, 0 if that is all the memory it has. own_mib: what it has beside
+    that, None if not known."""
+    memory = memory_mib or card.total_mib
+    own = max(own_mib or 0, card.total_mib - memory)
+    system, spare = max(memory // SYSTEM_PART, SYSTEM_MIB), own + memory - card.total_mib
+    there = max(0, system - spare)
+    return card._replace(
+        unified=True,
+        own_mib=own,
+        spare_mib=max(0, spare - system),
+        others_mib=card.others_mib + there,
+        others={**card.others, **({"the system": there} if there else {})},
+    )
 
 
 def _visible(node: str, gpus: Sequence[Facts], visible: str) -> list[tuple[Facts, Facts]]:
@@ -199,7 +219,8 @@ def of_inventory(node: str, described: Sequence[Facts], margin_mib: int) -> list
     """The devices that an inventory's llama_devices says a node has: its cards, or its main memory where it has
     none."""
     cards = [one for one in described if not one.get("main")]
-    return [of_card(node, index, card, margin_mib) for index, card in enumerate(cards)] or [
+    memory = next((int(one["memory_mib"]) for one in described if one.get("main")), 0)
+    return [of_card(node, index, card, margin_mib, memory) for index, card in enumerate(cards)] or [
         main_memory(node, one, margin_mib) for one in described[:1]
     ]
 
@@ -213,9 +234,10 @@ def of_cards(described: Sequence[Facts], margin_mib: int) -> list[Device]:
     ]
 
 
-def of_card(node: str, index: int, card: Facts, margin_mib: int) -> Device:
-    """A GPU as the inventory describes it."""
-    return _device(node, "GPU%d" % index, card.get("name", "GPU"), "GPU", card, margin_mib)
+def of_card(node: str, index: int, card: Facts, margin_mib: int, memory_mib: int = 0) -> Device:
+    """A GPU as the inventory describes it. memory_mib: the node's main memory, 0 if not known."""
+    found = _device(node, "GPU%d" % index, card.get("name", "GPU"), "GPU", card, margin_mib)
+    return _in_main_memory(found, memory_mib) if _integrated(found.name) else found
 
 
 def main_memory(node: str, described: Facts, margin_mib: int) -> Device:
@@ -225,5 +247,4 @@ def main_memory(node: str, described: Facts, margin_mib: int) -> Device:
 
 def _device(node: str, device: str, name: str, kind: str, described: Facts, margin_mib: int) -> Device:
     speed = described.get("bandwidth") or (bandwidth(name) if kind == "GPU" else None)
-    size, unified = int(described["memory_mib"]), kind == "GPU" and _integrated(name)
-    return Device(node, device, name, kind, size, 0, int(margin_mib), speed, unified=unified)
+    return Device(node, device, name, kind, int(described["memory_mib"]), 0, int(margin_mib), speed)

@@ -282,7 +282,7 @@ def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: i
     even = [shape.block_count // len(devices)] * len(devices)
     even[0] += shape.block_count - sum(even)
     if unified is not None:
-        rooms[unified] -= _place(shape, settings, devices, even, local).host.total()
+        rooms[unified] -= _of_card(devices[unified], _place(shape, settings, devices, even, local).host)
     if not shape.draft:
         return rooms
     with_draft, without = (place(one, settings, even, local).devices for one in (shape, shape._replace(draft=None)))
@@ -366,9 +366,17 @@ def _projects_on(settings: Settings, devices: Sequence[Device], local: int) -> i
     return first if on_card else None
 
 
+def _of_card(card: Device, host: Share) -> int:
+    """Bytes of a card that works in main memory that are what the head keeps there."""
+    return max(0, host.total() - (card.spare_mib << 20))
+
+
 def _fits(shares: Sequence[Share], devices: Sequence[Device], unified: int | None, host: Share) -> bool:
     """unified, host: what the head keeps in main memory is in the memory of this device too."""
-    sizes = [share.total() + (host.total() if index == unified else 0) for index, share in enumerate(shares)]
+    sizes = [
+        share.total() + (_of_card(device, host) if index == unified else 0)
+        for index, (share, device) in enumerate(zip(shares, devices))
+    ]
     return all(not size or size <= device.room() for size, device in zip(sizes, devices))
 
 

@@ -165,12 +165,18 @@ class View(NamedTuple):
         return self._claimed(Device(**main)) if main else None
 
     def _claimed(self, device: Device) -> Device:
-        """Main memory, and a card that works there, are one."""
-        unified = [one["device"] for one in self.cluster.nodes[device.node]["devices"] if one.get("unified")]
-        one_memory = [*unified, "main"] if unified else []
-        names = one_memory if device.device in one_memory else [device.device]
-        claims = [mib for name in names for mib in self.claims.get((device.node, name), {}).values()]
-        return device._replace(claimed_mib=sum(claims))
+        """Main memory, and a card that works there, are one, but for what only one of them can use."""
+        shared = [Device(**one) for one in self.cluster.nodes[device.node]["devices"] if one.get("unified")]
+        found = self._claims(device)
+        if device.unified:
+            found += sum(self._claims(other) for other in shared if other.device != device.device)
+            found += max(0, self._claims(device._replace(device="main")) - device.spare_mib)
+        elif device.kind == "main":
+            found += sum(max(0, self._claims(card) - card.own_mib) for card in shared)
+        return device._replace(claimed_mib=found)
+
+    def _claims(self, device: Device) -> int:
+        return sum(self.claims.get((device.node, device.device), {}).values())
 
     def beside(self, devices: Iterable[Device]) -> Beside:
         """The memory of other services and unmanaged processes by device."""

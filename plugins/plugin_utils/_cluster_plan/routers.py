@@ -93,11 +93,12 @@ def _fitting(plans: Sequence[Plan], devices: Sequence[Device]) -> int:
     """How many of the models fit together, whichever they are."""
     room = {device.device: device.free_mib() for device in devices}
     # A card that works in main memory holds what is there too.
-    unified = [device.device for device in devices if device.unified]
+    unified = {device.device: device.spare_mib for device in devices if device.unified}
     for count in range(len(plans), 1, -1):
-        rows = _largest(plans, count)
-        both = sum(row.total_mib for row in rows if row.device in [*unified, "main"])
-        if all(row.total_mib <= room[row.device] for row in rows) and all(both <= room[name] for name in unified):
+        sizes = {row.device: row.total_mib for row in _largest(plans, count)}
+        for name, spare in unified.items():
+            sizes[name] = sizes.get(name, 0) + max(0, sizes.get("main", 0) - spare)
+        if all(size <= room[name] for name, size in sizes.items()):
             return count
     return 1
 

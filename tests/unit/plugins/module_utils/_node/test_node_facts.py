@@ -93,6 +93,21 @@ def test_line_end_in_a_full_name(program):
     assert (entry[0], len(entry)) == ("bob", 10)
 
 
+def test_memory_of_grace_hopper_is_not_main_memory(tmp_path):
+    """numa_status as nv-procfs.c writes it; a card whose memory is offline has none in the kernel."""
+    for name, node, state in (("0009:01:00.0", 1, "online"), ("0019:01:00.0", 2, "offline")):
+        (tmp_path / name).mkdir()
+        text = "Node:      %d\nStatus:    %s\nAddress:   400000000000\nSize:      1800000000\n" % (node, state)
+        (tmp_path / name / "numa_status").write_text(text)
+        memory = "Node %d MemTotal:       %d kB\nNode %d MemFree: 1 kB\n" % (node, 98304 * 1024, node)
+        (tmp_path / ("node%d" % node)).write_text(memory)
+    (tmp_path / "0029:01:00.0").mkdir()
+    asked = str(tmp_path / "*/numa_status"), str(tmp_path / "node%s")
+    assert facts.card_kib(*asked) == 98304 * 1024
+    (tmp_path / "node1").unlink()
+    assert facts.card_kib(*asked) == 0
+
+
 def test_the_machine(program):
     program(
         "ip",

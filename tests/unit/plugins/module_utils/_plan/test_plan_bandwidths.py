@@ -34,6 +34,9 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.ba
         ("Tesla V100-SXM2-32GB", 900),
         ("NVIDIA H100 80GB HBM3", 3350),
         ("NVIDIA H200", 4800),
+        ("NVIDIA GH200 480GB", 4000),
+        ("NVIDIA GH200 144G HBM3e", 4900),
+        ("NVIDIA Thor", 273),
         ("NVIDIA GeForce GTX 1050", 112),
         ("NVIDIA GeForce GTX 1050 Ti", 112),
         ("NVIDIA GeForce GTX 1650", 128),
@@ -156,6 +159,7 @@ BUSES = {
 ROUND = {
     **{"H100 PCIe": 2000, "H100 NVL": 3900, "H100 80GB HBM3": 3350, "H800 PCIe": 2000, "H800": 3350},
     **{"H20": 4000, "H200": 4800, "H200 NVL": 4800, "B200": 8000, "GB10": 273},
+    **{"GH200": 4000, "GH200 144G HBM3e": 4900, "Thor": 273},
 }
 
 

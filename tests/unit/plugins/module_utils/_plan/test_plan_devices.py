@@ -253,7 +253,42 @@ def test_card_without_own_memory_has_main_memory(reason, visible):
     jobs = [process(7, 5000), process(8, 300), process(9, None)]
     (device,) = of_node("n", [untold(reason=reason, processes=jobs)], 121690, 1024, [7], visible)
     assert (device.kind, device.device, device.total_mib, device.unified) == ("GPU", "GPU0", 121690, True)
-    assert (device.others_mib, device.bandwidth) == (300, 273)
+    assert (device.others_mib - device.others["the system"], device.bandwidth) == (300, 273)
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "memory", "own", "expected"),
+    [
+        # All of main memory, of which the system needs a part.
+        ("GB10", 121690, 121690, None, (0, 0, 3802)),
+        ("Orin", 7620, 7620, None, (0, 0, 1024)),
+        # Strix Halo with a limit of 100 GiB: the system has room beside it.
+        ("Strix Halo", 102400 + 512, 127000, 512, (512, 24600 - 3968, 0)),
+        # With a limit of nearly all of it the system has a part of the card.
+        ("Strix Halo", 126000, 127000, None, (0, 0, 2968)),
+        # BC-250 with 12 GiB set aside by the firmware, and half of the rest.
+        ("BC-250", 12288 + 1800, 3600, 12288, (12288, 776, 0)),
+        ("BC-250", 12288 + 1800, 3600, None, (10488, 0, 1024)),
+    ],
+)
+def test_pool_of_card_and_main_memory(name, total, memory, own, expected):
+    sizes = {"memory_total_mib": total, "memory_used_mib": 0, "memory_free_mib": total}
+    (device,) = of_node("n", [gpu(0, name=name, unified=True, own_mib=own, **sizes)], memory, 1024)
+    assert (device.own_mib, device.spare_mib, device.others_mib) == expected and device.unified
+    assert device.total_mib == total and set(device.others) <= {"the system"}
+
+
+def test_driver_that_tells_size_of_gb10_changes_nothing():
+    sizes = {"memory_total_mib": 121690, "memory_used_mib": 0, "memory_free_mib": 121690}
+    (told,) = of_node("n", [gpu(0, name="NVIDIA GB10", **sizes)], 121690, 1024)
+    (found,) = of_node("n", [untold()], 121690, 1024)
+    assert told == found
+
+
+def test_grace_hopper_is_card_beside_main_memory():
+    card = gpu(0, name="NVIDIA GH200 480GB", memory_total_mib=97871, memory_used_mib=0, memory_free_mib=97871)
+    (device,) = of_node("n", [card], 480000, 1024)
+    assert (device.total_mib, device.unified, device.bandwidth) == (97871, False, 4000)
 
 
 def test_card_is_one_in_facts_and_in_inventory():

@@ -70,6 +70,44 @@ def test_card_and_main_memory_are_one_memory(first):
     assert plan(chat=on_card, embed={"model": "other", "cards": [], "port": 8001})["refused"] == []
 
 
+def apu(node, limit=102400, memory=127000):
+    """A node whose card may use so many MiB of its main memory."""
+    sizes = {"memory_total_mib": limit, "memory_used_mib": 0, "memory_free_mib": limit}
+    card = dict(sizes, index=0, name="AMD Radeon 8060S", uuid="", processes=[], unified=True, own_mib=0)
+    (main,) = devices.of_node(node, [], memory, 1024)
+    looked = devices.of_node(node, [card], memory, 1024)
+    return {"devices": devices.as_dicts(looked), "main": main.as_dict(), "cores": 16}
+
+
+def test_main_memory_beside_limit_of_card_is_free():
+    nodes = {"spark1": apu("spark1"), "spark2": apu("spark2")}
+    kept = {"model": "half", "cache_ram": 20000}
+    assert plan(nodes, chat=kept)["refused"] == []
+    # What does not fit beside the card takes from it.
+    (row, main) = plan(nodes, chat=kept, other={"model": "other", "cards": [], "port": 8001})["services"]["chat"][0][
+        "devices"
+    ]
+    assert row["free_mib"] == 102400 and main["kv_mib"] == 20000
+    (sentence,) = plan(nodes, chat=dict(kept, cache_ram=60000))["refused"]
+    assert "drop cache_ram" in sentence
+
+
+def test_worker_shares_memory_with_services_of_its_node():
+    split = {"model": "giant", "workers": "spark2"}
+    assert plan(chat=split, other={"model": "half", "head": "spark2", "cards": [], "port": 8001})["refused"]
+
+
+def test_memory_set_aside_is_not_main_memory():
+    """A BC-250 of 16 GB, 12 of which the firmware set aside."""
+    limit = {"memory_total_mib": 14088, "memory_used_mib": 0, "memory_free_mib": 14088}
+    card = dict(limit, index=0, name="AMD BC-250", uuid="", processes=[], unified=True, own_mib=12288)
+    (main,) = devices.of_node("spark1", [], 3600, 1024)
+    node = {"devices": devices.as_dicts(devices.of_node("spark1", [card], 3600, 1024)), "main": main.as_dict()}
+    models = {"small": {"header": FACTS, "quants": {"Q": {"files": ["s"], "size": 10 * 10**9}}}}
+    service = dict(SERVICE, model="small", ctx_size=1024)
+    assert memory_plan({"chat": service}, models, GROUPS, {"spark1": dict(node, cores=6)})["refused"] == []
+
+
 def test_prompts_in_main_memory_take_from_the_card():
     assert plan(chat={"model": "half", "cache_ram": 8192})["refused"] == []
     (sentence,) = plan(chat={"model": "half", "cache_ram": 70000})["refused"]
