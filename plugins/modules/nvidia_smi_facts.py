@@ -169,6 +169,11 @@ ansible_facts:
               type: str
               returned: always
               sample: "7.0"
+            compute_mode:
+              description: Which processes may compute on the card; V(Prohibited) for none.
+              type: str
+              returned: always
+              sample: Default
             memory_total_mib:
               description: Memory in MiB; V(null) for a card that works in the machine's main memory.
               type: int

@@ -16,14 +16,16 @@ import time
 from typing import Any, Union
 from xml.etree import ElementTree
 
-from .._text import Refusal
+from .._text import Refusal, printable
 from .xid import read_xids
 
 Facts = dict[str, Any]
 Number = Union[int, float]
 DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
-# Comments and instructions, which nvidia-smi does not write: they hide elements.
+# Drivers from 610 write comments of one line.
+COMMENT = re.compile(r"<!--[^\n]*?-->")
+# Longer comments, and instructions, hide elements. nvidia-smi does not write them.
 HIDES = re.compile(r"<(?!\?xml |!DOCTYPE )[!?]")
 # Whole lines: the name of a process may hold the tag.
 PROCESSES = re.compile(r"^\s*<processes>\s*$.*?^\s*</processes>\s*$", re.DOTALL | re.MULTILINE)
@@ -48,6 +50,16 @@ REMEDIES = (
         "its kernel module is not loaded: load it with modprobe nvidia and see dmesg",
     ),
     ("No devices were found", "the driver runs and found no GPU that works: see lspci and dmesg"),
+    ("Unable to determine the device handle", "a card fell off the bus: look for Xid in dmesg and restart the node"),
+    ("libnvidia-ml.so", "libraries of the driver are missing: install all packages of one driver version"),
+    (
+        "Insufficient Permissions",
+        "/dev/nvidiactl or /dev/nvidia0 cannot be opened: see ls -l /dev/nvidia* and, in a container, its devices",
+    ),
+    (
+        "Failed to initialize NVML: Unknown Error",
+        "the devices cannot be used: restart the container, or look for NVRM in dmesg and restart the node",
+    ),
 )
 
 
@@ -121,10 +133,14 @@ def _run(command: list[str], deadline: float) -> str:
         raise Refusal(HANGS % (command[0], deadline)) from None
     # A card with a corrupt infoROM gives an exit status although the answer is complete.
     if process.returncode and XML_END not in output:
-        message = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"
-        remedy = next((": " + remedy for words, remedy in REMEDIES if words in message), "")
-        raise Refusal("%s failed with status %d: %s%s" % (command[0], process.returncode, message[:300], remedy))
+        raise Refusal("%s failed with status %d: %s" % (command[0], process.returncode, _explained(output)))
     return output
+
+
+def _explained(output: str) -> str:
+    """A message of nvidia-smi in one line, with its remedy if there is one."""
+    message = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"
+    return printable(message, 300) + next((": " + remedy for words, remedy in REMEDIES if words in message), "")
 
 
 def parse(text: str) -> Facts:
@@ -133,23 +149,23 @@ def parse(text: str) -> Facts:
     # Messages about single cards stand before or after the XML.
     start = max(0, text.find("<?xml"))
     end = text.rfind(XML_END) + len(XML_END) if XML_END in text else len(text)
-    broken = ""
+    broken, log = "", COMMENT.sub("", text[start:end])
     try:
-        root = _read(text[start:end])
+        root = _read(log)
     except ElementTree.ParseError as error:
         # The name of a process may hold anything.
         broken = f" nvidia-smi printed no XML ({error}): its processes are left out"
         try:
-            root = _read(PROCESSES.sub("<processes/>", text[start:end]))
+            root = _read(PROCESSES.sub("<processes/>", log))
         except ElementTree.ParseError:
-            raise Refusal(f"nvidia-smi printed no XML ({error}): {' '.join(text.split())[:80]!r}") from None
+            raise Refusal(f"nvidia-smi printed no XML ({error}): {_explained(text[:start] or text[:300])}") from None
     gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
     return {
         "available": bool(gpus),
         "reason": None if gpus else "nvidia-smi lists no GPU",
         "warning": " ".join((text[:start] + " " + text[end:] + broken).split()) or None,
-        "driver": _text(root, "driver_version"),
-        "cuda": _text(root, "cuda_version"),
+        "driver": _text(root, "driver_version", "kmd_version"),
+        "cuda": _text(root, "cuda_version", "cuda_umd_version"),
         "gpus": gpus,
     }
 
@@ -251,6 +267,7 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
         "uuid": _text(gpu, "uuid"),
         "pci_bus_id": _text(gpu, "pci/pci_bus_id") or gpu.get("id"),
         "compute_cap": _text(gpu, "compute_cap"),
+        "compute_mode": _text(gpu, "compute_mode"),
         "memory_total_mib": _number(gpu, "fb_memory_usage/total"),
         "memory_reason": _memory_reason(gpu),
         "memory_used_mib": _number(gpu, "fb_memory_usage/used"),

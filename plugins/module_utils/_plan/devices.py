@@ -83,8 +83,7 @@ def of_node(
     """
     found = []
     mains, cards = [one for one in described if one.get("main")], [one for one in described if not one.get("main")]
-    there = [gpu for gpu in gpus if gpu["memory_total_mib"] or not LOST.match(gpu.get("memory_reason") or "Unknown")]
-    chosen = _visible(node, gpus, visible) if visible is not None else [(gpu, _part(gpu)) for gpu in there]
+    chosen = _computing(node, _visible(node, gpus, visible) if visible is not None else _found(gpus))
     untold = [gpu for gpu, part in chosen if not part["memory_total_mib"] and part["memory_free_mib"] is None]
     for number, (gpu, part) in enumerate(chosen):
         card = cards[number] if number < len(cards) else {}
@@ -132,6 +131,36 @@ def _named(processes: Sequence[Facts]) -> dict[str, int | None]:
     return found
 
 
+def _absent(gpu: Facts) -> str:
+    """Why CUDA does not find a card, "" if it does."""
+    words = gpu.get("memory_reason") or ""
+    if LOST.match(words):
+        return str(words)
+    return "MIG without an instance" if gpu.get("mig") and not gpu.get("mig_devices") else ""
+
+
+def _found(gpus: Sequence[Facts]) -> list[tuple[Facts, Facts]]:
+    """[(GPU, the part of it that a process sees)] that CUDA finds; if it finds none, the absent ones."""
+    there = [gpu for gpu in gpus if not _absent(gpu) and (gpu["memory_total_mib"] or gpu.get("memory_reason"))]
+    return [(gpu, _part(gpu)) for gpu in there or [gpu for gpu in gpus if _absent(gpu)]]
+
+
+def _computing(node: str, chosen: list[tuple[Facts, Facts]]) -> list[tuple[Facts, Facts]]:
+    """The visible cards that CUDA uses: beside a MIG instance it uses no other card. Errors: Refusal."""
+    for gpu, _of in chosen:
+        words, remedy = _absent(gpu), "restart the node and look for Xid in dmesg"
+        if words and gpu.get("mig"):
+            remedy = "run `nvidia-smi mig -cgi PROFILE -C`, or turn MIG off"
+        elif gpu.get("compute_mode") == "Prohibited":
+            words, remedy = "compute mode Prohibited", f"run `nvidia-smi -i {gpu['index']} -c DEFAULT`"
+        if words:
+            raise Refusal(
+                "%s: %s seen on GPU%s, a card that computes is needed: %s, or leave the card out with "
+                "CUDA_VISIBLE_DEVICES" % (node, printable(words, 40), gpu["index"], remedy)
+            )
+    return [one for one in chosen if one[1] is not one[0]][:1] or chosen
+
+
 def _part(gpu: Facts) -> Facts:
     """A process sees one MIG instance at most; the card as a whole is not visible."""
     part: Facts = gpu["mig_devices"][0] if gpu.get("mig") and gpu.get("mig_devices") else gpu
@@ -144,7 +173,8 @@ def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> tuple[int, b
     if card.get("memory_mib"):
         return int(card["memory_mib"]), _integrated(gpu["name"]) or _integrated(card.get("name"))
     words = gpu.get("memory_reason") or "nothing"
-    if not memory_mib or not NO_OWN_MEMORY.match(words):
+    # A virtual GPU and a MIG card may report N/A too, and have memory of their own.
+    if not memory_mib or not NO_OWN_MEMORY.match(words) or not _integrated(gpu["name"]):
         raise Refusal(
             "%s: %s seen as the memory of GPU%s, its size is needed: write llama_devices for the node, an entry for "
             "each card that is used, such as [{name: %s, memory_mib: 24124}]"
@@ -196,8 +226,7 @@ def _visible(node: str, gpus: Sequence[Facts], visible: str) -> list[tuple[Facts
                 "head_server_environment" % (node, printable(word, 60), needed)
             )
         chosen += match
-    # CUDA takes only the first MIG instance.
-    return chosen[:1] if words[0].startswith("MIG-") else chosen
+    return chosen
 
 
 def _kind(word: str) -> str:

@@ -50,6 +50,7 @@ def test_v100s_with_driver_535(collect):
                 "pci_bus_id": "00000000:3B:00.0",
                 "numa_node": 1,
                 "compute_cap": "7.0",
+                "compute_mode": None,
                 "memory_total_mib": 32768,
                 "memory_reason": None,
                 "memory_used_mib": 22574,

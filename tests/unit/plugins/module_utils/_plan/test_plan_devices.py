@@ -158,10 +158,9 @@ def test_what_driver_does_not_tell_counts_as_free():
     assert (device.total_mib, device.others_mib) == (32768, 500)
 
 
-def test_card_with_mig_and_without_instance_is_itself():
+def test_mig_card_is_its_first_instance():
     instance = dict.fromkeys(("memory_used_mib", "memory_free_mib"), 7)
     for more, total in (
-        ({"mig": True, "mig_devices": []}, 32510),
         ({"mig": True, "mig_devices": [dict(instance, memory_total_mib=99), instance]}, 14),
         ({"mig": False, "mig_devices": [instance]}, 32510),
     ):
@@ -314,7 +313,7 @@ def test_card_is_one_in_facts_and_in_inventory():
             None,
             "n: Insufficient Permissions seen as the memory of GPU1",
         ),
-        ([untold(0, "GPU is lost")], 64000, "0", "n: GPU is lost seen as the memory of GPU0, "),
+        ([untold(0, name="GRID A100-20C")], 64000, None, "n: N/A seen as the memory of GPU0, "),
         ([gpu(0, memory_total_mib=None, memory_free_mib=None)], 64000, "0", "n: nothing seen as the memory of GPU0, "),
     ],
 )
@@ -324,6 +323,28 @@ def test_memory_that_is_not_known_is_refused(cards, memory, visible, words):
     assert str(refused.value).startswith(words) and "write llama_devices for the node" in str(refused.value)
 
 
-def test_lost_card_is_no_device():
-    cards = [untold(0, "GPU is lost", "RTX 3090"), gpu(1)]
-    assert seen(cards, None) == ["GPU1"]
+ABSENT = [
+    untold(0, "GPU is lost", "RTX 3090"),
+    untold(0, "[GPU requires reset]", "RTX 3090"),
+    gpu(0, mig=True, mig_devices=[]),
+]
+
+
+@pytest.mark.parametrize("card", ABSENT)
+def test_absent_card_is_no_device(card):
+    assert seen([card, gpu(1)], None) == ["GPU1"]
+
+
+@pytest.mark.parametrize("card", [*ABSENT, gpu(0, compute_mode="Prohibited")])
+@pytest.mark.parametrize("visible", [None, "0", "0,1"])
+def test_card_that_cannot_compute_is_refused(card, visible):
+    described = [{"name": "RTX 3090", "memory_mib": 24576}]
+    with pytest.raises(Refusal, match=r"^n: .* seen on GPU0, a card that computes is needed: "):
+        seen([card, gpu(1)][: 1 if visible is None else 2], visible, described=described)
+
+
+def test_mig_instance_hides_all_other_cards():
+    part = {"memory_total_mib": 9, "memory_used_mib": 0, "memory_free_mib": 9, "uuid": "MIG-1"}
+    cards = [gpu(0), gpu(1, mig=True, mig_devices=[part]), gpu(2, mig=True, mig_devices=[part])]
+    assert seen(cards, None) == ["GPU1"] and seen(cards, "0,2,1") == ["GPU2"]
+    assert seen(cards, "0") == ["GPU0"]
