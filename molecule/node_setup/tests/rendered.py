@@ -26,6 +26,7 @@ ACCOUNTS = {
 }
 BUILT = {"current_build": RELEASE.rpartition("/")[2], "build_sha256": "0" * 64}
 NODE = {"units": [], "templates": [], "watched": [], "files": {}, "build": {"of": {"": BUILT}}}
+NODE["card_groups"] = ["video"]
 FILTERS = {name: function for module in (intent, units) for name, function in module.FilterModule().filters().items()}
 
 

@@ -122,9 +122,10 @@ def fixture_programs(lab):
         {"numa": "0"},
         {"rdma": True},
         {"accelerator": "cuda", "numa": "1", "rdma": True},
+        {"accelerator": "vulkan", "numa": "1", "rdma": True, "rpc_cache": True},
         {"environment": {"CUDA_VISIBLE_DEVICES": "0,1"}},
     ],
-    ids=["least", "limits", "numa", "rdma", "cuda", "environment"],
+    ids=["least", "limits", "numa", "rdma", "cuda", "vulkan", "environment"],
 )
 def test_systemd_reads_every_unit(lab, settings):
     texts = rendered.units(**settings)
@@ -205,6 +206,14 @@ CUDA = {
     "SystemCallFilter_privileged",
     "SystemCallFilter_resources",
 }
+VULKAN = {
+    "MemoryDenyWriteExecute",
+    "PrivateDevices",
+    "PrivateUsers",
+    "ProcSubset",
+    "SupplementaryGroups",
+    "SystemCallFilter_resources",
+}
 RDMA = {"PrivateDevices", "RestrictAddressFamilies_AF_NETLINK"}
 EXPOSURES = {
     "cpu": ({}, 1.1, set()),
@@ -213,6 +222,9 @@ EXPOSURES = {
     "cuda": ({"accelerator": "cuda"}, 1.8, CUDA),
     "cuda numa": ({"accelerator": "cuda", "numa": "0"}, 1.8, CUDA),
     "cuda rdma": ({"accelerator": "cuda", "rdma": True}, 1.9, CUDA | RDMA),
+    "vulkan": ({"accelerator": "vulkan"}, 1.6, VULKAN),
+    "vulkan numa": ({"accelerator": "vulkan", "numa": "0"}, 1.6, VULKAN),
+    "vulkan rdma": ({"accelerator": "vulkan", "rdma": True}, 1.6, VULKAN | RDMA),
 }
 
 

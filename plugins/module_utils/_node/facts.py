@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import glob
+import grp
 import os
 import re
 import stat
@@ -176,13 +177,30 @@ def fabric(asked: Facts) -> Facts:
 
 
 def units(_asked: Any) -> Facts:
-    """Managed units, chat templates, the start of a hold for maintenance, and trials. Errors: Refusal."""
+    """Managed units, chat templates, the start of a hold for maintenance, trials, and the groups that may open the
+    node's cards. Errors: Refusal."""
     return {
         "units": [unit._asdict() for unit in services.unit_info(UNITS)],
         "templates": _templates(),
         "held": services.held_since(),
         "trials": Trials().report(),
+        "card_groups": card_groups(),
     }
+
+
+RENDER_NODES = "/dev/dri/renderD*"
+
+
+def card_groups(pattern: str = RENDER_NODES) -> list[str]:
+    """The groups of render nodes, by name: distributions call them render or video. Those without a name, and root's,
+    cannot be given to a unit."""
+    found = set()
+    for path in glob.glob(pattern):
+        with contextlib.suppress(OSError, KeyError):
+            seen = os.stat(path)
+            if stat.S_ISCHR(seen.st_mode) and seen.st_gid and seen.st_mode & stat.S_IRGRP:
+                found.add(grp.getgrgid(seen.st_gid).gr_name)
+    return sorted(found)
 
 
 def _templates() -> list[str]:

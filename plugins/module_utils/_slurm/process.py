@@ -25,8 +25,8 @@ ASKING = frozenset((signal.SIGTERM, signal.SIGUSR1))
 KEPT = ASKING | {signal.SIGUSR2}
 # For programs that a server starts; the job's own may name directories of a share.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# SLURM's choice of cards for the step.
-CARDS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+# SLURM's choice of cards for the step; for Vulkan a TaskProlog's, without which its devices cgroup decides alone.
+CARDS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
 FILES = 65535
 PR_SET_PDEATHSIG = 1
 # Not looked up after a fork: another thread may hold the lock of the dynamic linker.

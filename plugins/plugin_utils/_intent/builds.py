@@ -18,6 +18,8 @@ from .hosts import expand
 from .records import Build, Groups, HostVars, Services, Settings
 
 DEFAULT = "default"
+# The variable that chooses among the cards of a process: by UUID, and by number.
+VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "vulkan": "GGML_VK_VISIBLE_DEVICES"}
 # The programs that are compiled by default, as in defaults of role llama_cpp.
 TARGETS = (
     *("llama-server", "ggml-rpc-server", "llama-cli", "llama-bench", "llama-fit-params", "llama-gguf-split"),

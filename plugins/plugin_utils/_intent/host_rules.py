@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._settings import value
+from .builds import VISIBLE
 from .records import HostVars, Settings
 from .rules import Row
 from .values import did_you_mean, is_a, plain, shown
@@ -99,10 +100,11 @@ def node_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], host
         *(
             (
                 "cards",
-                "cards" in one and "CUDA_VISIBLE_DEVICES" in (hostvars[host].get(variable) or {}),
-                f"seen beside CUDA_VISIBLE_DEVICES in {variable} of {host}, one of them is needed: drop the other",
+                "cards" in one and name in (hostvars[host].get(variable) or {}),
+                f"seen beside {name} in {variable} of {host}, one of them is needed: drop the other",
             )
             for variable, host in variables
+            for name in VISIBLE.values()
         ),
     ]
 

@@ -12,10 +12,12 @@ from typing import Any
 from ...module_utils._node import paths
 from ...module_utils._slurm.job import MOST_BYTES, VARIABLE, comment, parse
 from ...module_utils._text import Refusal, exact
+from .._intent.builds import VISIBLE
 from .._intent.jobs import jobs
 from .._intent.records import Groups, HostVars, Models, Services
 from .._units.files import digest, process_words, templated
 from .._units.preset import preset
+from .._units.sandbox import shader_cache
 
 Job = Mapping[str, Any]
 Instance = Mapping[str, Any]
@@ -162,12 +164,16 @@ def _task(
     }
     words = process_words(role, item, process, f"{paths.BUILDS}/releases/{_build(facts, item)[0]}")
     # CUDA's cache is below HOME, which is on a share elsewhere.
-    environment = {"HOME": paths.JOBS, "CUDA_CACHE_PATH": f"{paths.JOBS}/cuda", **words["environment"]}
+    environment = {"HOME": paths.JOBS, "CUDA_CACHE_PATH": f"{paths.JOBS}/cuda"}
+    if item.get("accelerator") == "vulkan":
+        environment |= shader_cache(f"{paths.JOBS}/shaders")
+    environment |= words["environment"]
     cache = f"{paths.JOBS}/rpc-{job['service']}" if role == "rpc" and item["cache"] else ""
     environment.update({"LLAMA_CACHE": cache} if cache else {})
     if "gres" in job["settings"] and item["cards"] != []:
         # SLURM gives the job its cards.
-        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        for name in VISIBLE.values():
+            environment.pop(name, None)
     return {
         "role": role,
         "argv": words["argv"],

@@ -16,8 +16,9 @@ from ...module_utils._node.units import ANSWERING, unit_name, units_of
 from ...module_utils._plan.devices import BY_SLOT
 from ...module_utils._plan.stored import stored
 from ...module_utils._settings import is_stopped
+from .._intent.builds import VISIBLE
 from .preset import preset
-from .sandbox import unit_sandbox
+from .sandbox import shader_cache, unit_sandbox
 
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
@@ -58,7 +59,13 @@ def unit_files(
     for item in written:
         accelerator, build = item.get("accelerator", "cpu"), node["build"]["of"][item.get("build", "")]
         release = f"{paths.BUILDS}/releases/{build['current_build'] or item.get('build') or 'none'}"
-        sandbox = unit_sandbox(accelerator, bool(_numactl(item, process)), bool(item.get("rdma")))
+        sandbox = unit_sandbox(
+            accelerator,
+            bool(_numactl(item, process)),
+            bool(item.get("rdma")),
+            node.get("card_groups") or (),
+            _shaders(kind),
+        )
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
         entries.append(
             {
@@ -153,7 +160,7 @@ def process_words(kind: str, item: Instance, process: Mapping[str, Any], release
         environment["LLAMA_CACHE"] = paths.NO_MODELS
     environment.update({str(name): str(text) for name, text in process["environment"].items()})
     if item.get("cards") is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(item["cards"])
+        environment[VISIBLE.get(item.get("accelerator", ""), VISIBLE["cuda"])] = ",".join(item["cards"])
     if kind == "rpc" and item.get("cache"):
         environment["LLAMA_CACHE"] = f"{paths.TENSORS}/rpc-{item['service']}"
     return {"argv": [str(word) for word in words], "environment": environment}
@@ -162,11 +169,19 @@ def process_words(kind: str, item: Instance, process: Mapping[str, Any], release
 def _words(kind: str, item: Instance, process: Mapping[str, Any], release: str) -> dict[str, Any]:
     """Variables of a unit's template, escaped for systemd."""
     words = process_words(kind, item, process, release)
+    caches = shader_cache(_shaders(kind)) if item.get("accelerator") == "vulkan" else {}
     return {
         "command": " ".join(systemd_escape(word, command=True) for word in words["argv"]),
         # `environment` is Ansible's own in a task.
-        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(words["environment"].items())],
+        "exported": [
+            systemd_escape("%s=%s" % variable) for variable in sorted({**caches, **words["environment"]}.items())
+        ],
     }
+
+
+def _shaders(kind: str) -> str:
+    """Workers have one account, heads and routers another."""
+    return f"{paths.SHADERS}/{'rpc' if kind == 'rpc' else 'head'}"
 
 
 def _numactl(item: Instance, process: Mapping[str, Any]) -> list[str]:

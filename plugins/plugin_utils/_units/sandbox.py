@@ -6,6 +6,11 @@
 systemd 239 warns about a directive that it does not know and continues without it.
 """
 
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
 from ...module_utils._node import paths
 
 # For a program that reads models, listens and computes: no privilege, no writes, no kernel interface, no namespace, no
@@ -63,6 +68,23 @@ BY_ACCELERATOR = {
         'nvidia-modprobe, which makes it" >&2; exit 1; }; [ ! -e /dev/nvidiactl ] || exec 3<>/dev/nvidiactl '
         "4<>/dev/nvidia-uvm'",
     ),
+    # Drivers of Vulkan compile shaders, and read the free memory in /proc/meminfo; NVIDIA's devices serve Vulkan too. A
+    # program that can open no card silently computes on the CPU, so ExecStartPre opens one first, but for
+    # GGML_VK_VISIBLE_DEVICES without a device, or with one that is no hardware. systemd resolves char-drm when a unit
+    # starts: the start after a failed one sees a driver that was loaded since.
+    "vulkan": (
+        "DevicePolicy=closed",
+        "DeviceAllow=char-drm rw",
+        "DeviceAllow=char-nvidia* rw",
+        "ProtectClock=yes",
+        "SystemCallFilter=~@privileged",
+        'ExecStartPre=/bin/sh -c \'[ -n "$${GGML_VK_VISIBLE_DEVICES-all}" ] || exit 0; '
+        '[ -e /dev/dri -o -z "$$GGML_VK_VISIBLE_DEVICES" ] || exit 0; '
+        "for card in /dev/dri/renderD* /dev/nvidiactl; do "
+        '[ ! -c "$$card" ] || ! (exec 3<>"$$card") 2>/dev/null || exit 0; done; '
+        'echo "/dev/dri: no render node seen that this unit may open, one is needed for Vulkan: load the driver of the '
+        "card, and run site.yml, which lets the unit into the group of its render nodes\" >&2; exit 1'",
+    ),
 }
 
 # Needed by libibverbs: netlink sockets and the char devices of the cards, which PrivateDevices would hide.
@@ -72,10 +94,32 @@ RDMA = ("RestrictAddressFamilies=AF_NETLINK", "DevicePolicy=closed", "DeviceAllo
 NUMA = "SystemCallFilter=sched_setaffinity set_mempolicy"
 
 
-def unit_sandbox(accelerator: str, numa: bool = False, rdma: bool = False) -> list[str]:
-    """Returns lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program; rdma: whether
-    its build uses RDMA."""
+# Bytes that a driver keeps of compiled shaders.
+SHADERS_MOST = 256 << 20
+
+
+def unit_sandbox(
+    accelerator: str, numa: bool = False, rdma: bool = False, groups: Sequence[str] = (), shaders: str = ""
+) -> list[str]:
+    """Returns lines for [Service]. accelerator: cpu, cuda or vulkan; numa: whether numactl starts the program; rdma:
+    whether its build uses RDMA. For vulkan: groups: those that may open the node's cards, which exist; shaders:
+    directory of compiled shaders, below /var/cache, empty for none."""
     lines = list(COMMON + BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
+    if accelerator == "vulkan":
+        lines += [f"SupplementaryGroups={' '.join(groups)}"] if groups else []
+        folder = shaders.removeprefix(os.path.dirname(paths.TENSORS) + "/")
+        lines += [f"CacheDirectory={folder}", "CacheDirectoryMode=0700"] if shaders else []
     if rdma:
         lines = [line for line in lines if line != "PrivateDevices=yes"] + [line for line in RDMA if line not in lines]
     return lines
+
+
+def shader_cache(folder: str) -> dict[str, str]:
+    """The environment that has the drivers of Mesa and NVIDIA keep compiled shaders in a directory, and no more of them
+    than SHADERS_MOST."""
+    return {
+        "MESA_SHADER_CACHE_DIR": folder,
+        "MESA_SHADER_CACHE_MAX_SIZE": f"{SHADERS_MOST >> 20}M",
+        "__GL_SHADER_DISK_CACHE_PATH": folder,
+        "__GL_SHADER_DISK_CACHE_SIZE": str(SHADERS_MOST),
+    }

@@ -237,6 +237,28 @@ def test_templates_are_files_of_their_own(tmp_path, program, monkeypatch):
     assert found == [str(tmp_path / ("template-%s.jinja" % name)) for name in ("chat", "fast.big")]
 
 
+def test_groups_that_may_open_cards(tmp_path, monkeypatch):
+    """Devices of root's group, those closed to their group, and files are left out, and a group without a name."""
+    devices = {
+        "renderD128": (0o20660, 105),
+        "renderD129": (0o20660, 44),
+        "renderD130": (0o20660, 0),
+        "renderD131": (0o20600, 106),
+        "renderD132": (0o100660, 107),
+        "renderD133": (0o20660, 108),
+    }
+    for name in devices:
+        (tmp_path / name).touch()
+    names = {105: "render", 44: "video", 106: "closed", 107: "file"}
+    seen = {
+        str(tmp_path / name): os.stat_result((mode, 0, 0, 1, 0, gid, 0, 0, 0, 0))
+        for name, (mode, gid) in devices.items()
+    }
+    monkeypatch.setattr(facts.os, "stat", lambda path, **more: seen[path])
+    monkeypatch.setattr(facts.grp, "getgrgid", lambda gid: type("Group", (), {"gr_name": names[gid]}))
+    assert facts.card_groups(str(tmp_path / "renderD*")) == ["render", "video"]
+
+
 def test_files_have_a_size_and_a_time(tmp_path):
     path = tmp_path / "m.gguf"
     path.write_text("four")

@@ -36,9 +36,11 @@ def test_server_keeps_signals_pending():
 def test_environment_of_a_server(monkeypatch):
     monkeypatch.setenv("SLURM_JWT", "secret")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "2")
     monkeypatch.delenv("ROCR_VISIBLE_DEVICES", raising=False)
     chosen = process.environment_of({"HOME": "/h"})
-    assert chosen == {"PATH": process.PATH, "CUDA_VISIBLE_DEVICES": "1", "HOME": "/h"}
+    cards = {"CUDA_VISIBLE_DEVICES": "1", "GGML_VK_VISIBLE_DEVICES": "2"}
+    assert chosen == {"PATH": process.PATH, **cards, "HOME": "/h"}
     assert process.environment_of({"CUDA_VISIBLE_DEVICES": "GPU-7"})["CUDA_VISIBLE_DEVICES"] == "GPU-7"
 
 

@@ -166,12 +166,13 @@ def test_numa_and_environment_are_those_of_the_unit():
     assert head.environment["LD_LIBRARY_PATH"] == "/cuda" and head.environment["A"] == "1"
 
 
+@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES"])
 @pytest.mark.parametrize(("gres", "shown"), [("gpu:1", None), (None, "0")])
-def test_slurm_gives_the_cards_of_a_gres(gres, shown):
+def test_slurm_gives_the_cards_of_a_gres(gres, shown, name):
     services = changed(launcher="slurm", **({"gres": gres} if gres else {}))
-    (one,) = scripts(services, node1=node("node1", head_server_environment={"CUDA_VISIBLE_DEVICES": "0"}))
+    (one,) = scripts(services, node1=node("node1", head_server_environment={name: "0"}))
     head = slurm_job.parse(exported(one["content"])).head
-    assert head.environment.get("CUDA_VISIBLE_DEVICES") == shown
+    assert head.environment.get(name) == shown
 
 
 def test_everything_of_a_job_changes_its_digest():

@@ -219,6 +219,26 @@ def test_unit_sees_only_cards_of_its_service():
     assert len({digest(dict(HEAD, cards=cards)) for cards in (None, [], ["GPU-a"], ["GPU-b"])}) == 4
 
 
+@pytest.mark.parametrize(("kind", "folder"), [("head", "head"), ("router", "head"), ("rpc", "rpc")])
+def test_units_of_vulkan_have_cache_and_groups(kind, folder):
+    item = dict(WORKER if kind == "rpc" else HEAD, accelerator="vulkan")
+    node = {**NODE, "card_groups": ["render"]}
+
+    def unit(process=PROCESS, **more):
+        return files.unit_files([{**item, **more}], kind, node, process, True)[0]
+
+    entry = unit(cards=["1", "0"])
+    cache = f"/var/cache/llama-cluster/shaders/{folder}"
+    assert {"SupplementaryGroups=render", f"CacheDirectory=llama-cluster/shaders/{folder}"} <= set(
+        entry["vars"]["sandbox"]
+    )
+    assert {"GGML_VK_VISIBLE_DEVICES=1,0", f"MESA_SHADER_CACHE_DIR={cache}"} <= set(own_variables(entry))
+    assert not [one for one in own_variables(entry) if one.startswith("CUDA")]
+    # The inventory's own directory counts.
+    own = unit(process=dict(PROCESS, environment={"MESA_SHADER_CACHE_DIR": "/scratch/shaders"}))
+    assert "MESA_SHADER_CACHE_DIR=/scratch/shaders" in own_variables(own)
+
+
 @pytest.mark.parametrize("kind", ["head", "rpc", "router"])
 def test_units_of_cuda_count_cards_by_slot(kind):
     def exported(accelerator, environment):

@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+import os
 import shlex
 import subprocess
 
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import shader_cache, unit_sandbox
 
 
 def test_cuda_keeps_its_devices_and_its_code():
@@ -26,6 +28,27 @@ def test_numactl_may_bind():
     )
 
 
+def test_vulkan_keeps_its_devices_and_its_code():
+    lines = unit_sandbox("vulkan", groups=["render", "video"], shaders="/var/cache/llama-cluster/shaders/rpc")
+    assert not [
+        line
+        for line in lines
+        if line.startswith(("PrivateDevices", "MemoryDenyWriteExecute", "ProcSubset", "PrivateUsers"))
+    ]
+    assert {
+        "DevicePolicy=closed",
+        "DeviceAllow=char-drm rw",
+        "SupplementaryGroups=render video",
+        "CacheDirectory=llama-cluster/shaders/rpc",
+        "CacheDirectoryMode=0700",
+    } <= set(lines)
+    # systemd refuses a list without a group that exists.
+    assert not [line for line in unit_sandbox("vulkan") if line.startswith("SupplementaryGroups")]
+    both = unit_sandbox("vulkan", rdma=True)
+    assert {"DeviceAllow=char-drm rw", "DeviceAllow=char-infiniband_verbs rw"} <= set(both)
+    assert both.count("DevicePolicy=closed") == 1
+
+
 def test_rdma_sees_its_cards_and_no_others():
     lines = unit_sandbox("cpu", rdma=True)
     assert (
@@ -40,11 +63,10 @@ def test_rdma_sees_its_cards_and_no_others():
 
 
 def test_only_additive_directives_repeat():
-    for accelerator in ("cpu", "cuda"):
-        names = [line.split("=")[0] for line in unit_sandbox(accelerator)]
-        assert len(names) == len(set(names)) + names.count("SystemCallFilter") - 1 + max(
-            0, names.count("ExecStartPre") - 1
-        )
+    for accelerator in ("cpu", "cuda", "vulkan"):
+        names = [line.split("=")[0] for line in unit_sandbox(accelerator, groups=["render"], shaders="/var/cache/a")]
+        repeated = {name for name in names if names.count(name) > 1}
+        assert repeated <= {"SystemCallFilter", "ExecStartPre", "DeviceAllow"}
 
 
 def test_card_without_module_is_logged(tmp_path):
@@ -63,3 +85,46 @@ def test_card_without_module_is_logged(tmp_path):
         "/dev/nvidia-uvm: missing, CUDA needs it: install the package nvidia-modprobe, which makes it\n",
     )
     assert start("nvidia-uvm") == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("cards", "visible", "starts"),
+    [
+        ({"dri/renderD128": "null"}, None, True),
+        ({"dri/renderD128": "tty", "dri/renderD129": "null"}, None, True),
+        # NVIDIA's driver may come without a render node.
+        ({"nvidiactl": "null"}, None, True),
+        ({"dri/renderD128": "tty"}, None, False),
+        ({"dri/renderD128": "tty"}, "0", False),
+        # A display without a render node, and a driver that is not loaded.
+        ({"dri/card0": "null"}, None, False),
+        ({}, None, False),
+        # A device that is no hardware, and none.
+        ({}, "0", True),
+        ({"dri/renderD128": "tty"}, "", True),
+    ],
+)
+def test_no_start_without_an_open_card(tmp_path, cards, visible, starts):
+    """tty stands for a card that cannot be opened: nobody opens it without a terminal."""
+    for name, device in cards.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(f"/dev/{device}")
+    (line,) = [line for line in unit_sandbox("vulkan") if line.startswith("ExecStartPre=")]
+    command = shlex.split(line.partition("=")[2].replace("$$", "$").replace("/dev/", f"{tmp_path}/"))
+    done = subprocess.run(
+        command[:2] + [command[2].replace(f"2>{tmp_path}/null", "2>/dev/null")],
+        env={**os.environ, **({} if visible is None else {"GGML_VK_VISIBLE_DEVICES": visible})},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+    said = "no render node seen that this unit may open" in done.stderr
+    assert (done.returncode, said) == ((0, False) if starts else (1, True)), done.stderr
+
+
+def test_cache_of_shaders_is_bounded():
+    found = shader_cache("/var/cache/a")
+    assert found["MESA_SHADER_CACHE_DIR"] == found["__GL_SHADER_DISK_CACHE_PATH"] == "/var/cache/a"
+    assert found["MESA_SHADER_CACHE_MAX_SIZE"] == "256M"
+    assert int(found["__GL_SHADER_DISK_CACHE_SIZE"]) == 256 * 1024 * 1024
