@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's cards as nvidia-smi reports them. Private to the collection."""
+"""The node's cards as nvidia-smi reports them, and those of other vendors as the kernel does. Private to the
+collection."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import os
 import time
 from typing import Any, Callable
 
-from .._node import nvidia_smi, paths
+from .._node import drm, nvidia_smi, paths
 from .config import read
 from .exposition import Family
 from .metrics import Families
@@ -18,6 +19,8 @@ from .units import SERVING, role_of
 # Seconds between two samples.
 LOOK = 15.0
 MIB = 1 << 20
+# The kernel does not tell a display's programs from others: those of a desktop hold less, MiB.
+FOREIGN = 512.0
 # SLURM's process above all of a step, and the ancestors that are looked at.
 STEP, LEVELS = "slurmstepd", 32
 
@@ -54,21 +57,26 @@ def control_group(pid: int) -> str:
 
 
 class Cards:
-    """nvidia-smi runs as a separate process, which may hang in the driver."""
+    """nvidia-smi and the files of graphics drivers are read in separate processes, which may hang in a driver."""
 
     def __init__(
         self,
         collect: Callable[..., dict[str, Any]] = nvidia_smi.collect,
         groups: Callable[[int], str] = control_group,
         jobs: Callable[[int], bool] = of_job,
+        others: Callable[..., dict[str, Any]] = drm.collect,
+        resets: Callable[..., Any] = drm.hangs,
     ) -> None:
         self._collect, self._groups, self._jobs = collect, groups, jobs
+        self._others, self._resets = others, resets
+        self._before: dict[str, drm.Card] = {}
         self._seen: float | None = None  # the last complete output, seconds since 1970
 
     def look(self) -> list[Family]:
-        facts = self._collect()
-        hung = "hangs" in (facts["reason"] or "")
-        if facts["gpus"]:
+        facts, seen = self._collect(), self._others(usage=True)
+        others = [card for card in seen["cards"] if drm.computes(card)]
+        hung = "hangs" in (facts["reason"] or "") or bool(seen["reason"])
+        if (facts["gpus"] or others) and not hung:
             self._seen = time.time()
         elif self._seen is None and not hung:
             return []  # a node without a card
@@ -80,7 +88,32 @@ class Cards:
         for xid in facts.get("xids") or []:
             gpu = xid["pci_slot"] if xid["gpu"] is None else xid["gpu"]
             found.add("llama_gpu_xid_total", xid["count"], gpu=gpu, xid=xid["xid"])
+        for card in others:
+            self._other(found, card, seen["processes"].get(card["slot"], {}))
+        for one in (self._resets(others)[0] or []) if others else []:
+            found.add("llama_gpu_resets_total", one["count"], gpu=one["slot"] or one["driver"], kind=one["kind"])
         return found.all()
+
+    def _other(self, found: Families, card: drm.Card, held: dict[int, float]) -> None:
+        """A card that nvidia-smi does not know, by its PCI slot."""
+        gpu = card["slot"]
+        now = drm.between(self._before.get(gpu, card), card)
+        self._before[gpu] = card
+        total, used = drm.memory(card, held.values())
+        busy = now["busy_percent"]
+        found.add("llama_gpu_info", 1, gpu=gpu, name=card["name"] or "", uuid="", driver=card["driver"])
+        found.add("llama_gpu_utilization_ratio", None if busy is None else busy / 100.0, gpu=gpu)
+        found.add("llama_gpu_memory_used_bytes", _bytes(used), gpu=gpu)
+        found.add("llama_gpu_memory_total_bytes", _bytes(total), gpu=gpu)
+        found.add("llama_gpu_power_watts", now["power_w"], gpu=gpu)
+        found.add("llama_gpu_temperature_celsius", card["temperature_c"], gpu=gpu)
+        foreign = [
+            mib
+            for pid, mib in held.items()
+            if mib >= FOREIGN and (group := self._groups(pid)) and not (unit_of(group) or self._jobs(pid))
+        ]
+        found.add("llama_gpu_foreign_processes", len(foreign), gpu=gpu)
+        found.add("llama_gpu_foreign_memory_bytes", _bytes(sum(foreign)), gpu=gpu)
 
     def _card(self, found: Families, gpu: dict[str, Any], driver: str) -> None:
         card = gpu["index"]

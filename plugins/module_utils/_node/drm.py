@@ -92,6 +92,20 @@ def unified(found: Iterable[Card]) -> set[str]:
     return {card["slot"] for card in found if card["unified"]}
 
 
+def memory(card: Card, held: Iterable[float] = ()) -> tuple[float | None, float | None]:
+    """(total, used) of a card in MiB, with the main memory of one that has none of its own. held: of its processes,
+    which count where the driver reports no use."""
+    total, used = card["vram_total_mib"], card["vram_used_mib"]
+    if card["unified"]:
+        total, used = _sum(total, card["gtt_total_mib"]), _sum(used, card["gtt_used_mib"])
+    sizes = list(held)
+    return total, round(sum(sizes), 2) if used is None and sizes else used
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else round(one + other, 2)
+
+
 def between(before: Card, now: Card) -> Card:
     """busy_percent and power_w of a card of Intel from its counters at two times, where they are None."""
     filled, passed = dict(now), now["at"] - before["at"]

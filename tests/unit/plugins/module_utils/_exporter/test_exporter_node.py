@@ -61,6 +61,12 @@ def samples(families):
     }
 
 
+def cards_of(*given, card=None, processes=None, reason=None, **more):
+    """Cards of a node whose kernel reports that card."""
+    others = {"cards": [card] if card else [], "reason": reason, "processes": processes or {}}
+    return cards.Cards(*given, others=lambda usage: others, **more)
+
+
 def by_unit(families, name):
     return {labels["unit"]: value for one in families if one.name == name for _suffix, labels, value in one.samples}
 
@@ -179,13 +185,13 @@ def test_cards_and_their_processes_are_sampled(monkeypatch):
     pids = [one["pid"] for one in facts["gpus"][0]["processes"]]
     assert pids
     groups = {pids[0]: "0::/system.slice/llama-rpc-chat.service\n"}
-    found = samples(cards.Cards(lambda: facts, lambda pid: groups.get(pid, "0::/user.slice\n")).look())
+    found = samples(cards_of(lambda: facts, lambda pid: groups.get(pid, "0::/user.slice\n")).look())
     gpu = facts["gpus"][0]
     assert found["llama_gpu_memory_used_bytes", "0"] == gpu["memory_used_mib"] << 20
     assert found["llama_gpu_utilization_ratio", "0"] == gpu["utilization"] / 100
     assert found["llama_gpu_foreign_processes", "0"] == len(pids) - 1
     assert found["llama_gpu_xid_total", "0000:3b:00", "79"] == 2
-    looker = cards.Cards(lambda: facts, lambda pid: groups.get(pid, "0::/user.slice\n"), lambda pid: pid == pids[-1])
+    looker = cards_of(lambda: facts, lambda pid: groups.get(pid, "0::/user.slice\n"), lambda pid: pid == pids[-1])
     assert samples(looker.look())["llama_gpu_foreign_processes", "0"] == len(set(pids)) - 1 - (pids[-1] != pids[0])
 
 
@@ -218,9 +224,79 @@ def test_process_of_a_job_is_below_a_step(tmp_path, name):
 
 def test_hung_driver_differs_from_no_card(monkeypatch):
     none = {"available": False, "reason": "nvidia-smi cannot be run (No such file)", "gpus": []}
-    assert cards.Cards(lambda: none).look() == []
+    assert cards_of(lambda: none).look() == []
     hung = dict(none, reason="nvidia-smi gave no answer in 10 s: the driver hangs, see dmesg for NVRM or Xid")
-    found = cards.Cards(lambda: hung).look()
+    found = cards_of(lambda: hung).look()
+    assert [one.samples for one in found] == [[("", {}, 1.0)], []]
+
+
+NO_NVIDIA = {"available": False, "reason": "nvidia-smi cannot be run (No such file)", "gpus": []}
+RADEON = {
+    "slot": "0000:03:00.0",
+    "driver": "amdgpu",
+    "name": "Navi 31 [Radeon RX 7900 XTX]",
+    "render": "/dev/dri/renderD128",
+    "unified": False,
+    "vram_total_mib": 24560,
+    "vram_used_mib": 18430,
+    "gtt_total_mib": 32050,
+    "gtt_used_mib": 50,
+    "busy_percent": 97,
+    "temperature_c": 54,
+    "power_w": 303,
+    "idle_ms": None,
+    "energy_uj": None,
+    "at": 1.0,
+}
+
+
+def test_other_vendors_card_is_sampled_by_slot():
+    groups = {10: "0::/system.slice/llama-rpc-chat.service\n", 11: "0::/user.slice\n", 12: "0::/user.slice\n", 13: ""}
+    held = {RADEON["slot"]: {10: 17000.0, 11: 900.0, 12: 120.0, 13: 800.0}}
+    hangs = [{"slot": RADEON["slot"], "driver": "amdgpu", "kind": "hang", "count": 2}]
+    found = samples(
+        cards_of(lambda: NO_NVIDIA, groups.get, card=RADEON, processes=held, resets=lambda _cards: (hangs, None)).look()
+    )
+    slot = RADEON["slot"]
+    assert found["llama_gpu_memory_used_bytes", slot] == 18430 << 20
+    assert found["llama_gpu_memory_total_bytes", slot] == 24560 << 20
+    assert (found["llama_gpu_utilization_ratio", slot], found["llama_gpu_power_watts", slot]) == (0.97, 303)
+    # A desktop's program and one that has ended do not count.
+    assert found["llama_gpu_foreign_processes", slot] == 1
+    assert found["llama_gpu_foreign_memory_bytes", slot] == 900 << 20
+    assert found["llama_gpu_resets_total", slot, "hang"] == 2
+    assert found["llama_gpu_info", "amdgpu", slot, RADEON["name"], ""] == 1
+
+
+def test_intel_card_is_busy_between_samples():
+    first = {**RADEON, "driver": "xe", "vram_used_mib": None, "busy_percent": None, "idle_ms": 1000}
+    seen = [first, {**first, "at": first["at"] + 10, "idle_ms": 5000}]
+    held = {RADEON["slot"]: {10: 4096.0, 11: 1024.0}}
+    looker = cards.Cards(
+        lambda: NO_NVIDIA,
+        others=lambda usage: {"cards": [seen.pop(0)], "reason": None, "processes": held},
+        resets=lambda _cards: (None, "a container has none"),
+    )
+    found = samples(looker.look())
+    assert found["llama_gpu_memory_used_bytes", RADEON["slot"]] == 5120 << 20
+    assert ("llama_gpu_utilization_ratio", RADEON["slot"]) not in found
+    assert samples(looker.look())["llama_gpu_utilization_ratio", RADEON["slot"]] == 0.6
+
+
+def test_unified_memory_counts_main_memory():
+    own = {**RADEON, "unified": True, "vram_total_mib": 512, "vram_used_mib": 100}
+    found = samples(cards_of(lambda: NO_NVIDIA, card=own, resets=lambda _cards: ([], None)).look())
+    assert found["llama_gpu_memory_total_bytes", own["slot"]] == (512 + 32050) << 20
+    assert found["llama_gpu_memory_used_bytes", own["slot"]] == 150 << 20
+
+
+@pytest.mark.parametrize("different", [{"driver": "ast", "render": None}, {"driver": "i915", "unified": True}])
+def test_display_of_a_server_is_no_card(different):
+    assert cards_of(lambda: NO_NVIDIA, card={**RADEON, **different}).look() == []
+
+
+def test_hung_graphics_driver_is_reported():
+    found = cards_of(lambda: NO_NVIDIA, reason="sysfs gave no answer in 10 s: a graphics driver hangs").look()
     assert [one.samples for one in found] == [[("", {}, 1.0)], []]
 
 
@@ -228,7 +304,7 @@ def test_silent_cards_keep_only_their_time(monkeypatch):
     facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
     facts.update(xids=[], xids_reason=None)
     answers = [facts, {"available": False, "reason": "x gave no answer: the driver hangs", "gpus": []}]
-    looker = cards.Cards(lambda: answers[0])
+    looker = cards_of(lambda: answers[0])
     assert len(looker.look()) > 2
     answers.pop(0)
     clock = time.time()
