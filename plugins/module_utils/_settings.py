@@ -207,8 +207,8 @@ KEYS = (
     Key(
         "load_mode",
         str,
-        "How weights are read; `auto` is the build's own way, [older builds](models-and-builds.md) render the others "
-        "differently.",
+        "How weights are read; `auto` is the build's own way, or `dio` where the head's card works in main memory. "
+        "[Older builds](models-and-builds.md#releases-and-their-command-lines) render the others differently.",
         default="auto",
         choices=("auto",) + tuple(sorted(SPELLED_OUT)),
         flag=LOAD_MODES,

@@ -16,7 +16,7 @@ from ...module_utils._plan.devices import Device
 from ...module_utils._plan.full_prompt import Measured, measured
 from ...module_utils._plan.place import Case, Row, ServicePlan, settings_for
 from ...module_utils._plan.stored import kept
-from ...module_utils._settings import resolved
+from ...module_utils._settings import resolved, value
 from ...module_utils._text import Refusal
 from .._intent.builds import builds_of, dialect_of, entry_of, extra_types
 from .._intent.check import weights
@@ -122,6 +122,12 @@ class Cluster:
 
     def settings(self, service: Entry) -> Settings:
         return settings_for(service, self.build(service), extra_types(service, self.builds))
+
+    def load_mode(self, service: Entry, node: str) -> str:
+        """How a server reads its weights: where its card works in main memory not by way of the page cache."""
+        unified = service.get("cards") != [] and any(device.unified for device in self.devices.get(node, ()))
+        mode = str(value(service, "load_mode"))
+        return "dio" if mode == "auto" and unified else mode
 
     def shape(self, model: str, quant: str) -> tuple[Shape, str]:
         """-> (Shape, header, catalog or assumed). Errors: Refusal."""

@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lines below the tables of a plan: speed, full prompts, threads. Private to the collection."""
+"""The lines below the tables of a plan: speed, full prompts, threads, reading of weights. Private to the collection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lines(cluster: Cluster, placed: Mapping[str, Placed], found: Map, only: str)
             prompts += [f"{label}: {words}"] if words else []
             unknown += [] if words else [label]
     prompts += [f"{', '.join(unknown)}: {NOT_KNOWN}"] if unknown else []
-    return said + prompts + _threads(cluster, found["threads"], only)
+    return said + prompts + _threads(cluster, found["threads"], only) + _load_modes(found["load_modes"], only)
 
 
 def _speed(cluster: Cluster, placed: Placed) -> list[str]:
@@ -88,6 +88,21 @@ def threads(cluster: Cluster, placed: Mapping[str, Placed]) -> dict[str, dict[st
             if "threads" not in cluster.services[name]:
                 found.setdefault(name, {})[node] = share
     return found
+
+
+def load_modes(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """{service: {node of a head: load_mode}} of those whose build does not choose."""
+    found = {}
+    for name, service in cluster.services.items():
+        modes = {node: cluster.load_mode(service, node) for node in cluster.heads(name)}
+        found[name] = {node: mode for node, mode in modes.items() if mode != value(service, "load_mode")}
+    return {name: own for name, own in found.items() if own}
+
+
+def _load_modes(found: Mapping[str, Mapping[str, str]], only: str) -> list[str]:
+    names = [name for name in sorted(found) if name == (only or name)]
+    words = "load_mode: auto is dio, since mapped weights would lie twice in a memory that card and node share"
+    return [f"{', '.join(names)}: {words}"] if names else []
 
 
 def _computes(cluster: Cluster, placed: Placed, node: str) -> bool:

@@ -19,7 +19,7 @@ from .._intent.routers import quants
 from .._intent.services import ports
 from . import refusals
 from .cluster import Claims, Cluster, Placed, claim
-from .lines import lines, threads
+from .lines import lines, load_modes, threads
 from .planner import place
 from .routers import counts_models
 
@@ -47,7 +47,7 @@ def memory_plan(
     [names planned as they were]; rendered: {name: {layers, tensor_split}} of those with layers per node and no plan;
     refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: UUIDs}};
     ports: {name: port} of those that give none; jobs: {name: words about its partition};
-    threads, unserved, lines: of threads(), unserved(), table.lines()}
+    threads, load_modes, unserved, lines: of threads(), load_modes(), unserved(), table.lines()}
     """
     cluster = Cluster(services, models, groups, nodes, list(headers), builds, list(previous), complete)
     placed, notes = _placed(cluster)
@@ -69,6 +69,7 @@ def memory_plan(
         "sharing": _same_cards(cluster) + [line for one in placed.values() for line in one.lines] + notes,
         "cards": {name: one.cards for name, one in placed.items() if one.cards is not None},
         "threads": threads(cluster, placed),
+        "load_modes": load_modes(cluster),
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
         "jobs": {
             name: f" of partition {one['partition']}" if one.get("partition") else ""

@@ -313,7 +313,8 @@ def _head(
     placed.parts.append(part)
     if not case.settings.embeddings:
         placed.shapes[head, part.model] = whole
-    placed.refused += refusals.memory_max(name, service, part)
+    mode = cluster.load_mode(service, head)
+    placed.refused += refusals.memory_max(name, {**service, "load_mode": mode}, part)
     # One device is enough wherever it is; the head's own are looked at first.
     one = plan(shape, case.settings, own + view.of(workers), len(own)) if workers and not force else planned
     if one is not planned and one.topology != "split" and one.fits:

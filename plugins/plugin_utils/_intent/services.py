@@ -256,6 +256,16 @@ class _Node(NamedTuple):
         """The plan of a service there."""
         return [part for part in self.plan.get("services", {}).get(service, []) if part["node"] == self.name]
 
+    def decided(self, service: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings with those of the plan."""
+        found = dict(settings)
+        threads, mode = (self.plan.get(key, {}).get(service, {}).get(self.name) for key in ("threads", "load_modes"))
+        if threads:
+            found["threads"] = threads
+        if mode and value(settings, "load_mode") == "auto":
+            found["load_mode"] = mode
+        return found
+
     def template(self, settings: Mapping[str, Any]) -> str:
         """The chat template's file on the controller, empty for none. What the inventory says is relative to it."""
         template = settings.get("chat_template")
@@ -317,9 +327,7 @@ def _serves(settings: Mapping[str, Any]) -> str:
 def _head(service: Service, here: _Node) -> Head:
     build = entry_of(service.settings, builds_of(here.hostvars[here.name]))
     model = here.models[service.settings["model"]]
-    settings = resolved(service.settings, model)
-    threads = here.plan.get("threads", {}).get(service.name, {}).get(here.name)
-    settings.update({"threads": threads} if threads else {})
+    settings = here.decided(service.name, resolved(service.settings, model))
     split, second = value(settings, "tensor_split"), model_of(settings.get("draft"))
     experts = value(settings, "cpu_moe") or 0
     planned = next(iter(here.planned(service.name)), None) or here.plan.get("rendered", {}).get(service.name)
@@ -383,7 +391,7 @@ def _router(service: Service, here: _Node) -> Head:
 
 def _served(service: Service, name: str, here: _Node, planned: Mapping[str, Any], build: str) -> Served:
     model = here.models[name]
-    settings = resolved(as_service(service.settings, name), model)
+    settings = here.decided(service.name, resolved(as_service(service.settings, name), model))
     one = Served(
         service=f"{service.name}.{re.sub('[^A-Za-z0-9._+-]', '_', name)}",
         model=name,

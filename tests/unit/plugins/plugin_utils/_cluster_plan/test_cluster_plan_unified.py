@@ -7,6 +7,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import plan_cards
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import node_serving
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS
 
 GB10 = {"name": "NVIDIA GB10", "memory_mib": 121690}
@@ -77,6 +78,34 @@ def apu(node, limit=102400, memory=127000):
     (main,) = devices.of_node(node, [], memory, 1024)
     looked = devices.of_node(node, [card], memory, 1024)
     return {"devices": devices.as_dicts(looked), "main": main.as_dict(), "cores": 16}
+
+
+def args_of(found, node, services):
+    """The arguments of the first head of a node, or of its router's first model."""
+    hostvars = {one: {"llama_fabric_address": "10.0.0.%d" % number} for number, one in enumerate(GROUPS["all"], 1)}
+    (head,) = node_serving(services, MODELS, node, GROUPS, hostvars, "/opt/models", found)["heads"]
+    return " ".join(head["models"][0]["args"] if head.get("models") else head["args"])
+
+
+def test_weights_are_not_mapped_where_card_shares_memory():
+    chat = dict(SERVICE, model="half")
+    found = plan(chat=chat)
+    assert found["load_modes"] == {"chat": {"spark1": "dio"}}
+    assert [line for line in found["lines"] if line.startswith("chat: load_mode: auto is dio, ")]
+    assert "--load-mode dio" in args_of(found, "spark1", {"chat": chat})
+    router = {"kind": "router", "head": "spark1", "port": 8080, "models": {"half": "Q"}, "ctx_size": 4096}
+    found = memory_plan({"fast": router}, MODELS, GROUPS, NODES)
+    assert "--load-mode dio" in args_of(found, "spark1", {"fast": router})
+    for chosen in ({"load_mode": "mmap"}, {"mmap": True}, {"cards": []}):
+        found = plan(chat=chat | chosen)
+        assert found["load_modes"] == {} and "--load-mode dio" not in args_of(found, "spark1", {"chat": chat | chosen})
+
+
+def test_limit_of_head_counts_weights_that_are_not_mapped():
+    """The inputs, 1.2 GB of 70, are pages of their file only where they are mapped."""
+    limit = {"model": "half", "memory_max": "1G"}
+    (sentence,) = plan(chat=limit)["refused"]
+    assert "memory_max: 1G seen" in sentence and plan(chat=limit | {"load_mode": "mmap"})["refused"] == []
 
 
 def test_main_memory_beside_limit_of_card_is_free():
