@@ -24,6 +24,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 STATES = ("beefcake2", "beefcake2-hybrid", "beefcake2-slurm", "beefcake2-april")
+UNIFIED = ("two-sparks",)
 
 
 def reference(name, **changes):
@@ -180,8 +181,37 @@ def test_stopped_72b_is_one_of_jobs():
     )
 
 
+def shared(name, **changes):
+    """The plan of an inventory of two nodes whose cards work in main memory. changes: of service chat."""
+    folder = INVENTORIES / name
+    models = yaml.safe_load((folder / "group_vars/all/models.yml").read_text())["llama_models"]
+    intent = yaml.safe_load((folder / "group_vars/all/services.yml").read_text())
+    described = yaml.safe_load((folder / "group_vars/llama_nodes.yml").read_text())
+    nodes = yaml.safe_load((folder / "hosts.yml").read_text())["all"]["children"]["llama_nodes"]["children"]
+    groups = {group: list(members["hosts"]) for group, members in nodes.items()}
+    groups["llama_nodes"] = groups["all"] = sorted(host for hosts in groups.values() for host in hosts)
+    there = plan_cards("", groups, dict.fromkeys(groups["all"], described), margin_mib=1024)
+    hosts = {
+        host: {"devices": there["devices"][host], "main": there["main"][host], "cores": 16} for host in groups["all"]
+    }
+    service = {key: value for key, value in (intent["llama_services"]["chat"] | changes).items() if value is not None}
+    return memory_plan({"chat": service}, models, groups, hosts, (), intent["llama_builds"])
+
+
+@pytest.mark.parametrize("name", UNIFIED)
+def test_two_unified_nodes_hold_what_one_cannot(name):
+    planned = shared(name)
+    (part,) = planned["services"]["chat"]
+    assert planned["refused"] == [] and part["topology"] == "split" and list(part["layers"].values()) == [47, 47]
+    assert [row["margin_mib"] for row in part["devices"]] == [1024, 1024, 0]
+    alone = {"workers": None, "rpc_port": None}
+    assert shared(name, **alone)["refused"]
+    smaller = shared(name, model="gpt-oss-120b", quant="MXFP4", head="llama_nodes", **alone)
+    assert smaller["refused"] == [] and [one["topology"] for one in smaller["services"]["chat"]] == ["single"] * 2
+
+
 def test_header_has_source_or_is_assumed():
-    for name in STATES:
+    for name in (*STATES, *UNIFIED):
         text = (INVENTORIES / name / "group_vars/all/models.yml").read_text()
         for model, entry in yaml.safe_load(text)["llama_models"].items():
             # The comment above an entry of the list, or above its header.

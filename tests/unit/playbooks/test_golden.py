@@ -20,8 +20,8 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 )
 
 GOLDEN = ROOT / "tests/golden"
-INVENTORIES = {name: ["inventories/" + name] for name in ("example", "beefcake2", "beefcake2-hybrid")}
-INVENTORIES.update({name: ["inventories/" + name] for name in ("beefcake2-slurm", "beefcake2-april")})
+NAMES = ("example", "two-sparks", "beefcake2", "beefcake2-hybrid", "beefcake2-slurm", "beefcake2-april")
+INVENTORIES = {name: ["inventories/" + name] for name in NAMES}
 INVENTORIES.update({"lab-" + name: ["inventories/lab", "tests/lab/" + name] for name in ("services", "gateway_host")})
 # The lab's nodes have no cards; its inventory leaves that to preflight.
 LAB = {"llama_devices": [{"main": True, "memory_mib": 16000}]}
