@@ -33,6 +33,8 @@ COLUMNS = (
 MANY = 10
 # Results of a conversation that the table leaves out.
 USUAL = ("none", "skipped: no tools", "skipped: no jinja")
+# A card as llama.cpp names it, such as CUDA0 or Vulkan1; its memory of the host has no number.
+CARD = re.compile(r"[A-Za-z]+\d+\Z")
 PARTS = ("embedding", "reranking", "tools", "reasoning", "draft", "picture")
 
 
@@ -59,7 +61,7 @@ def acceptance_report(
     label, moment = label_of(head), health.get("measured_at")
     kept_report = {"format": FORMAT, "kind": "verify", "label": label, "measured_at": moment, **report}
     return {
-        "refused": _refused(head, host, load),
+        "refused": [*_refused(head, host, load), *_on_processor(head, host, load, own)],
         "report": report,
         "files": {f"{label}.json": json.dumps(kept_report, indent=4) + "\n"},
         "row": _row(head, host, health, load, report),
@@ -116,6 +118,25 @@ def _refused(head: Map, host: str, load: Map) -> list[str]:
             where = (planned or "at least one", reason, source, host)
             found.append(words % (head["service"], endpoint, holds, head["model"], *where))
     return found
+
+
+def _on_processor(head: Map, host: str, load: Map, plans: Sequence[Map]) -> list[str]:
+    """A sentence if the plan puts layers on cards of the head's node, and its load log has none of them: llama.cpp then
+    computes on the processor, without an error."""
+    planned = [
+        device["device"]
+        for plan in plans[:1]
+        for device in plan["devices"]
+        if device["node"] == host and device["device"] != "main" and device["weights_mib"]
+    ]
+    own = [device["device"] for device in load["devices"] if device["endpoint"] is None] if planned else []
+    if not own or any(CARD.match(name) for name in own):
+        return []
+    source = f"journalctl -u {head['unit']}" if head["unit"] else head["log"]
+    return [
+        f"llama_services.{head['service']}: {', '.join(own)} of {host} seen in the load of {head['model']}, "
+        f"{', '.join(planned)} is needed: see {source} on {host}, and run llama-doctor there"
+    ]
 
 
 def _report(
@@ -207,7 +228,7 @@ def _places(devices: Iterable[Map], endpoint: str | None, name: str, beside: boo
     own = [one for one in devices if one["endpoint"] is None]
     if name == "main" and not beside:
         return own
-    return [one for one in own if (name != "main") == bool(re.match(r"^[A-Za-z]+\d+\Z", one["device"]))]
+    return [one for one in own if (name != "main") == bool(CARD.match(one["device"]))]
 
 
 def _conversation(report: Map) -> list[str]:

@@ -290,6 +290,26 @@ def test_the_plan_beside_the_log_and_the_cards():
     assert rows[3]["loaded_mib"] == {"weights": 40.0, "kv": 10.0, "compute": 5.0} and rows[3]["error_percent"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("planned_on", "seen", "refused"),
+    [
+        ("GPU0", ["CPU", "CPU_Mapped"], True),
+        ("GPU0", ["CPU", "Vulkan_Host"], True),
+        ("GPU0", ["CPU", "Vulkan_Host", "Vulkan0"], False),
+        ("GPU0", ["CUDA0"], False),
+        ("main", ["CPU"], False),
+        # A log without buffers tells nothing.
+        ("GPU0", [], False),
+    ],
+)
+def test_head_without_its_card_is_refused(planned_on, seen, refused):
+    plan = {"node": "node1", "model": "small", "devices": [planned("node1", planned_on, 21, 30, 4)]}
+    devices = [dict(LOADED["devices"][0], device=name) for name in seen]
+    found = accepted(dict(HEAD, shares=[]), READY, dict(LOADED, devices=devices), "Where?", 8, [plan])["refused"]
+    words = f"{', '.join(seen)} of node1 seen in the load of small, GPU0 is needed: "
+    assert [words in one for one in found] == [True] * refused
+
+
 ON_MAIN = {"weights": 29.7, "kv": 0.0, "compute": 11.0}
 ON_CARD = {"weights": 40.0, "kv": 10.0, "compute": 5.0}
 EMPTY = [dict(LOADED["devices"][1], model_mib=0.0, kv_mib=0.0, compute_mib=0.0)]
