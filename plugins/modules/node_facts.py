@@ -39,7 +39,9 @@ options:
     suboptions:
       numa: {description: Whether to ask for the NUMA node of each core., type: bool, default: false}
   gpus:
-    description: "Asks for what M(thefermisea.llama_cluster.nvidia_smi_facts) returns, as the fact of that name."
+    description: >-
+      Asks for what M(thefermisea.llama_cluster.nvidia_smi_facts) returns, as the fact of that name, and for the
+      graphics cards of the kernel as the fact C(llama_drm).
     type: bool
     default: false
   fabric:
@@ -107,7 +109,7 @@ STRINGS = {"type": "list", "elements": "str"}
 PATHS = {"type": "list", "elements": "path"}
 FLAG = {"type": "bool", "default": False}
 # Facts of their own, under the names that they have elsewhere.
-PUBLIC = ("nvidia_smi", "llama_fabric")
+PUBLIC = ("nvidia_smi", "llama_drm", "llama_fabric")
 
 
 def main():

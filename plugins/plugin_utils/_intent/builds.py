@@ -42,7 +42,13 @@ OPTIONS = {
 BY_ACCELERATOR: dict[str, dict[str, str]] = {
     "cpu": {},
     "cuda": {"GGML_CUDA": "ON", "GGML_CUDA_NCCL": "OFF", "LLAMA_OPENSSL": "OFF"},
+    "vulkan": {"GGML_VULKAN": "ON", "LLAMA_OPENSSL": "OFF"},
 }
+# Cards of AMD and Intel by the names of llama_devices.
+BY_VULKAN = re.compile(r"\b(AMD|Radeon|RX|Instinct|MI\d+\w*|Ryzen|Strix|BC-?250|Intel|Arc)\b", re.I)
+# The variable of llama.cpp that chooses among Vulkan's devices, and those of a node's units.
+CHOSEN = "GGML_VK_VISIBLE_DEVICES"
+ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 
 
 def builds_of(facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -83,14 +89,29 @@ def extra_types(service: Settings, builds: Mapping[str, Any]) -> dict[str, float
 
 
 def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """The accelerator of a build on a host: auto follows nvidia-smi, or llama_devices if the host was not contacted."""
+    """The accelerator of a build on a host: auto follows nvidia-smi, then the variable of Vulkan's devices and the
+    kernel's cards, or llama_devices if the host was not contacted."""
     given = entry.get("accelerator", "auto")
     if given != "auto":
         return str(given)
-    seen = facts.get("ansible_facts", {}).get("nvidia_smi")
-    if seen is None:
-        seen = {"gpus": [card for card in facts.get("llama_devices") or [] if not card.get("main")]}
-    return "cuda" if seen["gpus"] else "cpu"
+    by_variable = any(CHOSEN in (facts.get(name) or {}) for name in ENVIRONMENTS)
+    seen = facts.get("ansible_facts", {})
+    if "nvidia_smi" in seen:
+        by_nvidia = bool(seen["nvidia_smi"]["gpus"])
+        by_vulkan = any(serves_vulkan(card) for card in seen.get("llama_drm", {}).get("cards", []))
+    else:
+        names = [str(card.get("name", "")) for card in facts.get("llama_devices") or [] if not card.get("main")]
+        by_nvidia = any(not BY_VULKAN.search(name) for name in names)
+        by_vulkan = bool(names)
+    return "cuda" if by_nvidia else "vulkan" if by_variable or by_vulkan else "cpu"
+
+
+def serves_vulkan(card: Mapping[str, Any]) -> bool:
+    """Whether a card, as _node/drm returns it, is worth a build for Vulkan: one of AMD with memory, or one of Intel
+    with the driver xe. Older graphics of Intel's processors and the displays of BMCs are slower than the CPU."""
+    if card["vendor"] == "amd":
+        return card["driver"] == "amdgpu" and bool(card["vram_total_mib"] or card["gtt_total_mib"])
+    return bool(card["vendor"] == "intel" and card["driver"] == "xe")
 
 
 def build_on(

@@ -45,7 +45,7 @@ _ROWS = (
     Key("number", int, "", bounds=(OLDEST, LARGEST)),
     Key("source", str, "", form=(PRINTED, "an address or a file of this machine", "correct it")),
     Key("source_sha256", str, "", form=(SHA256, "a digest of 64 hexadecimal digits", "copy the whole digest")),
-    Key("accelerator", str, "", choices=("auto", "cpu", "cuda")),
+    Key("accelerator", str, "", choices=("auto", "cpu", "cuda", "vulkan")),
     Key("cuda_architectures", (str, list), "", empty=True),
     Key(
         "cuda_home",

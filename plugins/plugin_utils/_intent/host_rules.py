@@ -51,8 +51,8 @@ def host_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], acce
         (
             "cards",
             cards and accelerator == "cpu",
-            f"{cards} seen with llama_builds.{value(one, 'build')}.accelerator cpu, cuda or auto is needed to use "
-            "cards: change it, or drop the key",
+            f"{cards} seen with llama_builds.{value(one, 'build')}.accelerator cpu, cuda, vulkan or auto is "
+            "needed to use cards: change it, or drop the key",
         ),
     ]
 
