@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# image.sh [13]: makes the lab's base image (Debian 12 with systemd as PID 1) and prints its name; with 13 that of Debian
-# 13, which has what builds for Vulkan need, and Mesa's software device.
+# image.sh [13]: makes the lab's base image (Debian 12 with systemd as PID 1) and prints its name; with 13 that of
+# Debian 13, which has all that builds for Vulkan need, and Mesa's software device.
 # Pulled where an image registry answers, made with debootstrap where none does; both then get the same packages.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -18,22 +18,22 @@ packages+=" ca-certificates nftables netbase"
 # on apt; ccache, so that a scenario that compiles does not compile what another one did.
 packages="$packages cmake ninja-build make g++ nginx-light firewalld openssh-server openssh-client numactl ccache $more"
 key=$(printf '%s' "$packages" | cat - "$0" "$repository/tests/lab/sitecustomize.py" | sha256sum | cut -c1-12)
-image=llama-lab:$key
+image=llama-lab:$key base=llama-lab-base:$debian
 
-pull_base() { timeout 120 docker pull -q "debian:$debian" && docker tag "debian:$debian" "llama-lab-base:$debian"; }
+pull_base() { timeout 120 docker pull -q "debian:$debian" && docker tag "debian:$debian" "$base"; }
 
 bootstrap_base() {
     command -v debootstrap >/dev/null || apt_install debootstrap
     rm_root=$(mktemp -d); trap 'as_root rm -rf "$rm_root"' EXIT
     as_root debootstrap --variant=minbase "$suite" "$rm_root"
-    as_root tar -C "$rm_root" -c . | docker import - "llama-lab-base:$debian"
+    as_root tar -C "$rm_root" -c . | docker import - "$base"
 }
 
 install_packages() (
     maker=llama-lab-make-$key
     docker rm -f "$maker" 2>/dev/null || true
     trap 'docker rm -f "$maker"' EXIT
-    docker run --name "$maker" --stop-signal SIGRTMIN+3 -e DEBIAN_FRONTEND=noninteractive "llama-lab-base:$debian" sh -ec "
+    docker run --name "$maker" --stop-signal SIGRTMIN+3 -e DEBIAN_FRONTEND=noninteractive "$base" sh -ec "
         apt-get update -qq
         apt-get install -y -qq --no-install-recommends $packages
         systemctl disable nginx.service nftables.service firewalld.service ssh.service
@@ -48,10 +48,10 @@ install_packages() (
 exec 9>"$lab_cache/image.lock"
 flock 9
 if ! docker image inspect "$image" >/dev/null 2>&1; then
-    if ! docker image inspect "llama-lab-base:$debian" >/dev/null 2>&1; then
+    if ! docker image inspect "$base" >/dev/null 2>&1; then
         say "pulling debian:$debian" >&2
         pull_base >"$lab_cache/logs/pull.log" 2>&1 \
-            || run "no image registry answers: making the base image of Debian $debian with debootstrap" bootstrap_base >&2
+            || run "no image registry answers: making Debian $debian with debootstrap" bootstrap_base >&2
     fi
     run "installing the lab's packages in the base image of Debian $debian" install_packages >&2
 fi

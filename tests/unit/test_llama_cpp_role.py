@@ -206,8 +206,48 @@ def test_libraries_of_the_units_path(tmp_path, monkeypatch, environment):
     assert bool(re.search(refused, output)) == (environment is None)
 
 
-def test_cuda_build_links_no_local_library():
+NEEDED = "275 or newer is needed to compile llama.cpp: compile on Debian 13, Ubuntu 24.04 or newer"
+
+
+@pytest.mark.parametrize(
+    ("system", "header", "candidate", "refusal"),
+    [
+        ("Debian 12", None, "1.3.239.0-1", "version 239 of Vulkan's headers on localhost, Debian 12, " + NEEDED),
+        ("Debian 12", 309, "1.3.239.0-1", None),
+        ("Debian 12", None, "(none)", "version unknown of Vulkan's headers on localhost, Debian 12, " + NEEDED),
+        ("Ubuntu 22", None, "1.3.204.1-2", "version 204 of Vulkan's headers on localhost, Ubuntu 22, " + NEEDED),
+        ("Ubuntu 24", None, "1.3.275.0-1build1", None),
+        ("Debian 13", None, "1.4.309.0-1", None),
+        ("Debian 13", None, "(none)", None),
+        ("Debian 13", 274, "1.4.309.0-1", "version 274 of Vulkan's headers on localhost, Debian 13, " + NEEDED),
+        ("Rocky 9", None, None, "localhost: no vulkan/vulkan_core.h"),
+    ],
+)
+def test_old_headers_of_vulkan_are_refused(tmp_path, monkeypatch, system, header, candidate, refusal):
+    (tmp_path / "include/vulkan").mkdir(parents=True)
+    if header:
+        (tmp_path / "include/vulkan/vulkan_core.h").write_text("#define VK_HEADER_VERSION %d\n" % header)
+    output = "libvulkan-dev:\n  Installed: (none)\n  Candidate: %s\n" % candidate if candidate else ""
+    (tmp_path / "apt-cache").write_text("#!/bin/sh\nprintf '%s'\n" % output)
+    (tmp_path / "apt-cache").chmod(0o755)
+    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    name, version = system.split()
+    family = "RedHat" if name == "Rocky" else "Debian"
+    facts = {"distribution": name, "distribution_major_version": version, "os_family": family, "cacheable": True}
+    options = {"Vulkan_INCLUDE_DIR": str(tmp_path / "include")}
+    tasks = [
+        {"ansible.builtin.set_fact": facts},
+        {"ansible.builtin.include_role": {"name": ROLE, "tasks_from": "toolchain_vulkan.yml"}},
+    ]
+    builds = {"default": {"accelerator": "vulkan", "cmake_options": options}}
+    status, output = play(tmp_path, tasks, llama_builds=builds)
+    assert (status == 0) == (refusal is None), output
+    assert refusal is None or refusal in output
+
+
+def test_build_of_cards_links_no_local_library():
     assert BY_ACCELERATOR["cpu"] == {}
+    assert BY_ACCELERATOR["vulkan"]["LLAMA_OPENSSL"] == "OFF"
     assert BY_ACCELERATOR["cuda"]["GGML_CUDA_NCCL"] == BY_ACCELERATOR["cuda"]["LLAMA_OPENSSL"] == "OFF"
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from .._files import is_trusted, names_in, text_of
 from .._text import Refusal
-from . import fabric as fabrics
 from . import drm, nvidia_smi, paths
+from . import fabric as fabrics
 from . import units as services
 from .build import build_info, kept_releases
 from .running import managed_processes
@@ -168,7 +168,7 @@ def machine(asked: Facts) -> Facts:
 
 
 def gpus(_asked: Any) -> Facts:
-    """What nvidia-smi prints, and the cards that the kernel has drivers for."""
+    """The cards that nvidia-smi and the kernel's graphics drivers know."""
     seen = drm.collect()
     return {"nvidia_smi": nvidia_smi.collect(), "llama_drm": {"cards": seen["cards"], "reason": seen["reason"]}}
 

@@ -173,7 +173,7 @@ MODELS = [
 ]  # fmt: skip
 EVERYWHERE = [
     (32, {"llama_builds": {"default": {"accelerator": "rocm"}}},
-     "llama_builds.default.accelerator: 'rocm' seen, one of auto, cpu, cuda is needed: choose one of them"),
+     "llama_builds.default.accelerator: 'rocm' seen, one of auto, cpu, cuda, vulkan is needed: choose one of them"),
 ]  # fmt: skip
 
 

@@ -33,6 +33,7 @@ def test_name_of_release_says_what_goes_into_it():
     others = [
         {"version": "b11435"},
         {"accelerator": "cuda"},
+        {"accelerator": "vulkan"},
         {"source_sha256": "a" * 64},
         {"rdma": True},
         {"cmake_options": {"GGML_NATIVE": True}},
@@ -64,6 +65,57 @@ def test_auto_is_what_each_node_has():
     assert [on(host, {"accelerator": "cpu"}).accelerator for host in "abc"] == ["cpu"] * 3
     written = {"c": {"llama_devices": [{"memory_mib": 1}]}, "a": {"llama_devices": [{"main": True, "memory_mib": 1}]}}
     assert [on(host, None, dict(written, b={})).accelerator for host in "abc"] == ["cpu", "cpu", "cuda"]
+
+
+def card(vendor, driver, vram=None, gtt=None):
+    return {"vendor": vendor, "driver": driver, "vram_total_mib": vram, "gtt_total_mib": gtt}
+
+
+def auto(nvidia=(), drm=(), **variables):
+    """The accelerator of auto on a node with these cards."""
+    facts = {**cards(*nvidia)["ansible_facts"], "llama_drm": {"cards": list(drm), "reason": None}}
+    return on("c", None, dict(NODES, c={"ansible_facts": facts, **variables})).accelerator
+
+
+@pytest.mark.parametrize(
+    ("one", "accelerator"),
+    [
+        (card("amd", "amdgpu", 24560, 15872), "vulkan"),
+        (card("amd", "amdgpu", None, 63488), "vulkan"),
+        (card("amd", "radeon"), "cpu"),
+        (card("intel", "xe"), "vulkan"),
+        (card("intel", "i915"), "cpu"),
+        (card("0x1a03", "ast"), "cpu"),
+        (card("amd", None), "cpu"),
+    ],
+)
+def test_auto_follows_cards_of_the_kernel(one, accelerator):
+    assert auto(drm=[one]) == accelerator
+    assert auto(drm=[one], nvidia=["8.6"]) == "cuda"
+
+
+def test_auto_follows_the_variable_of_vulkan_devices():
+    chosen = {"GGML_VK_VISIBLE_DEVICES": "0"}
+    assert auto(rpc_worker_environment=chosen) == auto(head_server_environment=chosen) == "vulkan"
+    assert auto(nvidia=["8.6"], rpc_worker_environment=chosen) == "cuda"
+    assert auto(rpc_worker_environment={"CUDA_VISIBLE_DEVICES": "0"}) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("names", "accelerator"),
+    [
+        (["AMD Radeon RX 7900 XTX"], "vulkan"),
+        (["Radeon 8060S Graphics"], "vulkan"),
+        (["Intel(R) Arc(tm) A770 Graphics"], "vulkan"),
+        (["AMD BC-250"], "vulkan"),
+        (["NVIDIA GB10"], "cuda"),
+        (["RTX 3060", "Radeon RX 6600"], "cuda"),
+        (["Tesla V100-PCIE-32GB"], "cuda"),
+    ],
+)
+def test_auto_by_names_of_described_cards(names, accelerator):
+    described = [{"name": name, "memory_mib": 16384} for name in names]
+    assert on("a", None, dict(NODES, a={"llama_devices": described})).accelerator == accelerator
 
 
 def test_cuda_build_covers_cards_of_all_nodes():

@@ -20,6 +20,7 @@ def reported(entry, name="turbo"):
     [
         {},
         {"version": "b11434", "accelerator": "auto"},
+        {"accelerator": "vulkan", "cmake_options": {"Vulkan_INCLUDE_DIR": "/opt/vulkan/include"}},
         {"version": "b7760", "source": "/srv/x.tar.gz"},
         {"version": "b11434-mine", **OWN},
         {"version": "b11434", "source_sha256": "a" * 64},
@@ -63,7 +64,7 @@ TAG = "the tag of a release such as b11434 is needed: "
         ({"version": "b11434", "number": 11434}, ".number: seen beside version, which says it already: drop one of "),
         ({"source": "/srv/x.tar.gz"}, ".source_sha256: missing, it is needed to tell a source without version from "),
         ({"source_sha256": "abc"}, ".source_sha256: 'abc' seen, a digest of 64 hexadecimal digits is needed: "),
-        ({"accelerator": "rocm"}, ".accelerator: 'rocm' seen, one of auto, cpu, cuda is needed: choose one"),
+        ({"accelerator": "rocm"}, ".accelerator: 'rocm' seen, one of auto, cpu, cuda, vulkan is needed: choose "),
         ({"cuda_home": "cuda"}, ".cuda_home: 'cuda' seen, an absolute path is needed: write it from / on"),
         ({"cuda_architectures": "86"}, ".cuda_architectures: '86' seen, auto or a list is needed: write auto, or "),
         ({"cuda_architectures": []}, ".cuda_architectures: [] seen, auto or a list is needed: write auto, or "),

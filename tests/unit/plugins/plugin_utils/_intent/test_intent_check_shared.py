@@ -52,8 +52,8 @@ def test_two_services_cannot_share_a_port():
         ),
         (
             *(1, {}, {"llama_builds": {"default": {"accelerator": "cpu"}}}),
-            "1 seen with llama_builds.default.accelerator cpu, cuda or auto is needed to use cards: change it, or drop "
-            "the key",
+            "1 seen with llama_builds.default.accelerator cpu, cuda, vulkan or auto is needed to use cards: change it, "
+            "or drop the key",
         ),
     ],
 )
