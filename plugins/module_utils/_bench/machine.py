@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from .._node import fabric, nvidia_smi
+from .._node import drm, fabric, nvidia_smi
 from .._node.build import build_info
 from .._node.running import processor
 
@@ -28,7 +28,8 @@ def watch(seconds: float, over: Callable[[], bool], address: str = "") -> list[S
     """Samples of the node until `over` returns True or the seconds are up. address: its interface is counted.
 
     A sample is {at: seconds since 1970, cpu: busy part of all processors since the previous sample, or None, rx_bytes
-    and tx_bytes of the interface since boot, or None, cards: [{index, utilization: percent, memory_mib, power_w}]}.
+    and tx_bytes of the interface since boot, or None, cards: [{index, utilization: percent, memory_mib, power_w}]};
+    index: nvidia-smi's, of other vendors' cards the PCI slot.
     """
     interface = fabric.interface_of(address) if address else None
     cards = _Cards()
@@ -56,7 +57,7 @@ def watch(seconds: float, over: Callable[[], bool], address: str = "") -> list[S
 
 
 class _Cards(threading.Thread):
-    """Polls nvidia-smi in a thread of its own, since it may hang in the driver."""
+    """Polls the drivers of cards in a thread of its own, since they may hang."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -69,21 +70,30 @@ class _Cards(threading.Thread):
         return cards if time.monotonic() - at <= CARDS else []
 
     def run(self) -> None:
-        while not self.over.is_set():
-            facts = nvidia_smi.collect(deadline=CARDS)
-            if not facts["gpus"] and not facts["available"] and "hangs" not in (facts["reason"] or ""):
-                return
-            cards = [
-                {
-                    "index": gpu["index"],
-                    "utilization": gpu["utilization"],
-                    "memory_mib": gpu["memory_used_mib"],
-                    "power_w": gpu["power_w"],
-                }
-                for gpu in facts["gpus"]
-            ]
-            self._seen = (time.monotonic(), cards)
+        nvidia = others = True
+        before: list[drm.Card] = []
+        while (nvidia or others) and not self.over.is_set():
+            cards: list[Sample] = []
+            if nvidia:
+                facts = nvidia_smi.collect(deadline=CARDS)
+                cards += facts["gpus"]
+                nvidia = bool(facts["gpus"]) or facts["available"] or "hangs" in (facts["reason"] or "")
+            if others:
+                seen = drm.collect()
+                found = drm.gpus(seen, before)
+                cards += found
+                before, others = seen["cards"], bool(found or seen["reason"])
+            self._seen = (time.monotonic(), [_figures(card) for card in cards])
             self.over.wait(EVERY)
+
+
+def _figures(card: Sample) -> Sample:
+    return {
+        "index": card["index"],
+        "utilization": card["utilization"],
+        "memory_mib": card["memory_used_mib"],
+        "power_w": card["power_w"],
+    }
 
 
 def _processors(path: str = "/proc/stat") -> tuple[int, int]:
@@ -115,13 +125,14 @@ def fingerprint(address: str, prefix: str, release: str | None) -> Sample:
     """{kernel, driver, cards: [names], cpu, cores, build: {release, commit, sha256}, link: {interface, link_layer,
     rate_gbps}}, None for an unknown value. Errors: Refusal."""
     cards = nvidia_smi.collect(deadline=CARDS)
+    others = drm.gpus(drm.collect())
     build = build_info(prefix, release)
     interface = fabric.interface_of(address) if address else None
     link = fabric.describe(interface)
     return {
         "kernel": platform.release(),
-        "driver": cards["driver"],
-        "cards": [gpu["name"] for gpu in cards["gpus"]],
+        "driver": cards["driver"] or (others[0]["driver"] if others else None),
+        "cards": [gpu["name"] for gpu in cards["gpus"] + others],
         "cpu": processor(),
         "cores": os.cpu_count(),
         "build": {

@@ -69,12 +69,13 @@ class Cards:
     ) -> None:
         self._collect, self._groups, self._jobs = collect, groups, jobs
         self._others, self._resets = others, resets
-        self._before: dict[str, drm.Card] = {}
+        self._before: list[drm.Card] = []
         self._seen: float | None = None  # the last complete output, seconds since 1970
 
     def look(self) -> list[Family]:
         facts, seen = self._collect(), self._others(usage=True)
-        others = [card for card in seen["cards"] if drm.computes(card)]
+        others = drm.gpus(seen, self._before)
+        self._before = seen["cards"]
         hung = "hangs" in (facts["reason"] or "") or bool(seen["reason"])
         if (facts["gpus"] or others) and not hung:
             self._seen = time.time()
@@ -89,49 +90,45 @@ class Cards:
             gpu = xid["pci_slot"] if xid["gpu"] is None else xid["gpu"]
             found.add("llama_gpu_xid_total", xid["count"], gpu=gpu, xid=xid["xid"])
         for card in others:
-            self._other(found, card, seen["processes"].get(card["slot"], {}))
-        for one in (self._resets(others)[0] or []) if others else []:
+            self._other(found, card)
+        for one in (self._resets(seen["cards"])[0] or []) if others else []:
             found.add("llama_gpu_resets_total", one["count"], gpu=one["slot"] or one["driver"], kind=one["kind"])
         return found.all()
 
-    def _other(self, found: Families, card: drm.Card, held: dict[int, float]) -> None:
+    def _other(self, found: Families, card: dict[str, Any]) -> None:
         """A card that nvidia-smi does not know, by its PCI slot."""
-        gpu = card["slot"]
-        now = drm.between(self._before.get(gpu, card), card)
-        self._before[gpu] = card
-        total, used = drm.memory(card, held.values())
-        busy = now["busy_percent"]
-        found.add("llama_gpu_info", 1, gpu=gpu, name=card["name"] or "", uuid="", driver=card["driver"])
-        found.add("llama_gpu_utilization_ratio", None if busy is None else busy / 100.0, gpu=gpu)
-        found.add("llama_gpu_memory_used_bytes", _bytes(used), gpu=gpu)
-        found.add("llama_gpu_memory_total_bytes", _bytes(total), gpu=gpu)
-        found.add("llama_gpu_power_watts", now["power_w"], gpu=gpu)
-        found.add("llama_gpu_temperature_celsius", card["temperature_c"], gpu=gpu)
+        self._figures(found, card, "", card["driver"])
         foreign = [
-            mib
-            for pid, mib in held.items()
-            if mib >= FOREIGN and (group := self._groups(pid)) and not (unit_of(group) or self._jobs(pid))
+            one["memory_used_mib"]
+            for one in card["processes"]
+            if one["memory_used_mib"] >= FOREIGN and self._is_foreign(one["pid"])
         ]
-        found.add("llama_gpu_foreign_processes", len(foreign), gpu=gpu)
-        found.add("llama_gpu_foreign_memory_bytes", _bytes(sum(foreign)), gpu=gpu)
+        found.add("llama_gpu_foreign_processes", len(foreign), gpu=card["index"])
+        found.add("llama_gpu_foreign_memory_bytes", _bytes(sum(foreign)), gpu=card["index"])
 
-    def _card(self, found: Families, gpu: dict[str, Any], driver: str) -> None:
-        card = gpu["index"]
-        busy = gpu["utilization"]
-        found.add("llama_gpu_info", 1, gpu=card, name=gpu["name"], uuid=gpu["uuid"], driver=driver)
+    def _is_foreign(self, pid: int) -> bool:
+        """Whether a process has not ended, and is neither of a unit nor of a job."""
+        group = self._groups(pid)
+        return bool(group) and not (unit_of(group) or self._jobs(pid))
+
+    def _figures(self, found: Families, gpu: dict[str, Any], uuid: str, driver: str) -> None:
+        card, busy = gpu["index"], gpu["utilization"]
+        found.add("llama_gpu_info", 1, gpu=card, name=gpu["name"], uuid=uuid, driver=driver)
         found.add("llama_gpu_utilization_ratio", None if busy is None else busy / 100.0, gpu=card)
         found.add("llama_gpu_memory_used_bytes", _bytes(gpu["memory_used_mib"]), gpu=card)
         found.add("llama_gpu_memory_total_bytes", _bytes(gpu["memory_total_mib"]), gpu=card)
         found.add("llama_gpu_power_watts", gpu["power_w"], gpu=card)
         found.add("llama_gpu_temperature_celsius", gpu["temperature_c"], gpu=card)
+
+    def _card(self, found: Families, gpu: dict[str, Any], driver: str) -> None:
+        card = gpu["index"]
+        self._figures(found, gpu, gpu["uuid"], driver)
         for reason in gpu["throttle_reasons"] or []:
             found.add("llama_gpu_throttled", 1, gpu=card, reason=reason)
         found.add("llama_gpu_ecc_uncorrected_total", gpu["ecc"]["volatile_uncorrected"], gpu=card)
         foreign: dict[int, int] = {}
         for process in gpu["processes"]:
-            group = self._groups(process["pid"] or 0)
-            own = unit_of(group) or self._jobs(process["pid"] or 0)
-            if group and not own and process["type"] != "G":  # neither ended nor of the display
+            if process["type"] != "G" and self._is_foreign(process["pid"] or 0):  # not of the display
                 size = _bytes(process["memory_used_mib"]) or 0
                 foreign[process["pid"]] = foreign.get(process["pid"], 0) + size
         found.add("llama_gpu_foreign_processes", len(foreign), gpu=card)

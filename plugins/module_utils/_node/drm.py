@@ -45,9 +45,9 @@ def cards(root: str = "/sys") -> list[Card]:
     """The node's cards in order of their PCI slots. It may hang with a driver: see collect.
 
     A card is {slot: "0000:03:00.0", vendor: amd, intel, nvidia or the PCI number, driver, device_id: "0x744c", name,
-    render: "/dev/dri/renderD128", unified: whether it has no memory of its own, vram_total_mib, vram_used_mib,
-    gtt_total_mib, gtt_used_mib, busy_percent, temperature_c, power_w, and counters since boot of Intel's drivers for
-    `between`: idle_ms, energy_uj, at: their monotonic time in seconds}; None for an unknown value.
+    numa_node, render: "/dev/dri/renderD128", unified: whether it has no memory of its own, vram_total_mib,
+    vram_used_mib, gtt_total_mib, gtt_used_mib, busy_percent, temperature_c, power_w, and counters since boot of Intel's
+    drivers for `between`: idle_ms, energy_uj, at: their monotonic time in seconds}; None for an unknown value.
     """
     return [named(card) for card in _read(root)]
 
@@ -63,6 +63,33 @@ def collect(root: str = "/sys", proc: str = "/proc", usage: bool = False) -> dic
     found, held = outcome.value
     processes = {slot: {int(pid): mib for pid, mib in sizes.items()} for slot, sizes in held.items()}
     return {"cards": [named(card) for card in found], "reason": None, "processes": processes}
+
+
+def gpus(seen: dict[str, Any], before: Iterable[Card] = ()) -> list[dict[str, Any]]:
+    """The cards of collect(usage=True) that services may compute on, as nvidia_smi.collect has them: {index: PCI slot,
+    name, driver, numa_node, memory_total_mib, memory_used_mib, utilization, temperature_c, power_w, processes: [{pid,
+    memory_used_mib}]}. before: cards of an earlier sample, for `between`."""
+    earlier = {card["slot"]: card for card in before}
+    found = []
+    for card in filter(computes, seen["cards"]):
+        held = seen["processes"].get(card["slot"], {})
+        now = between(earlier.get(card["slot"], card), card)
+        total, used = memory(card, held.values())
+        found.append(
+            {
+                "index": card["slot"],
+                "name": card["name"] or f"{card['vendor']} {card['device_id']}",
+                "driver": card["driver"],
+                "numa_node": card["numa_node"],
+                "memory_total_mib": total,
+                "memory_used_mib": used,
+                "utilization": now["busy_percent"],
+                "temperature_c": card["temperature_c"],
+                "power_w": now["power_w"],
+                "processes": [{"pid": pid, "memory_used_mib": mib} for pid, mib in sorted(held.items())],
+            }
+        )
+    return found
 
 
 def computes(card: Card) -> bool:
@@ -217,6 +244,7 @@ def _card(slot: str, path: str) -> Card | None:
         "driver": driver,
         "device_id": device,
         "name": _text(os.path.join(path, "product_name")) or None,
+        "numa_node": _numa(os.path.join(path, "numa_node")),
         "render": render and "/dev/dri/" + render,
         "unified": _unified(slot, path, driver),
         "vram_total_mib": _mib(_vram(path)),
@@ -249,6 +277,11 @@ def _vram(path: str) -> int | None:
     ]
     local = [_number(os.path.join(node, "lmem_total_bytes")) for node in _nodes(path)]
     return _number(os.path.join(path, "mem_info_vram_total")) or sum(one or 0 for one in tiles + local) or None
+
+
+def _numa(path: str) -> int | None:
+    number = _number(path)
+    return None if number is None or number < 0 else number
 
 
 def _nodes(path: str) -> list[str]:

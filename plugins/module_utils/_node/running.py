@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from . import nvidia_smi, paths
+from . import drm, nvidia_smi, paths
 from .managed import is_managed_file, is_managed_unit
 from .sockets import parse_listeners, process_tree, socket_inodes
 from .units import running_digest
@@ -137,7 +137,7 @@ def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> list[str]:
 
 
 def cards_mib(gpus: list[dict[str, Any]], pids: set[int]) -> dict[str, float] | None:
-    """{index of a card: MiB that these processes hold there}; None without cards.
+    """{index of a card, or PCI slot of another vendor's: MiB that these processes hold there}; None without cards.
 
     In a container, and on a Jetson, nvidia-smi lists no process: a single card in use is theirs with 0 MiB.
     """
@@ -165,7 +165,7 @@ def processor(path: str = "/proc/cpuinfo") -> str | None:
 def running(pid: int) -> dict[str, Any]:
     """Result of llama_process for a process and its descendants."""
     pids = process_tree(pid)
-    gpus = nvidia_smi.collect(deadline=CARDS)["gpus"]
+    gpus = nvidia_smi.collect(deadline=CARDS)["gpus"] + drm.gpus(drm.collect(usage=True))
     held = cards_mib(gpus, pids)
     names = [gpu["name"] for gpu in gpus if str(gpu["index"]) in (held or {})]
     return dict(

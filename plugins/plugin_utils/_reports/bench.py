@@ -134,7 +134,7 @@ def _passed(samples: Sequence[Map], name: str) -> int | None:
 
 
 def _cards(during: Sequence[Map]) -> list[dict[str, Any]]:
-    seen: dict[int, list[Map]] = {}
+    seen: dict[int | str, list[Map]] = {}
     for card in (card for one in during for card in one["cards"]):
         seen.setdefault(card["index"], []).append(card)
     return [
@@ -145,7 +145,8 @@ def _cards(during: Sequence[Map]) -> list[dict[str, Any]]:
                 (card["memory_mib"] for card in cards if card["memory_mib"] is not None), default=None
             ),
         }
-        for index, cards in sorted(seen.items())
+        # Numbers of nvidia-smi, then PCI slots of other vendors' cards.
+        for index, cards in sorted(seen.items(), key=lambda one: (isinstance(one[0], str), one[0]))
     ]
 
 

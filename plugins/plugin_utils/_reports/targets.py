@@ -165,7 +165,7 @@ def _utilization(one: Measured) -> list[Reading]:
     return [
         Reading(
             one.label,
-            "GPU %s %d" % (node, index),
+            f"GPU {node} {index}",
             f"{percent:.0f} %",
             UTILIZATION.judge(percent),
             UTILIZATION.words(),
@@ -174,7 +174,7 @@ def _utilization(one: Measured) -> list[Reading]:
             "benchmark",
             one.utilization_at,
         )
-        for (node, index), percent in sorted(one.utilization.items())
+        for (node, index), percent in sorted(one.utilization.items(), key=lambda entry: str(entry[0]))
     ]
 
 

@@ -16,8 +16,30 @@ def fixture_soon(monkeypatch):
     monkeypatch.setattr(machine, "EVERY", 0.01)
 
 
-def cards(monkeypatch, collect):
+RADEON = {
+    "slot": "0000:03:00.0",
+    "vendor": "amd",
+    "device_id": "0x744c",
+    "driver": "amdgpu",
+    "name": "Navi 31",
+    "numa_node": 0,
+    "render": "/dev/dri/renderD128",
+    "unified": False,
+    "vram_total_mib": 24560,
+    "vram_used_mib": 18430,
+    "gtt_total_mib": 32050,
+    "gtt_used_mib": 50,
+    "busy_percent": 97,
+    "temperature_c": 54,
+    "power_w": 303,
+    "at": 1.0,
+}
+NO_NVIDIA = {"available": False, "reason": "none", "gpus": [], "driver": None}
+
+
+def cards(monkeypatch, collect, *others):
     monkeypatch.setattr(machine.nvidia_smi, "collect", collect)
+    monkeypatch.setattr(machine.drm, "collect", lambda: {"cards": list(others), "reason": None, "processes": {}})
 
 
 def test_watch_ends_on_request(monkeypatch):
@@ -34,6 +56,15 @@ def test_watch_ends_on_request(monkeypatch):
     assert samples[-1]["cards"] == [{"index": 0, "utilization": 40, "memory_mib": 22574, "power_w": 101.5}]
     assert samples[-1]["rx_bytes"] is None
     assert {type(one["cpu"]) for one in samples} <= {float, type(None)}
+
+
+def test_other_vendors_card_is_watched_by_slot(monkeypatch):
+    cards(monkeypatch, lambda deadline: NO_NVIDIA, RADEON)
+    looked = threading.Event()
+    monkeypatch.setattr(machine, "_figures", lambda card, figures=machine._figures: looked.set() or figures(card))
+    turns = iter([False] * 50 + [True])
+    samples = machine.watch(60, lambda: looked.wait(10) and next(turns))
+    assert samples[-1]["cards"] == [{"index": "0000:03:00.0", "utilization": 97, "memory_mib": 18430, "power_w": 303}]
 
 
 def test_hanging_tool_delays_no_sample(monkeypatch):
@@ -75,3 +106,9 @@ def test_fingerprint_without_build_and_link(monkeypatch, tmp_path):
     found = machine.fingerprint("", str(tmp_path), None)
     assert (found["driver"], found["cards"], found["build"]["release"]) == ("535", ["Tesla"], None)
     assert found["link"]["interface"] is None and found["kernel"]
+
+
+def test_fingerprint_of_another_vendors_card(monkeypatch, tmp_path):
+    cards(monkeypatch, lambda deadline: NO_NVIDIA, RADEON)
+    found = machine.fingerprint("", str(tmp_path), None)
+    assert (found["driver"], found["cards"]) == ("amdgpu", ["Navi 31"])

@@ -233,7 +233,10 @@ def test_hung_driver_differs_from_no_card(monkeypatch):
 NO_NVIDIA = {"available": False, "reason": "nvidia-smi cannot be run (No such file)", "gpus": []}
 RADEON = {
     "slot": "0000:03:00.0",
+    "vendor": "amd",
+    "device_id": "0x744c",
     "driver": "amdgpu",
+    "numa_node": None,
     "name": "Navi 31 [Radeon RX 7900 XTX]",
     "render": "/dev/dri/renderD128",
     "unified": False,
