@@ -15,6 +15,11 @@ Xid = dict[str, Any]
 XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)(?:, *(.*))?$", re.IGNORECASE
 )
+# A driver that loads after that logs no Xid. The kernel writes \x0a for the ends of lines within one record.
+FALLEN = re.compile(
+    r"NVRM: The NVIDIA GPU ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]\b.*(fallen off the bus)", re.IGNORECASE
+)
+FALLEN_XID = 79
 
 
 def read_xids(path: str = kernel_log.PATH) -> tuple[list[Xid] | None, str | None]:
@@ -31,11 +36,15 @@ def xids_in(records: list[kernel_log.Record]) -> list[Xid]:
     """Records of the kernel's log -> the list of read_xids."""
     found: dict[tuple[str, int], Xid] = {}
     for record in records:
-        match = XID.match(record.text)
+        match, fallen = XID.match(record.text), FALLEN.match(record.text)
         if match:
-            slot, number = match.group(1).lower(), int(match.group(2))
-            entry = found.setdefault((slot, number), {"pci_slot": slot, "xid": number, "count": 0})
-            entry["count"] += 1
-            entry["seconds_ago"] = record.seconds_ago
-            entry["message"] = match.group(3) or None
+            slot, number, message = match.group(1).lower(), int(match.group(2)), match.group(3)
+        elif fallen:
+            slot, number, message = fallen.group(1).lower(), FALLEN_XID, fallen.group(2)
+        else:
+            continue
+        entry = found.setdefault((slot, number), {"pci_slot": slot, "xid": number, "count": 0})
+        entry["count"] += 1
+        entry["seconds_ago"] = record.seconds_ago
+        entry["message"] = message or None
     return list(found.values())

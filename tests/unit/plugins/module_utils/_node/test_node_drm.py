@@ -7,6 +7,7 @@ import os
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import drm
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.disposable import Disposable
+from ansible_collections.thefermisea.llama_cluster.tests.unit.drm_cards import add_card
 
 # A Radeon RX 7900 XTX, the graphics of a Ryzen AI Max, an Arc B580, an Arc A770 by i915, and a server's own display.
 XTX = {
@@ -67,19 +68,6 @@ drm-client-id:\t%(client)s
 drm-pdev:\t%(slot)s
 %(memory)s
 """
-
-
-def add_card(sys, slot, files):
-    path = sys / "bus/pci/devices" / slot
-    path.mkdir(parents=True)
-    (path / "driver").symlink_to("/nowhere/drivers/" + files["driver"])
-    for name in files.get("drm", ()):
-        (path / "drm" / name).mkdir(parents=True)
-    for name, text in files.items():
-        if name not in ("driver", "drm"):
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            (path / name).write_text(text + "\n")
-    return path
 
 
 def add_client(proc, pid, number, memory, client="7", slot="0000:03:00.0", target="/dev/dri/renderD128"):

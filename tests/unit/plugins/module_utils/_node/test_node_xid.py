@@ -43,6 +43,16 @@ def test_one_entry_for_each_card_and_number():
     ]
 
 
+def test_fallen_card_without_xid_counts_as_79():
+    """NVIDIA/NVSentinel #155, leptonai/gpud #1209."""
+    text = (
+        r"3,9,1843308145,-;NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this system "
+        r"has\x0aNVRM: fallen off the bus and is not responding to commands."
+    )
+    (found,) = xid.xids_in(kernel_log.parse(text, 1850.0))
+    assert (found["pci_slot"], found["xid"], found["message"]) == ("0000:b3:00", 79, "fallen off the bus")
+
+
 def test_log_is_read_without_waiting(tmp_path):
     """A named pipe with a writer, like the device: what is there, and then nothing for now."""
     pipe = tmp_path / "kmsg"
