@@ -120,8 +120,8 @@ KEYS = (
     Key(
         "cards",
         (int, list),
-        "The cards that it may use on each of its nodes: how many, or nvidia-smi's indices; `[]`: none, it computes in "
-        "main memory. Without it all: [Cards of a service](inventory.md#cards-of-a-service).",
+        "The cards that it may use on each of its nodes: how many, or their indices in nvidia-smi or vulkaninfo; `[]`: "
+        "none, it computes in main memory. Without it all: [Cards of a service](inventory.md#cards-of-a-service).",
         empty=True,
     ),
     Key(

@@ -77,7 +77,7 @@ def unit_refusals(
                 f"{_path(release)}: missing on {host}, a llama.cpp build is needed: run with --tags build first"
             )
     found += [
-        "llama_services.%s.cards: no UUID of its cards on %s seen in this run, that of role preflight is needed: run "
+        "llama_services.%s.cards: its cards on %s are not known in this run, role preflight is needed: run "
         "site.yml without --skip-tags and without --limit" % (item["service"], host)
         for item in instances
         if not all(item.get("cards") or [])

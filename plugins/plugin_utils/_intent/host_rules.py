@@ -20,6 +20,7 @@ def host_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], acce
     cards, several = one.get("cards"), ", ".join(heads) if len(heads) > 1 else ""
     indices = cards if isinstance(cards, list) else []
     sound = all(is_a(index, int) and index >= 0 for index in indices)
+    tool = "vulkaninfo" if accelerator == "vulkan" else "nvidia-smi"
     return [
         (
             "head",
@@ -37,7 +38,7 @@ def host_rules(one: Settings, heads: Sequence[str], workers: Sequence[str], acce
             not several and workers and "rpc_port" not in one,
             "missing, a port for its RPC workers is needed: add it, such as 50052",
         ),
-        ("cards", not sound, f"{cards} seen, indices that nvidia-smi prints are needed: write such as [0, 1]"),
+        ("cards", not sound, f"{cards} seen, indices that {tool} prints are needed: write such as [0, 1]"),
         (
             "cards",
             sound and len(set(indices)) < len(indices),

@@ -40,7 +40,7 @@ def of(instances, kind, node, deployed=True):
 
 def test_cards_need_the_plan_of_this_run():
     said = (
-        "llama_services.chat.cards: no UUID of its cards on n1 seen in this run, that of role preflight is needed: run "
+        "llama_services.chat.cards: its cards on n1 are not known in this run, role preflight is needed: run "
         "site.yml without --skip-tags and without --limit"
     )
     for cards, refused in ((None, []), ([], []), (["GPU-a"], []), ([""], [said]), (["GPU-a", ""], [said])):

@@ -51,6 +51,11 @@ def test_two_services_cannot_share_a_port():
             "other",
         ),
         (
+            *(1, {}, {"head_server_environment": {"GGML_VK_VISIBLE_DEVICES": "1"}}),
+            "seen beside GGML_VK_VISIBLE_DEVICES in head_server_environment of node1, one of them is needed: drop the "
+            "other",
+        ),
+        (
             *(1, {}, {"llama_builds": {"default": {"accelerator": "cpu"}}}),
             "1 seen with llama_builds.default.accelerator cpu, cuda, vulkan or auto is needed to use cards: change it, "
             "or drop the key",
