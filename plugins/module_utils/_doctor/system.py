@@ -14,13 +14,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .._exporter.cards import FOREIGN as DESKTOP
 from .._exporter.cards import control_group, of_job, unit_of
 from .._exporter.config import read, watched
 from .._exporter.exposition import parse
 from .._exporter.machine import certificate_ends, clock_synchronized, fenced
 from .._gateway import draining
 from .._llama.api import rows, table
-from .._node import fabric, nvidia_smi, paths
+from .._node import drm, fabric, nvidia_smi, paths
 from .._slurm import facts, state
 from .._watchdog.firewall import LIST, run
 
@@ -36,51 +37,51 @@ BLOCK, BLOCKS = 4096, 16
 
 
 def cards(units: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """{cards, xids, driver}: cards with the units and other processes on each; driver: {available, reason, version}."""
-    facts = nvidia_smi.collect()
-    found = []
-    for gpu in facts["gpus"]:
-        own: dict[str, int] = {}
-        others = []
-        for process in gpu["processes"]:
-            pid = process["pid"] or 0
-            unit = unit_of(control_group(pid)) or (JOB if of_job(pid) else "") if pid else ""
-            if unit:
-                own[unit] = own.get(unit, 0) + int((process["memory_used_mib"] or 0) * MIB)
-            elif process["type"] != "G":
-                others.append(
-                    {
-                        "pid": process["pid"],
-                        "name": os.path.basename(str(process.get("name") or "")),
-                        "bytes": int((process["memory_used_mib"] or 0) * MIB),
-                    }
-                )
-        throttles = [one for one in gpu["throttle_reasons"] or [] if one in THROTTLES]
-        found.append(
-            {
-                "index": gpu["index"],
-                "name": gpu["name"],
-                "numa_node": gpu["numa_node"],
-                "total": int((gpu["memory_total_mib"] or 0) * MIB) or None,
-                "free_ratio": gpu["memory_free_mib"] / gpu["memory_total_mib"]
-                if gpu["memory_free_mib"] is not None and gpu["memory_total_mib"]
-                else None,
-                "temperature": gpu["temperature_c"],
-                "throttles": throttles,
-                "throttled": bool(throttles),
-                "uncorrected": gpu["ecc"]["volatile_uncorrected"],
-                "units": sorted(own),
-                "foreign": others,
-                "foreign_names": ", ".join(f"{one['name']}[{one['pid']}]" for one in others),
-                "foreign_bytes": sum(one["bytes"] for one in others),
-                "foreign_servers": any(one["name"] in SERVERS for one in others),
-            }
-        )
+    """{cards, xids, resets, driver, graphics}: cards with the units and other processes on each; driver of NVIDIA:
+    {available, reason, version}; graphics, of other vendors: {reason: why they do not answer}."""
+    facts, seen = nvidia_smi.collect(), drm.collect(usage=True)
+    others = drm.gpus(seen)
     xids = [dict(one, node=None) for one in facts["xids"] or []]
     return {
-        "cards": found,
+        "cards": [_card(gpu) for gpu in facts["gpus"]] + [_card(gpu, DESKTOP) for gpu in others],
         "xids": xids,
+        "resets": (drm.hangs(seen["cards"])[0] or []) if others else [],
         "driver": {"available": facts["available"], "reason": facts["reason"], "version": facts["driver"]},
+        "graphics": {"reason": seen["reason"]},
+    }
+
+
+def _card(gpu: Mapping[str, Any], least: float = 0.0) -> dict[str, Any]:
+    """A card's record. least: MiB of other processes that count."""
+    own: dict[str, int] = {}
+    others = []
+    for process in gpu["processes"]:
+        pid, mib = process["pid"] or 0, process["memory_used_mib"] or 0
+        unit = unit_of(control_group(pid)) or (JOB if of_job(pid) else "") if pid else ""
+        if unit:
+            own[unit] = own.get(unit, 0) + int(mib * MIB)
+        elif process.get("type") != "G" and mib >= least:
+            name = process.get("name") or read(f"/proc/{pid}/comm", 64).strip()
+            others.append({"pid": process["pid"], "name": os.path.basename(str(name)), "bytes": int(mib * MIB)})
+    throttles = [one for one in gpu.get("throttle_reasons") or [] if one in THROTTLES]
+    total, used = gpu["memory_total_mib"], gpu["memory_used_mib"]
+    free = gpu["memory_free_mib"] if "memory_free_mib" in gpu else None if None in (total, used) else total - used
+    return {
+        "index": gpu["index"],
+        "name": gpu["name"],
+        "numa_node": gpu["numa_node"],
+        "total": int((total or 0) * MIB) or None,
+        "free_ratio": free / total if free is not None and total else None,
+        "temperature": gpu["temperature_c"],
+        "throttles": throttles,
+        "throttled": bool(throttles),
+        "uncorrected": table(gpu.get("ecc")).get("volatile_uncorrected"),
+        "units": sorted(own),
+        "foreign": others,
+        "foreign_names": ", ".join(f"{one['name']}[{one['pid']}]" for one in others),
+        "foreign_pids": ",".join(str(one["pid"]) for one in others),
+        "foreign_bytes": sum(one["bytes"] for one in others),
+        "foreign_servers": any(one["name"] in SERVERS for one in others),
     }
 
 

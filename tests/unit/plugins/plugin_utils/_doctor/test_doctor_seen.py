@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import journal, judge, system
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import machine
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, nvidia_smi, xid
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, nvidia_smi, resets, xid
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -48,9 +48,72 @@ def fixture_smi(tmp_path, monkeypatch):
         tool.chmod(0o755)
         facts = COLLECT(str(tool), kernel_log=str(tmp_path / "none"))
         monkeypatch.setattr(system.nvidia_smi, "collect", lambda: facts)
+        monkeypatch.setattr(system.drm, "collect", lambda usage: NO_GRAPHICS)
         return found(**system.cards([]))
 
     return look
+
+
+NO_GRAPHICS = {"cards": [], "reason": None, "processes": {}}
+RADEON = {
+    "slot": "0000:03:00.0",
+    "vendor": "amd",
+    "device_id": "0x744c",
+    "driver": "amdgpu",
+    "name": "Navi 31",
+    "numa_node": 0,
+    "render": "/dev/dri/renderD128",
+    "unified": False,
+    "vram_total_mib": 24560,
+    "vram_used_mib": 18430,
+    "gtt_total_mib": 32050,
+    "gtt_used_mib": 50,
+    "busy_percent": 97,
+    "temperature_c": 54,
+    "power_w": 303,
+    "at": 1.0,
+}
+
+
+@pytest.fixture(name="graphics")
+def fixture_graphics(tmp_path, monkeypatch):
+    """The doctor's findings for cards of other vendors, with lines of the kernel's log."""
+    monkeypatch.setattr(
+        system.nvidia_smi,
+        "collect",
+        lambda: {"gpus": [], "xids": None, "available": False, "reason": "none is installed", "driver": None},
+    )
+
+    def look(*lines, **different):
+        seen = {"cards": [RADEON], "reason": None, "processes": {}, **different}
+        monkeypatch.setattr(system.drm, "collect", lambda usage: seen)
+        records = "".join("3,1,5000000,-;%s\n" % line for line in lines)
+        hangs = resets.found_in(kernel_log.parse(records, 60.0))
+        monkeypatch.setattr(system.drm, "hangs", lambda _cards: (hangs, None))
+        return found(**system.cards([]))
+
+    return look
+
+
+def test_hangs_of_other_vendors_cards_are_found(graphics):
+    assert graphics("amdgpu 0000:03:00.0: amdgpu: MODE2 reset") == []
+    assert graphics("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=1, emitted seq=2") == [
+        "card_hung"
+    ]
+    assert graphics("amdgpu 0000:03:00.0: amdgpu: GPU reset(1) failed") == ["card_not_reset"]
+    assert graphics(cards=[], reason="sysfs gave no answer in 10 s: a graphics driver hangs, see dmesg") == [
+        "graphics_hung"
+    ]
+
+
+def test_server_on_another_vendors_card_is_foreign(graphics, monkeypatch):
+    monkeypatch.setattr(system, "control_group", lambda pid: "0::/user.slice\n")
+    own = {RADEON["slot"]: {os.getpid(): 4096.0}}
+    assert graphics(processes=own) == ["foreign_on_card"]
+    monkeypatch.setattr(system, "read", lambda path, most: "llama-server\n")
+    assert graphics(processes=own) == ["two_servers_on_card"]
+    # A desktop's program is not.
+    assert graphics(processes={RADEON["slot"]: {os.getpid(): 300.0}}) == []
 
 
 # nvidia_smi_535_v100s.xml is of a card that is too warm, with an unmanaged worker.
