@@ -189,6 +189,14 @@ def _compiler_rules(given: Settings) -> list[Row]:
         *(
             (
                 f"cmake_options.{name}",
+                name in options,
+                f"seen, accelerator decides it, or one card would be counted twice: write accelerator: {word}",
+            )
+            for name, word in (("GGML_CUDA", "cuda"), ("GGML_VULKAN", "vulkan"))
+        ),
+        *(
+            (
+                f"cmake_options.{name}",
                 OPTION.match(str(name)) and not (isinstance(one, (str, int, float)) and PRINTED.match(str(one))),
                 f"{shown(one)} seen, one word or number is needed: correct it",
             )

@@ -77,6 +77,7 @@ TAG = "the tag of a release such as b11434 is needed: "
         ({"rdma": "yes"}, ".rdma: 'yes' seen, true or false is needed: write it without quotes"),
         ({"cmake_options": ["X=1"]}, ".cmake_options: a list of 1 seen, a map is needed: write its keys below it"),
         ({"cmake_options": {"-DGGML_LTO": "ON"}}, ".cmake_options.-DGGML_LTO: no name of a CMake option, capitals, "),
+        ({"cmake_options": {"GGML_VULKAN": True}}, ".cmake_options.GGML_VULKAN: seen, accelerator decides it, or one "),
         ({"cmake_options": {"GGML_LTO": [1]}}, ".cmake_options.GGML_LTO: a list of 1 seen, one word or number is "),
         ({"cmake_options": {"GGML_LTO": "a\nb"}}, ".cmake_options.GGML_LTO: 'a\\nb' seen, one word or number is "),
         ({"cache_types": {"q8_0": 8.5}}, ".cache_types.q8_0: a type of llama.cpp itself, another name is needed: drop"),
