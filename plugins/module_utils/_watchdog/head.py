@@ -72,6 +72,7 @@ class HeadJudge:
         self._others = 0  # tokens that were computed for anybody else
         self._total: int | None = 0  # tokens that were computed at all
         self._used_at: float | None = None  # when that last changed; None while the cache holds no client's prompt
+        self._resets: frozenset[str] | None = None  # of cards of this node, that drivers have recorded
         self.slowest = 0.0
 
     def _loaded_in(self, seconds: float) -> None:
@@ -88,7 +89,7 @@ class HeadJudge:
         links: {endpoint: 'up', 'closed' (by the worker) or 'gone'}; received: bytes from its workers, or None;
         look: {at, health, slots (those at work), counters, requests, total, sleeping, silent} or None; settled: whether
         nothing can have happened since;
-        probe: the last one of this process or None, see Prober}
+        probe: the last one of this process or None, see Prober; resets: names of the resets of this node's cards}
         """
         now, look = sample["now"], sample["look"]
         if sample["process"] is None:
@@ -117,6 +118,10 @@ class HeadJudge:
             return actions + [Repair(f"lost its connection to RPC worker {lost}", fact=True)]
         if look is not None:
             self._read(look, sample["probe"], now)
+        # A llama-server that lost its card to a reset reports that it is well, and answers each request with an error.
+        if self._resets is not None and sample["resets"] - self._resets:
+            self._used_at = None
+        self._resets = sample["resets"]
         probe = sample["probe"]
         if probe is not None and probe["errors"] >= ERRORS:
             return [

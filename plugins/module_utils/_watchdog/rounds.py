@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any, Callable, Optional
@@ -19,6 +21,8 @@ from .worker import WorkerJudge
 End = tuple[str, int]
 # Seconds between two looks at an idle head, and for a worker's head to answer.
 LOOK_ANYWAY, KNOCK = 30, 1
+# Where the kernel keeps dumps of devices for some minutes, how many are looked at, and the drivers of cards among them.
+DUMPS, DUMPS_MOST, DUMPED = "/sys/class/devcoredump", 64, ("amdgpu", "xe")
 
 
 class JobProcess:
@@ -104,6 +108,7 @@ class HeadRounds:
             "look": look,
             "settled": settled,
             "probe": probe,
+            "resets": card_resets(),
         }
         due = self.judge.decide(sample)
         if any(isinstance(action, Probe) for action in due):
@@ -126,6 +131,17 @@ class WorkerRounds:
             head = listens(self._head) if waiting and serving and self._head else None
             sample.update(waiting=waiting, serving=serving, head=head)
         return self.judge.decide(sample)
+
+
+def card_resets(folder: str = DUMPS) -> frozenset[str]:
+    """Names of the dumps that drivers of cards have made at resets and the kernel still has; readable by all users."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(folder))[:DUMPS_MOST]:
+            with contextlib.suppress(OSError):
+                driver = os.readlink(os.path.join(folder, name, "failing_device/driver"))
+                found.update([name] * (os.path.basename(driver) in DUMPED))
+    return frozenset(found)
 
 
 def head_at(url: str | None) -> End | None:

@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog import head as watchdog_head
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog import rounds
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog.actions import Probe, Repair, Serves
 
 WORKERS = ("w1:50052", "w2:50052")
@@ -38,6 +39,7 @@ class Head:
         self.look = dict(IDLE) if serving else dict(IDLE, health=503, total=None)
         self.probe = None
         self.embeddings = embeddings
+        self.resets = frozenset({"devcd1"})
         self.said = []
         self._look_at = 0
         if serving:
@@ -59,6 +61,7 @@ class Head:
             and self._looked == dict(self.look, at=self._look_at)
             and set(self.links.values()) == {"up"},
             "probe": self.probe,
+            "resets": self.resets,
         }
         for action in self.judge.decide(sample):
             self.said.append((self.now, action))
@@ -293,6 +296,37 @@ def test_used_cache_is_kept_fifteen_minutes(head):
     assert [round(later[0] - earlier[0]) for earlier, later in zip(decisions, decisions[1:])] == [
         watchdog_head.PROBE_CLEAN
     ] * (len(decisions) - 1)
+
+
+def test_reset_card_is_probed_although_used(head):
+    head.run(25, head.answer)
+    head.use()
+    head.run(5)
+    head.resets |= {"devcd2"}
+    found = repairs(head.run(60, head.refuse))
+    assert len(found) == 1 and "has answered 500 to the last 3 requests" in found[0][1]
+    assert found[0][0] <= 4 * watchdog_head.PROBE_CLEAN
+
+
+def test_reset_of_another_program_ends_no_head(head):
+    head.run(25, head.answer)
+    head.use()
+    head.run(5)
+    head.resets = frozenset({"devcd2"})
+    assert set(kinds(head.run(60, head.answer))) == {Probe}
+    head.use()
+    # The kernel removes a dump after some minutes.
+    head.resets = frozenset()
+    assert head.run(60, head.answer) == []
+
+
+def test_dumps_of_cards_are_resets(tmp_path):
+    for name, driver in (("devcd1", "amdgpu"), ("devcd2", "iwlwifi"), ("devcd3", "xe")):
+        (tmp_path / name / "failing_device").mkdir(parents=True)
+        (tmp_path / name / "failing_device/driver").symlink_to("/nowhere/drivers/" + driver)
+    (tmp_path / "disabled").write_text("0\n")
+    assert rounds.card_resets(str(tmp_path)) == {"devcd1", "devcd3"}
+    assert rounds.card_resets(str(tmp_path / "none")) == frozenset()
 
 
 def test_each_use_counts_anew(head):
@@ -551,6 +585,7 @@ def blind(now, **more):
         "look": None,
         "settled": False,
         "probe": None,
+        "resets": frozenset(),
     }
     return dict(sample, **more)
 

@@ -212,6 +212,7 @@ def test_malformed_answers_are_judged(server, odd):
             server.responses[path] = (200, json.dumps(body))
             looker = samples.Looker(head_api(server, said))
             sample = {"process": 1, "age": 1, "links": {}, "received": 1, "settled": False, "probe": None}
+            sample["resets"] = frozenset()
             judge.decide(dict(sample, now=time.monotonic(), look=looker._look(True)))
             assert head_api(server, said).token(1)[0] == 200
     assert said == []
