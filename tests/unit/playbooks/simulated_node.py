@@ -373,7 +373,7 @@ class ActionModule(ActionBase):
         """Units, a build and interfaces are all that the roles ask for which are not replaced."""
         if arguments.get("forget"):
             return {"changed": False, "ansible_facts": {"llama_node": {}}}
-        assert set(arguments) <= {"units", "build", "again", "interfaces", "files", "plans"}, arguments
+        assert set(arguments) <= {"units", "build", "again", "interfaces", "files", "plans", "gpus"}, arguments
         found = self.do_llama_unit_info({})
         names = arguments.get("build", {}).get("releases", [])
         build = {"of": {name: self.node.build(name or None) for name in names}, "kept": []}
@@ -384,7 +384,9 @@ class ActionModule(ActionBase):
         }
         plans = {service: self._plan(service) for service in arguments.get("plans", [])}
         facts.update(build=build, interfaces=interfaces, files=files, plans=plans)
-        return {"changed": False, "ansible_facts": {"llama_node": facts}}
+        cards = self.do_nvidia_smi_facts({})["ansible_facts"] if arguments.get("gpus") else {}
+        cards.update({"llama_drm": {"cards": [], "reason": None}} if cards else {})
+        return {"changed": False, "ansible_facts": {"llama_node": facts, **cards}}
 
     def _plan(self, service):
         """No plan, and what was kept of a long prompt."""

@@ -299,16 +299,13 @@ def test_unfit_node_does_not_return(held, tmp_path):
     )
     assert cluster.events == []
     cluster.install("node2", "b1")
-    assert (
-        "node2: no GPU seen (no nvidia-smi), the one that its build for cuda needs is missing: correct that, then "
-        "return it"
-    ) in cluster.refused(
-        "maintenance",
-        *returns,
-        "-e",
-        json.dumps({"llama_builds": {"default": {"version": "b1", "accelerator": "cuda"}}}),
-    )
-    assert cluster.events == []
+    for accelerator, reason in (("cuda", "no nvidia-smi"), ("vulkan", "no render node")):
+        builds = {"llama_builds": {"default": {"version": "b1", "accelerator": accelerator}}}
+        assert (
+            f"node2: no GPU seen ({reason}), the one that its build for {accelerator} needs is missing: correct that, "
+            "then return it"
+        ) in cluster.refused("maintenance", *returns, "-e", json.dumps(builds))
+        assert cluster.events == []
 
 
 def test_fit_node_returns(held, tmp_path):
