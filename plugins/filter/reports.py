@@ -33,7 +33,7 @@ from ..plugin_utils._doctor.rules import doctor_rules
 from ..plugin_utils._evaluate.plan import evaluation_plan
 from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._intent.tuned import with_tuned
-from ..plugin_utils._reports.acceptance import acceptance_report
+from ..plugin_utils._reports.acceptance import acceptance_report, cards_seen
 from ..plugin_utils._reports.bench import bench_heads, bench_report
 from ..plugin_utils._reports.decisions import decisions_page
 from ..plugin_utils._reports.drill import drill_report
@@ -54,6 +54,7 @@ class FilterModule:
         return with_sentences(
             *with_tuned(
                 acceptance_report,
+                cards_seen,
                 wire_report,
                 bench_heads,
                 bench_report,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._llama.api import DOCUMENTS
+from ...module_utils._node import drm
 from ...module_utils._plan.full_prompt import record
 from .results import FORMAT, label_of
 from .table import context_cell, nodes_of, table
@@ -52,8 +53,8 @@ def acceptance_report(
     read, empty without one}.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and
-    llama_load_info for it; plans the entry of its service in memory_plan(); cards: {node: gpus of nvidia_smi_facts}
-    while it is loaded. health has `measured_at`, and `long` of full_prompt.record().
+    llama_load_info for it; plans the entry of its service in memory_plan(); cards: of cards_seen(), while it is loaded.
+    health has `measured_at`, and `long` of full_prompt.record().
     """
     # A router has a plan for each of its models.
     own = [plan for plan in plans if plan["node"] == host and plan["model"] == head["model"]]
@@ -67,6 +68,25 @@ def acceptance_report(
         "row": _row(head, host, health, load, report),
         "prompt": record(health.get("long") or {}, own[0].get("inputs") or [] if own else []),
     }
+
+
+def cards_seen(results: Iterable[Map], hostvars: Map) -> dict[str, list[dict[str, Any]]]:
+    """The cards of nodes that services may compute on: {node: [{index: of the plan, memory_used_mib, ...}]}
+
+    results: of node_facts with `gpus`, each with the node as its item; hostvars: what preflight knows of the devices of
+    Vulkan, whose order is not that of the kernel.
+    """
+    found = {}
+    for one in results:
+        facts, host = one["ansible_facts"], hostvars[one["item"]]
+        devices = host.get("ansible_facts", {}).get("llama_node", {}).get("vulkan", {}).get("gpus", [])
+        numbers = {device["slot"]: device["index"] for device in devices if device.get("slot")}
+        others = drm.gpus({"cards": facts["llama_drm"]["cards"], "processes": {}})
+        found[one["item"]] = [
+            *facts["nvidia_smi"]["gpus"],
+            *({**card, "index": numbers.get(card["index"], card["index"])} for card in others),
+        ]
+    return found
 
 
 def _row(head: Map, host: str, health: Map, load: Map, report: Map) -> dict[str, Any]:

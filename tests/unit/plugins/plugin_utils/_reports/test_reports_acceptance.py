@@ -310,6 +310,34 @@ def test_head_without_its_card_is_refused(planned_on, seen, refused):
     assert [words in one for one in found] == [True] * refused
 
 
+def test_cards_of_all_vendors_as_the_plan_counts():
+    def card(slot, used, **more):
+        known = {"vendor": "amd", "driver": "amdgpu", "device_id": "0x744c", "name": "RX", "numa_node": 0}
+        sensors = dict.fromkeys(("busy_percent", "temperature_c", "power_w", "idle_ms", "energy_uj", "at"))
+        sizes = {"vram_total_mib": 24576, "vram_used_mib": used, "gtt_total_mib": 9, "gtt_used_mib": 0}
+        sensors["at"] = 0.0
+        return {"slot": slot, **known, "render": "/dev/dri/renderD128", "unified": False, **sizes, **sensors, **more}
+
+    def seen(node, gpus, *cards):
+        facts = {"nvidia_smi": {"gpus": gpus}, "llama_drm": {"cards": list(cards), "reason": None}}
+        return {"item": node, "ansible_facts": facts}
+
+    display = card("0000:05:00.0", 1, render=None, driver="ast")
+    results = [
+        seen("node1", [{"index": 0, "memory_used_mib": 700}], display),
+        seen("node2", [], card("0000:03:00.0", 20), card("0000:04:00.0", 30)),
+        seen("node3", [], display),
+    ]
+    devices = [{"slot": "0000:04:00.0", "index": 0}, {"slot": "0000:03:00.0", "index": 1}]
+    hostvars = {"node1": {}, "node3": {}, "node2": {"ansible_facts": {"llama_node": {"vulkan": {"gpus": devices}}}}}
+    found = acceptance.cards_seen(results, hostvars)
+    assert {node: [(one["index"], one["memory_used_mib"]) for one in cards] for node, cards in found.items()} == {
+        "node1": [(0, 700)],
+        "node2": [(1, 20), (0, 30)],
+        "node3": [],
+    }
+
+
 ON_MAIN = {"weights": 29.7, "kv": 0.0, "compute": 11.0}
 ON_CARD = {"weights": 40.0, "kv": 10.0, "compute": 5.0}
 EMPTY = [dict(LOADED["devices"][1], model_mib=0.0, kv_mib=0.0, compute_mib=0.0)]
