@@ -278,6 +278,11 @@ build_identity:
   type: str
   returned: success
   sample: b11434
+build_kind:
+  description: The architecture and the distribution that C(build.json) names; V(null) without that file.
+  type: str
+  returned: success
+  sample: x86_64 Debian 12
 build_intact:
   description: Whether the release holds the files of C(build.json), with the hashes it lists, and no others, and
     only root may change them; V(null) without that file.

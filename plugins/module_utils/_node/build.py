@@ -22,13 +22,14 @@ def build_info(prefix: str, release: str | None = None) -> dict[str, Any]:
     """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), compared with its build.json.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_identity (its commit, or its
-    version if the commit is unknown), build_intact, build_broken (relative paths that are missing, differ, are not
-    listed or writable by others); None for unknown values. Errors: Refusal, also if others may exchange the release.
+    version if the commit is unknown), build_kind (the architecture and distribution that it is for), build_intact,
+    build_broken (relative paths that are missing, differ, are not listed or writable by others); None for unknown
+    values. Errors: Refusal, also if others may exchange the release.
     """
     asked = os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current")
     current = os.path.realpath(asked)
     info: dict[str, Any] = dict.fromkeys(
-        ("current_build", "build_sha256", "build_identity", "build_intact", "build_broken")
+        ("current_build", "build_sha256", "build_identity", "build_kind", "build_intact", "build_broken")
     )
     if not os.path.isdir(current):
         return info
@@ -46,6 +47,9 @@ def build_info(prefix: str, release: str | None = None) -> dict[str, Any]:
             raise ValueError("files is not a map")
         commit = listed.get("commit", "unknown")
         info["build_identity"] = printable(str(listed.get("version") if commit == "unknown" else commit))
+        info["build_kind"] = printable(
+            " ".join(str(listed.get(key) or "?") for key in ("architecture", "distribution"))
+        )
         info["build_sha256"] = sha256_file(manifest)
         found, changeable = contents(current)
         found.discard("build.json")

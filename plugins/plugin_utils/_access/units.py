@@ -137,11 +137,11 @@ def build_refusals(
 
     nodes: {node: its fact llama_node with units and build}; wanted: {node: names of units that count}; runs: instead
     of units, {node: its heads and workers}. Head and workers of a service run one commit, compiled one way for
-    each accelerator, and a build on several nodes is the same on all of them.
+    each accelerator, and a build on several nodes of one architecture and distribution is the same on all of them.
     """
     found: list[str] = []
     of_service: dict[str, dict[str, str]] = {}  # {service: {node: the identity of what it runs}}
-    of_release: dict[str, dict[str, str]] = {}  # {release: {node: the digest of its manifest}}
+    of_release: dict[tuple[str, str], dict[str, str]] = {}  # {(release, kind): {node: the digest of its manifest}}
     for host, node in nodes.items():
         pairs = _pairs(node, (wanted or {}).get(host, []) if runs is None else None, (runs or {}).get(host, []))
         for service, release in pairs:
@@ -153,12 +153,12 @@ def build_refusals(
                     "run with --tags build" % (host, broken, release)
                 )
                 continue
-            of_release.setdefault(release, {})[host] = build["build_sha256"]
+            of_release.setdefault((release, build.get("build_kind") or ""), {})[host] = build["build_sha256"]
             of_service.setdefault(service, {})[host] = build["build_identity"]
     found += [
         "%s/releases/%s: different builds on the nodes (%s), one identical build is needed: remove it on those that "
         "differ and run with --tags build" % (paths.BUILDS, release, _each(sums))
-        for release, sums in sorted(of_release.items())
+        for (release, _kind), sums in sorted(of_release.items())
         if len(set(sums.values())) > 1
     ]
     found += [

@@ -162,7 +162,9 @@ def test_plans_are_those_of_the_services(tmp_path, monkeypatch):
 
 def test_a_build_with_its_links(tmp_path):
     prefix = {"prefix": str(tmp_path), "releases": ["b1", ""]}
-    absent = dict.fromkeys(("current_build", "build_sha256", "build_identity", "build_intact", "build_broken"))
+    absent = dict.fromkeys(
+        ("current_build", "build_sha256", "build_identity", "build_kind", "build_intact", "build_broken")
+    )
     assert facts.build(prefix)["build"] == {
         "of": {"b1": absent, "": absent},
         "links": {},

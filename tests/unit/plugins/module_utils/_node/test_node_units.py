@@ -346,6 +346,7 @@ def test_an_intact_build(tmp_path):
         "current_build": "b11434",
         "build_sha256": hashlib.sha256((release / "build.json").read_bytes()).hexdigest(),
         "build_identity": "None",
+        "build_kind": "? ?",
         "build_intact": True,
         "build_broken": [],
     }
@@ -436,6 +437,7 @@ def test_a_build_without_manifest_has_a_name_only(tmp_path):
         "current_build": "b11434",
         "build_sha256": None,
         "build_identity": None,
+        "build_kind": None,
         "build_intact": None,
         "build_broken": None,
     }

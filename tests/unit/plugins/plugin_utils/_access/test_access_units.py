@@ -183,6 +183,12 @@ def test_head_and_workers_run_one_intact_build():
     assert len(both(build(), dict(build(), build_intact=None))) == 1
 
 
+def test_build_differs_between_architectures():
+    first, second = dict(build(), build_kind="x86_64 Debian 13"), dict(build("2" * 64), build_kind="aarch64 Ubuntu 24")
+    assert both(first, second) == []
+    assert len(both(first, dict(second, build_kind="x86_64 Debian 13"))) == 1
+
+
 def test_each_accelerator_has_a_build_of_one_commit():
     releases = ("b1-cpu-x", "b1-cuda-y")
     assert both(build(), build("2" * 64), releases) == []
