@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# ansible.sh TARGET: packs Ansible for the card test's controller, which is Debian 12's Python 3.11 without a network:
-# site/ with the ansible-core that requirements.txt stands for, what it imports, and pygal as there.
+# ansible.sh TARGET PYTHON: packs Ansible for the card test's controller, whose Python is 3.11 on Debian 12 and 3.13 on
+# Debian 13, without a network: site/ with the ansible-core that requirements.txt stands for, what it imports, and pygal
+# as there.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
-target=$1
+target=$1 version=$2
 
 pack() (
     command -v xz >/dev/null || apt_install xz-utils
@@ -11,7 +12,7 @@ pack() (
     python=$repository/.venv/bin/python
     core=$("$python" -c 'import importlib.metadata; print(importlib.metadata.version("ansible-core"))')
     pygal=$(sed -En 's/^(pygal==[^ #]+).*/\1/p' "$repository/requirements.txt")
-    wheels=(-m pip install --quiet --no-compile --target "$scratch/site" --only-binary=:all: --python-version 3.11
+    wheels=(-m pip install --quiet --no-compile --target "$scratch/site" --only-binary=:all: --python-version "$version"
         --platform manylinux2014_x86_64 --implementation cp)
     # Without cryptography, which is large: ansible-playbook needs it only for vaults.
     "$python" "${wheels[@]}" jinja2 PyYAML packaging "resolvelib>=0.8,<2" "$pygal"

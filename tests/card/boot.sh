@@ -25,6 +25,13 @@ for name in null zero full random urandom tty kmsg; do
     if [ -e "/dev/$name" ]; then : >"dev/$name"; mount --bind "/dev/$name" "dev/$name"; fi
 done
 while read -r source target; do
+    case $source in /dev/dri/renderD*)
+        # A node of its own, with the group of the same name here: groups of this machine have other numbers.
+        mkdir -p dev/dri
+        mknod -m 0660 "./$target" c "0x$(stat -c %t "$source")" "0x$(stat -c %T "$source")"
+        chroot . chgrp render "/$target"
+        continue ;;
+    esac
     if [ -d "$source" ]; then mkdir -p "./$target"; else mkdir -p "$(dirname "./$target")"; : >>"./$target"; fi
     mount --bind "$source" "./$target"
 done <"$BINDS"

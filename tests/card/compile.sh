@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# compile.sh FOLDER [--cpu]: role llama_cpp compiles what the card test deploys, in one container of the lab, and this
-# writes the variables that site.yml needs for it to FOLDER: build.yml, and builds/ with its one archive; or cpu.yml,
-# whose archive stays in the lab's own cache. The role does not compile what the cache already has.
+# compile.sh FOLDER [--cpu|--vulkan]: role llama_cpp compiles what the card test deploys, in one container of the lab,
+# and this writes the variables that site.yml needs for it to FOLDER: build.yml or vulkan.yml, and builds/ with its one
+# archive; or cpu.yml, whose archive stays in the lab's own cache. The role does not compile what the cache already has.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 mkdir -p "$1" "$lab_cache/card"
@@ -11,17 +11,25 @@ cd "$repository"
 as_tests_do
 export LLAMA_LAB_SLOT=${LLAMA_CARD_SLOT:-250} LLAMA_LAB_RUN=card-build
 
-if [ "${2:-}" = --cpu ]; then
+kind=${2:---cuda} debian=12
+if [ "$kind" != --cuda ]; then
     cache=$lab_cache/builds
     words=()
     # As inventories/lab/containers.yml has it, with this machine's paths: where it is read the cache is the same.
-    variables=$folder/cpu.yml
+    variables=$folder/${kind#--}.yml
     cat >"$variables" <<END
 ---
 llama_builds:
   default: {version: b11434, source: "$lab_cache/files/llama.cpp-b11434.tar.gz"}
 llama_cpp_cache: "$cache"
 END
+    if [ "$kind" = --vulkan ]; then
+        # What scenario vulkan compiles too.
+        sed -i 's/}$/, accelerator: vulkan}/' "$variables"
+        echo "llama_cpp_targets: [llama-server, ggml-rpc-server]" >>"$variables"
+        debian=13
+        words=(-e "@$variables" -e '{"lab_image": "image.sh 13"}')
+    fi
 else
     toolkit=$(tests/card/toolkit.sh | tail -n 1)
     source=$lab_cache/files/llama.cpp-b11434.tar.gz
@@ -66,16 +74,16 @@ playbook() { ansible-playbook "$@" -i inventories/lab -e "llama_cpp_cache=$cache
 
 compile() (
     trap 'playbook molecule/shared/destroy.yml' EXIT
-    playbook molecule/shared/create.yml
+    playbook molecule/shared/create.yml "${words[@]}"
     playbook molecule/shared/prepare_node.yml --limit node1 "${words[@]}"
 )
 
 # The role's name for it, made of everything that goes into it.
-name=llama.cpp-$(.venv/bin/python tests/card/release.py "$variables")-x86_64-debian12.tar.gz
+name=llama.cpp-$(.venv/bin/python tests/card/release.py "$variables")-x86_64-debian$debian.tar.gz
 exec 9>"$lab_cache/card.lock"
 flock 9
 [ -f "$cache/$name" ] || run "compiling ${name%-x86_64*} by the role" compile >&2
-if [ "${2:-}" != --cpu ]; then
+if [ "$kind" != --cpu ]; then
     mkdir -p "$folder/builds"
     find "$folder/builds" -type f ! -name "$name" -delete
     if ! cmp -s "$cache/$name" "$folder/builds/$name"; then

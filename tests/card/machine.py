@@ -60,6 +60,14 @@ def run(words, **more):
     return done.stdout
 
 
+def render_nodes():
+    """-> [(source, target below the root)] of the cards' render nodes; raises Failed without one"""
+    found = sorted(glob.glob("/dev/dri/renderD*"))
+    if not found:
+        raise Failed("/dev/dri/renderD128: missing, a card of AMD or Intel and its kernel driver are needed")
+    return [(one, one[1:]) for one in found]
+
+
 def card_binds():
     """-> [(source, target below the root)] of the card's files for the nodes; raises Failed if one is missing"""
     devices = sorted(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/nvidia-uvm*") + glob.glob("/dev/nvidiactl"))
@@ -88,6 +96,11 @@ def card_binds():
     return binds
 
 
+def words_of(kind):
+    """-> the words of make card that a kind needs"""
+    return "" if kind == "cuda" else " ARGS=--" + kind
+
+
 def first_process(holder):
     """-> of a holder's children the one that is the first of a PID namespace, None without one"""
     for child in Path("/proc/%d/task/%d/children" % (holder, holder)).read_text().split():
@@ -98,10 +111,11 @@ def first_process(holder):
 
 
 class Machine:
-    """prepared: the folder that prepare.sh made; state: a directory of its own, which it makes and removes."""
+    """prepared: the folder that prepare.sh made; state: a directory of its own, which it makes and removes; kind: cpu,
+    cuda or vulkan."""
 
-    def __init__(self, prepared, state, cpu):
-        self.prepared, self.state, self.cpu = Path(prepared), Path(state), cpu
+    def __init__(self, prepared, state, kind):
+        self.prepared, self.state, self.kind = Path(prepared), Path(state), kind
         # The name of its control groups: several runs on one machine keep apart.
         self.name = "llama-card-" + hashlib.sha256(str(self.state).encode()).hexdigest()[:8]
 
@@ -160,14 +174,14 @@ class Machine:
     def make(self):
         """Roots, where they are missing, and three nodes that have booted."""
         self.end()
-        binds = [] if self.cpu else card_binds()
+        binds = {"cpu": list, "cuda": card_binds, "vulkan": render_nodes}[self.kind]()
         base = self.state / "base"
         if not base.exists():
             for name in ("root.tar.xz", "ansible.tar.xz"):
                 if not (self.prepared / name).exists():
                     raise Failed(
-                        "%s: missing, it is needed: run make card WHAT=prepare first, on a machine with a network"
-                        % (self.prepared / name)
+                        "%s: missing, it is needed: run make card WHAT=prepare%s first, on a machine with a network"
+                        % (self.prepared / name, words_of(self.kind))
                     )
             unpacked = self.state / "base.partial"
             shutil.rmtree(unpacked, ignore_errors=True)
@@ -225,7 +239,7 @@ exec env -i "LLAMA_CARD=$6" "PATH=$PATH" chroot . sleep infinity
     def builds(self):
         """-> the directory of built trees"""
         cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.expanduser("~/.cache/llama-cluster")
-        return Path(cache) / "builds" if self.cpu else self.prepared / "builds"
+        return Path(cache) / "builds" if self.kind == "cpu" else self.prepared / "builds"
 
     def _start_node(self, node, root, binds):
         listed = self.state / (node + ".binds")

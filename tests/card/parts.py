@@ -15,7 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from machine import CHECKOUT, NODES, Failed
+import graphics
+from machine import CHECKOUT, NODES, Failed, words_of
 
 # Q8_0 and Q4_0 of one shape. With a card: the layers of Llama 3.1 8B, whose kernels the build has.
 SHAPE = {False: ("8b", 8), True: ("small", 4)}
@@ -65,19 +66,21 @@ def content():
 
 def build_of(machine):
     """-> the release that the prepared archive has"""
-    kind = "cpu" if machine.cpu else "cuda"
-    found = sorted(machine.builds().glob("llama.cpp-b11434-%s-*-debian12.tar.gz" % kind))
+    debian = "debian13" if machine.kind == "vulkan" else "debian12"
+    found = sorted(machine.builds().glob("llama.cpp-b11434-%s-*-%s.tar.gz" % (machine.kind, debian)))
     if not found:
         raise Failed(
-            "%s: no build for debian12 on %s, one is needed: run make card WHAT=prepare%s first"
-            % (machine.builds(), kind, " ARGS=--cpu" if machine.cpu else "")
+            "%s: no build for %s on %s, one is needed: run make card WHAT=prepare%s first"
+            % (machine.builds(), debian, machine.kind, words_of(machine.kind))
         )
-    return re.sub(r"^llama\.cpp-|-x86_64-debian12\.tar\.gz$", "", found[-1].name)
+    return re.sub(r"^llama\.cpp-|-x86_64-debian1[23]\.tar\.gz$", "", found[-1].name)
 
 
 class State:
-    def __init__(self, machine, cpu):
-        self.machine, self.cpu = machine, cpu
+    def __init__(self, machine):
+        self.machine, self.kind, self.cpu = machine, machine.kind, machine.kind == "cpu"
+        # llama.cpp's word for the first card.
+        self.first = {"cuda": "CUDA0", "vulkan": "Vulkan0"}.get(machine.kind)
         self.checks, self.figures = [], {}
 
     def check(self, what, ok, seen=""):
@@ -91,6 +94,11 @@ class State:
             self.check(what, None, "needs a card")
         return not self.cpu
 
+    def needs_cuda(self, what):
+        if self.kind != "cuda":
+            self.check(what, None, "needs a card of NVIDIA")
+        return self.kind == "cuda"
+
     def stage(self, services=None, quant="Q8_0"):
         """Writes what the inventory does not say -> words for ansible-playbook. services: split by default"""
         models = json.loads((self.machine.state / "models.json").read_text())
@@ -103,7 +111,7 @@ class State:
         (folder / "hosts.yml").write_text("all: {}\n")
         variables = {"llama_models": models, "llama_services": services or {"chat": split}}
         (folder / "group_vars/all.yml").write_text(json.dumps(variables, indent=1))
-        build = "/srv/prepared/%s.yml" % ("cpu" if self.cpu else "build")
+        build = "/srv/prepared/%s.yml" % {"cuda": "build"}.get(self.kind, self.kind)
         return ["-i", "/srv/state/stage", "-e", "@" + build, "-e", "llama_cpp_cache=/srv/builds"]
 
     def ansible(self, program, *words, timeout=480):
@@ -164,9 +172,9 @@ class State:
         return json.loads((self.machine.state / "reports" / name).read_text())
 
     def used(self):
-        """-> MiB of the card in use, as this machine's own nvidia-smi says; None without a card"""
-        if self.cpu:
-            return None
+        """-> MiB of the card in use, as this machine's own nvidia-smi or sysfs says; None without a card"""
+        if self.kind != "cuda":
+            return None if self.cpu else int(graphics.used())
         query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
         return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout)
 
@@ -227,10 +235,13 @@ def boot(state):
     ping = "python3 -c \"import socket; socket.create_connection(('10.216.0.12', 9), 2)\""
     said = state.machine.inside("card1", "sh", "-c", ping).stderr
     state.check("nodes reach each other over the fabric", "refused" in said, said.strip().rpartition("\n")[2])
-    if state.needs_card("nvidia-smi answers on a node"):
-        listed = state.machine.inside("card1", "nvidia-smi", "-L")
+    if state.needs_card("the driver answers on a node"):
+        if state.kind == "cuda":
+            listed = state.machine.inside("card1", "nvidia-smi", "-L")
+        else:
+            listed = state.machine.inside("card1", "sh", "-c", "ls -l /dev/dri && exec 3<>/dev/dri/renderD*")
         name = re.sub(r" \(UUID.*", "", listed.stdout.strip())
-        state.check("nvidia-smi answers on a node", listed.returncode == 0, name)
+        state.check("the driver answers on a node", listed.returncode == 0, name or listed.stderr)
         state.figures["MiB of the card in use before"] = before
 
 
@@ -257,8 +268,9 @@ def deploy(state):
     state.figures["site.yml, s"] = round(time.monotonic() - began, 1)
     state.check("site.yml deploys a split over two workers", URL in output, last(output))
     command = machine.sh("card2", "systemctl show -p ExecStart,Environment llama-rpc-chat.service")
-    if state.needs_card("accelerator auto chose CUDA, in nvidia-smi's order"):
-        state.check("accelerator auto chose CUDA", build_of(machine) in command, command[:200])
+    if state.needs_card("units run the build for the card"):
+        state.check("units run the build for the card", build_of(machine) in command, command[:200])
+    if state.needs_cuda("cards are counted as nvidia-smi does"):
         state.check("cards are counted as nvidia-smi does", "CUDA_DEVICE_ORDER=PCI_BUS_ID" in command, command[-200:])
 
 
@@ -308,7 +320,8 @@ def sandbox(state):
     state.check("it answers under its sandbox", bool(found), "%s s after the restart" % seconds)
     log = state.journal("card2", "llama-rpc-chat.service")
     if state.needs_card("a worker computes on the card"):
-        state.check("a worker computes on the card", "CUDA0" in log, (re.findall(r".*CUDA.*", log) or [""])[-1])
+        seen = re.findall(r".*%s.*" % state.first, log)
+        state.check("a worker computes on the card", bool(seen), (seen or [""])[-1])
     # From outside: only the head gets a connection.
     connect = "python3 -c \"import socket; socket.create_connection(('10.216.0.12', 50052), 2)\""
     for who in ("card3", "controller"):
@@ -319,7 +332,7 @@ def sandbox(state):
 
 
 def facts(state):
-    if not state.needs_card("nvidia_smi_facts of the card"):
+    if not state.needs_cuda("nvidia_smi_facts of the card"):
         return
     words = ("card1", "-i", "tests/card/inventory", "-m", "thefermisea.llama_cluster.nvidia_smi_facts")
     status, output = state.ansible("adhoc", *words)
@@ -388,7 +401,7 @@ def plan(state):
         state.figures["%s planned, MiB" % row["node"]] = round(planned, 1)
         state.figures["%s loaded, MiB" % row["node"]] = round(loaded, 1)
         state.check("%s: llama.cpp placed what was planned" % row["node"], 0.9 <= off <= 1.1, "%.3f of it" % off)
-    if not state.needs_card("nvidia-smi's figure for each process lies within plan and margin"):
+    if not state.needs_card("the driver's figure for each process lies within plan and margin"):
         return
     for name, words in (("at rest", ()), ("after a full slot", ("-e", "deep=true"))):
         if words:
@@ -397,23 +410,19 @@ def plan(state):
         per = of_processes(state)
         for node, mib in per.items():
             row = next((one for one in report["plan"] if one["node"] == node), None)
-            state.figures["%s in nvidia-smi %s, MiB" % (node, name)] = mib if mib is not None else "not reported"
+            state.figures["%s by the driver %s, MiB" % (node, name)] = mib if mib is not None else "not reported"
             if row:
                 planned = sum(row["planned_mib"].values())
                 state.check(
-                    "%s: nvidia-smi within plan and margin %s" % (node, name),
+                    "%s: its process within plan and margin %s" % (node, name),
                     None if mib is None else mib <= planned + 1024,
-                    "nvidia-smi does not tell" if mib is None else "%d of %d + 1024" % (mib, planned),
+                    "the driver does not tell" if mib is None else "%d of %d + 1024" % (mib, planned),
                 )
 
 
 def of_processes(state):
-    """-> {node: MiB of its server, None if nvidia-smi does not report it}"""
-    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
-    reported = {}
-    for line in subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines():
-        pid, _comma, mib = line.partition(",")
-        reported[int(pid)] = int(mib) if mib.strip().isdigit() else None
+    """-> {node: MiB of its server, None if the driver does not report it}"""
+    reported = of_nvidia() if state.kind == "cuda" else of_graphics()
     found = {}
     for node, unit in (("card1", "llama-head-chat"), ("card2", "llama-rpc-chat"), ("card3", "llama-rpc-chat")):
         # Each node numbers its own processes.
@@ -421,6 +430,22 @@ def of_processes(state):
         pids = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/status") if inside(path) == wanted]
         found[node] = next((reported[pid] for pid in pids if pid in reported), None)
     return found
+
+
+def of_graphics():
+    """-> {process id: MiB on the first card}"""
+    cards, held = graphics.graphics(usage=True)
+    return held.get(cards[0]["slot"], {})
+
+
+def of_nvidia():
+    """-> {process id: MiB, None if nvidia-smi does not tell}"""
+    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    reported = {}
+    for line in subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines():
+        pid, _comma, mib = line.partition(",")
+        reported[int(pid)] = int(mib) if mib.strip().isdigit() else None
+    return reported
 
 
 def namespace(pid):
@@ -483,7 +508,7 @@ def doctor(state):
     machine.sh("card2", "systemctl kill --kill-whom=main --signal=KILL llama-rpc-chat.service")
     state.recovered(120)
     look_for(state, "a killed worker", "worker_killed", began)
-    if not state.needs_card("hidden devices, a build without kernels for the card and a full card are named"):
+    if not state.needs_cuda("hidden devices, a build without kernels for the card and a full card are named"):
         return
     unit = "llama-rpc-chat.service"
     faults = {
@@ -612,7 +637,8 @@ def one_node(state):
     if state.needs_card("both lie on the card"):
         state.figures["MiB of the card, split and one node twice"] = "%s, %s" % (before, state.used())
         log = state.journal("card1", "llama-head-right.service")
-        state.check("both lie on the card", "CUDA0" in log, (re.findall(r".*CUDA0.*", log) or [""])[-1])
+        seen = re.findall(r".*%s.*" % state.first, log)
+        state.check("both lie on the card", bool(seen), (seen or [""])[-1])
 
 
 def teardown(state):

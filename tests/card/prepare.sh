@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# prepare.sh [--cpu]: makes .card on a machine without a card: all that tests/card/run.py needs beside this checkout
-# where there is one. That is the nodes' root, Ansible for their controller, a vocabulary, and llama.cpp compiled by the
-# role for one compute capability. With --cpu, for a try without a card, the lab's own build is in the place of that.
-# What was made from the same content before comes out of the cache, in seconds.
+# prepare.sh [--cpu|--vulkan]: makes .card on a machine without a card: all that tests/card/run.py needs beside this
+# checkout where there is one. That is the nodes' root, Ansible for their controller, a vocabulary, and llama.cpp
+# compiled by the role for one compute capability. With --cpu, for a try without a card, the lab's own build is in the
+# place of that. With --vulkan it makes .card/vulkan, for cards of AMD and Intel, with nodes of Debian 13. What was made from the same content before comes out of the cache, in seconds.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"
-cpu=${1:-}
-[ -z "$cpu" ] || [ "$cpu" = --cpu ] || die "$cpu: no option of prepare.sh, --cpu or nothing is needed"
-card=$repository/.card
+kind=${1:-} card=$repository/.card debian=12 python=3.11
+case $kind in
+    "" | --cpu) ;;
+    --vulkan) card=$card/vulkan debian=13 python=3.13 ;;
+    *) die "$kind: no option of prepare.sh, --cpu, --vulkan or nothing is needed" ;;
+esac
 kept=$lab_cache/card
 # Size of what goes to the other machine with the checkout.
 limit=$((60 << 20))
@@ -25,11 +28,11 @@ step() {
 # content FILE...: twelve digits that say what is in them
 content() { cat "$@" | sha256sum | cut -c1-12; }
 
-# keep MAKER TARGET CONTENT: has MAKER make it under a name that says what from, and puts it into .card
+# keep MAKER TARGET CONTENT [WORD]: has MAKER make it under a name that says what from, and puts it into .card
 keep() {
-    local maker=$1 target=$2 made
-    made=$kept/$3-$target
-    "$maker" "$made"
+    local maker=$1 target=$2 made=$kept/$3-$2
+    shift 3
+    "$maker" "$made" "$@"
     # Whole at any time: a test may be reading it.
     cmp -s "$made" "$card/$target" || { cp "$made" "$card/.partial" && mv "$card/.partial" "$card/$target"; }
 }
@@ -43,8 +46,8 @@ vocabulary() {
 
 build() {
     tests/lab/engine.sh
-    tests/lab/image.sh >/dev/null
-    archive=$(tests/card/compile.sh "$card" ${cpu:+--cpu} | tail -n 1)
+    tests/lab/image.sh $debian >/dev/null
+    archive=$(tests/card/compile.sh "$card" ${kind:+"$kind"} | tail -n 1)
 }
 
 lab() { tests/lab/venv.sh && tests/lab/artifacts.sh; }
@@ -53,30 +56,35 @@ lab() { tests/lab/venv.sh && tests/lab/artifacts.sh; }
 exec 8>"$kept/lock"
 flock 8
 step lab lab
-step root keep tests/card/root.sh root.tar.xz "$(content tests/card/root.sh)"
-step ansible keep tests/card/ansible.sh ansible.tar.xz "$(content tests/card/ansible.sh requirements.txt)"
+step root keep tests/card/root.sh root.tar.xz "$(content tests/card/root.sh)-$debian" $debian
+step ansible keep tests/card/ansible.sh ansible.tar.xz "$(content tests/card/ansible.sh requirements.txt)-$python" $python
 step vocabulary keep vocabulary vocabulary.gguf "$(content tests/card/vocabulary.py tests/lab/artifacts.sh)"
 step build build
 
-.venv/bin/python - "$card" "$archive" "$cpu" "${steps[@]}" <<'END'
-import json, pathlib, re, sys, time
+.venv/bin/python - "$card" "$archive" "$kind" "${steps[@]}" <<'END'
+import json, pathlib, re, subprocess, sys, time
 
-folder, archive, cpu, *steps = sys.argv[1:]
+folder, archive, kind, *steps = sys.argv[1:]
 folder = pathlib.Path(folder)
 target = folder / "prepared.json"
 before = json.loads(target.read_text()) if target.exists() else {}
-files = sorted(path for path in folder.rglob("*") if path.is_file() and path != target)
-build = re.sub(r"^llama\.cpp-|-x86_64-debian12\.tar\.gz$", "", archive)
+names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path != target)
+build = re.sub(r"^llama\.cpp-|-x86_64-debian1[23]\.tar\.gz$", "", archive)
 prepared = {
     "seconds": {name: int(seconds) for name, _, seconds in (step.partition("=") for step in steps)},
-    "bytes": {str(path.relative_to(folder)): path.stat().st_size for path in files},
+    "bytes": {str(name): (folder / name).stat().st_size for name in names if name.parts[0] != "vulkan"},
     # A try without a card leaves what was prepared for one.
-    "build": before.get("build", "") if cpu else build,
-    "cpu_build": build if cpu else before.get("cpu_build", ""),
-    "cuda": "13.0",
-    "architecture": "90",
+    "build": before.get("build", "") if kind == "--cpu" else build,
+    "cpu_build": build if kind == "--cpu" else before.get("cpu_build", ""),
     "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
 }
+if kind == "--vulkan":
+    words = ["tar", "-xOf", str(folder / "root.tar.xz"), "./var/lib/dpkg/status"]
+    status = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    (own,) = [one for one in status.split("\n\n") if one.startswith("Package: mesa-vulkan-drivers\n")]
+    prepared["mesa"] = re.search(r"^Version: ([0-9.]+)", own, re.MULTILINE)[1]
+else:
+    prepared.update(cuda="13.0", architecture="90")
 target.write_text(json.dumps(prepared, indent=2) + "\n")
 for name, seconds in prepared["seconds"].items():
     print("%-40s %6.1f min" % (name, seconds / 60))
@@ -85,8 +93,8 @@ for name, size in prepared["bytes"].items():
 END
 
 checkout=$(git ls-files -z | xargs -0 stat --printf '%s\n' 2>/dev/null | awk '{sum += $1} END {print sum + 0}' || true)
-carried=$(find .card -type f -printf '%s\n' | awk '{sum += $1} END {print sum + 0}')
+carried=$(find "$card" -mindepth 1 -path "$repository/.card/vulkan" -prune -o -type f -printf '%s\n' | awk '{sum += $1} END {print sum + 0}')
 mib() { echo "$((($1 + (1 << 19)) >> 20)) MiB"; }
-say "checkout $(mib "$checkout") and .card $(mib "$carried"), after $((SECONDS / 60)) min $((SECONDS % 60)) s"
-[ $((checkout + carried)) -le $limit ] \
+say "checkout $(mib "$checkout") and ${card#"$repository"/} $(mib "$carried"), after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+[ "$kind" = --vulkan ] || [ $((checkout + carried)) -le $limit ] \
     || die ".card: $(mib $((checkout + carried))) with the checkout seen, $(mib $limit) or less is needed to carry them"

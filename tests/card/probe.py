@@ -3,6 +3,7 @@ ExecStartPre of the unit itself, so that user, namespaces, devices and system ca
 
 import ctypes
 import errno
+import glob
 import json
 import os
 import socket
@@ -40,7 +41,7 @@ def connected(address, port):
 
 def main():
     other = sys.argv[1]
-    devices = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"]
+    devices = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", *glob.glob("/dev/dri/renderD*")]
     print(
         "probe "
         + json.dumps(

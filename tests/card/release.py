@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""release.py BUILD.yml|CPU.yml: prints the release that the collection gives the build of this file: build.yml with a
-card of compute capability 9.0, cpu.yml without a card. Run it from the checkout with Ansible's own Python."""
+"""release.py FILE: prints the release that the collection gives the build of this file: build.yml with a card of
+compute capability 9.0, vulkan.yml and cpu.yml without one. Run it from the checkout with Ansible's own Python."""
 
 import sys
 from pathlib import Path
@@ -24,5 +24,5 @@ def release(variables, cards):
 
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    cards = [] if path.name == "cpu.yml" else [{"compute_cap": "9.0"}]
+    cards = [{"compute_cap": "9.0"}] if path.name == "build.yml" else []
     print(release(yaml.safe_load(path.read_text()), cards))

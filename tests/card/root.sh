@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# root.sh TARGET: makes the root of the card test's nodes and of its controller, Debian 12 with systemd and everything
-# that site.yml would install, as an archive without what neither of them opens.
+# root.sh TARGET 12|13: makes the root of the card test's nodes and of its controller, this Debian with systemd and
+# everything that site.yml would install, as an archive without what neither of them opens. 13 has Mesa's drivers for
+# Vulkan.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
-target=$1
+target=$1 suite=bookworm
 
 # node_setup's packages and numactl, Ansible's Python on both sides, gzip and xz for builds and models.
 packages=systemd,systemd-sysv,dbus,python3,iproute2,procps,nftables,kmod,sudo,netbase,libgomp1,numactl,xz-utils
 packages+=,ca-certificates,curl,iputils-ping
+if [ "$2" = 13 ]; then
+    suite=trixie
+    packages+=,libvulkan1,mesa-vulkan-drivers
+fi
 
 # No login prompts, no timers that wake up in the middle of a test, and nothing that would set a clock or an address of
 # the machine's. Debian's C.UTF-8 stays, and all of Python but what is for those who develop it.
@@ -22,7 +27,7 @@ slim() {
         usr/share/pixmaps usr/share/icons usr/share/applications usr/share/polkit-1 usr/share/gdb \
         usr/lib/x86_64-linux-gnu/gconv usr/lib/udev/hwdb.d usr/lib/udev/hwdb.bin etc/udev/hwdb.bin \
         usr/lib/systemd/catalog var/lib/systemd/catalog usr/lib/valgrind \
-        usr/lib/python3.11/{test,idlelib,lib2to3,tkinter,turtledemo,ensurepip,pydoc_data} \
+        usr/lib/python3.1?/{test,idlelib,lib2to3,tkinter,turtledemo,ensurepip,pydoc_data} \
         usr/bin/perl* usr/lib/x86_64-linux-gnu/perl* usr/share/perl* usr/lib/apt usr/bin/apt* usr/share/debconf \
         var/lib/apt/lists var/cache/apt var/cache/debconf var/log/apt var/log/*.log var/lib/dpkg/*-old \
         var/cache/ldconfig
@@ -40,7 +45,7 @@ make_root() (
     command -v xz >/dev/null || apt_install xz-utils
     scratch=$(mktemp -d); trap 'as_root rm -rf "$scratch"' EXIT
     chmod 0755 "$scratch"
-    as_root debootstrap --variant=minbase --include="$packages" bookworm "$scratch/root"
+    as_root debootstrap --variant=minbase --include="$packages" "$suite" "$scratch/root"
     as_root bash -euc "$(declare -f slim); slim '$scratch/root'"
     # The programs that controller and nodes need still run.
     # shellcheck disable=SC2016  # its own shell expands it

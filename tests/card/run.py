@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Deploys on this machine's card, on three nodes in namespaces, and asserts what only a card can show.
 
-    python3 tests/card/run.py [--cpu] [--only PART,...] [--keep] [--minutes N] [--prepared DIR] [--state DIR]
-        [--results DIR]
+    python3 tests/card/run.py [--cpu | --vulkan] [--only PART,...] [--keep] [--minutes N] [--prepared DIR]
+        [--state DIR] [--results DIR]
 
 Needs root, util-linux, Python 3.9 and what tests/card/prepare.sh made (.card); with a card its driver and CUDA's
-runtime libraries; no network, container engine or systemd. --cpu does the same with a CPU build where there is no card:
-what needs one is left out and said. With --keep the nodes stay, and a part that passed for the same content and machine
-is not run again; --only runs parts again on nodes that stayed.
+runtime libraries; no network, container engine or systemd. --vulkan is for a card of AMD or Intel, with the kernel's
+driver. --cpu does the same with a CPU build where there is no card: what needs one is left out and said. With --keep
+the nodes stay, and a part that passed for the same content and machine is not run again; --only runs parts again on
+nodes that stayed.
 Each part writes its result into the JSON file of this machine as soon as it is done. Ends with 0 where all passed, with
 1 where one failed, with 2 where nothing could be started.
 """
@@ -31,6 +32,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import parts  # noqa: E402
+from graphics import graphics  # noqa: E402
 from machine import CHECKOUT, Failed, Machine  # noqa: E402
 
 # That of the machine code in the build: H100, H200.
@@ -54,6 +56,22 @@ def card():
     return {"card": name, "driver": driver, "cuda": cuda.group(1) if cuda else ""}
 
 
+def card_of_mesa(prepared):
+    """-> {card, driver, cuda} of this machine's first card that is not NVIDIA's; the driver is Mesa's, of the nodes"""
+    found = graphics()
+    if not found:
+        raise Failed("/sys/class/drm: no card of AMD or Intel with a render node seen, one is needed: try --cpu")
+    try:
+        mesa = json.loads((prepared / "prepared.json").read_text())["mesa"]
+    except (OSError, ValueError, KeyError):
+        raise Failed(
+            "%s: no nodes with Mesa's drivers, they are needed: run make card WHAT=prepare ARGS=--vulkan first"
+            % prepared
+        ) from None
+    name = found[0]["name"] or "%s %s" % (found[0]["vendor"], found[0]["device_id"])
+    return {"card": word(name).replace("-", " ")[:60].strip(), "driver": mesa, "cuda": ""}
+
+
 def word(text):
     """As a part of a file's name."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
@@ -61,11 +79,13 @@ def word(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cpu", action="store_true", help="with a CPU build, on a machine without a card")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--cpu", action="store_true", help="with a CPU build, on a machine without a card")
+    which.add_argument("--vulkan", action="store_true", help="on a card of AMD or Intel")
     parser.add_argument("--only", default="", help="parts to run, with commas: " + ", ".join(parts.PARTS))
     parser.add_argument("--keep", action="store_true", help="leave the nodes running")
     parser.add_argument("--minutes", type=float, help="end after so many, 8 with a card; what passed is kept")
-    parser.add_argument("--prepared", type=Path, default=CHECKOUT / ".card")
+    parser.add_argument("--prepared", type=Path, help="a directory; .card, with --vulkan .card/vulkan")
     parser.add_argument("--state", type=Path, default=Path(STATE))
     parser.add_argument("--results", type=Path, help="a directory; tests/card/results, with --cpu .card/results")
     arguments = parser.parse_args()
@@ -79,9 +99,14 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
-    machine = Machine(arguments.prepared.resolve(), arguments.state.absolute(), arguments.cpu)
+    kind = "cpu" if arguments.cpu else "vulkan" if arguments.vulkan else "cuda"
+    prepared = (arguments.prepared or CHECKOUT / (".card/vulkan" if arguments.vulkan else ".card")).resolve()
+    machine = Machine(prepared, arguments.state.absolute(), kind)
     try:
-        known = {"card": "none", "driver": "", "cuda": ""} if arguments.cpu else card()
+        if arguments.cpu:
+            known = {"card": "none", "driver": "", "cuda": ""}
+        else:
+            known = card_of_mesa(prepared) if arguments.vulkan else card()
     except Failed as error:
         print("card: %s" % error)
         return 2
@@ -94,7 +119,7 @@ def main():
     except Failed as error:
         print("card: %s" % error)
         return 2
-    folder = arguments.results or (arguments.prepared / "results" if arguments.cpu else CHECKOUT / "tests/card/results")
+    folder = arguments.results or (prepared / "results" if arguments.cpu else CHECKOUT / "tests/card/results")
     path = folder / ("%s.json" % word("-".join(filter(None, [known["card"], known["driver"], build]))))
     result = {"schema": 1, "mode": "cpu" if arguments.cpu else "card", **known, "build": build}
     result.update(version="b11434", kernel=platform.release(), nodes=3, parts={})
@@ -110,7 +135,7 @@ def main():
     began, failed = time.monotonic(), []
     limit = 60 * (arguments.minutes or (0 if arguments.cpu else 8))
     signal.setitimer(signal.ITIMER_REAL, limit)
-    state = parts.State(machine, arguments.cpu)
+    state = parts.State(machine)
     try:
         for name, part in parts.PARTS.items():
             done = result["parts"].get(name, {})

@@ -36,19 +36,26 @@ def test_build_has_one_name_with_and_without_card():
     assert there.startswith("b11434-cuda-")
 
 
+def test_build_for_vulkan_has_one_name_on_every_machine():
+    release = script("release").release
+    entry = {"version": "b11434", "source": "/nonexistent", "accelerator": "vulkan"}
+    names = {release({"llama_builds": {"default": dict(entry, source=one)}}, []) for one in ("/here", "/there")}
+    assert len(names) == 1 and names.pop().startswith("b11434-vulkan-")
+
+
 def test_foreign_directory_is_refused(tmp_path):
     machine = script("machine")
     own, others = tmp_path / "own", tmp_path / "others"
     for _again in range(2):
-        machine.Machine(tmp_path, own, True).own()
+        machine.Machine(tmp_path, own, "cpu").own()
         (own / "base").mkdir(exist_ok=True)
     others.mkdir()
     (others / "letter").touch()
     with pytest.raises(machine.Failed, match="others: files of others seen"):
-        machine.Machine(tmp_path, others, True).own()
+        machine.Machine(tmp_path, others, "cpu").own()
     own.chmod(0o777)
     with pytest.raises(machine.Failed, match="others may write there"):
-        machine.Machine(tmp_path, own, True).own()
+        machine.Machine(tmp_path, own, "cpu").own()
 
 
 def test_reduced_source_keeps_called_kernels():

@@ -57,6 +57,14 @@ def test_complete_result_changes_the_status(made):
     )
 
 
+def test_result_by_vulkan_has_no_cuda(made):
+    vulkan = dict(CARD, card="AMD Radeon RX 7900 XTX", driver="25.0.7", cuda="", build="b11434-vulkan-0123abcd")
+    (status, readme), hardware = made(vulkan)
+    assert status == 0 and "Deployed and tested on AMD Radeon RX 7900 XTX (25.0.7, b11434-vulkan-0123abcd" in readme
+    assert "| AMD Radeon RX 7900 XTX | 25.0.7 | - |" in hardware
+    assert made(dict(CARD, cuda=""))[0][0] == 1
+
+
 def test_failed_and_missing_parts_are_named(made):
     parts = {**CARD["parts"], "kills": FAILED, "doctor": dict(PART, checks=[])}
     del parts["plan"]
