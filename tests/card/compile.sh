@@ -24,7 +24,7 @@ llama_builds:
 llama_cpp_cache: "$cache"
 END
     if [ "$kind" = --vulkan ]; then
-        # What scenario vulkan compiles too.
+        # As scenario vulkan has it: one build for both.
         sed -i 's/}$/, accelerator: vulkan}/' "$variables"
         echo "llama_cpp_targets: [llama-server, ggml-rpc-server]" >>"$variables"
         debian=13

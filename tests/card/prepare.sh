@@ -2,7 +2,8 @@
 # prepare.sh [--cpu|--vulkan]: makes .card on a machine without a card: all that tests/card/run.py needs beside this
 # checkout where there is one. That is the nodes' root, Ansible for their controller, a vocabulary, and llama.cpp
 # compiled by the role for one compute capability. With --cpu, for a try without a card, the lab's own build is in the
-# place of that. With --vulkan it makes .card/vulkan, for cards of AMD and Intel, with nodes of Debian 13. What was made from the same content before comes out of the cache, in seconds.
+# place of that. With --vulkan it makes .card/vulkan, for cards of AMD and Intel, with nodes of Debian 13. What was made
+# from the same content before comes out of the cache, in seconds.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"
@@ -56,8 +57,9 @@ lab() { tests/lab/venv.sh && tests/lab/artifacts.sh; }
 exec 8>"$kept/lock"
 flock 8
 step lab lab
-step root keep tests/card/root.sh root.tar.xz "$(content tests/card/root.sh)-$debian" $debian
-step ansible keep tests/card/ansible.sh ansible.tar.xz "$(content tests/card/ansible.sh requirements.txt)-$python" $python
+root=$(content tests/card/root.sh)-$debian ansible=$(content tests/card/ansible.sh requirements.txt)-$python
+step root keep tests/card/root.sh root.tar.xz "$root" $debian
+step ansible keep tests/card/ansible.sh ansible.tar.xz "$ansible" $python
 step vocabulary keep vocabulary vocabulary.gguf "$(content tests/card/vocabulary.py tests/lab/artifacts.sh)"
 step build build
 
@@ -93,8 +95,10 @@ for name, size in prepared["bytes"].items():
 END
 
 checkout=$(git ls-files -z | xargs -0 stat --printf '%s\n' 2>/dev/null | awk '{sum += $1} END {print sum + 0}' || true)
-carried=$(find "$card" -mindepth 1 -path "$repository/.card/vulkan" -prune -o -type f -printf '%s\n' | awk '{sum += $1} END {print sum + 0}')
+carried=$(find "$card" -mindepth 1 -path "$repository/.card/vulkan" -prune -o -type f -printf '%s\n' \
+    | awk '{sum += $1} END {print sum + 0}')
 mib() { echo "$((($1 + (1 << 19)) >> 20)) MiB"; }
-say "checkout $(mib "$checkout") and ${card#"$repository"/} $(mib "$carried"), after $((SECONDS / 60)) min $((SECONDS % 60)) s"
+say "checkout $(mib "$checkout") and ${card#"$repository"/} $(mib "$carried")," \
+    "after $((SECONDS / 60)) min $((SECONDS % 60)) s"
 [ "$kind" = --vulkan ] || [ $((checkout + carried)) -le $limit ] \
     || die ".card: $(mib $((checkout + carried))) with the checkout seen, $(mib $limit) or less is needed to carry them"

@@ -20,7 +20,7 @@ listed_and_planned() {
     grep -q "^stopped: [0-9]* mistake" <<<"$said"
 }
 
-for inventory in example two-sparks beefcake2 beefcake2-hybrid beefcake2-slurm beefcake2-april; do
+for inventory in example two-sparks strix-halo beefcake2 beefcake2-hybrid beefcake2-slurm beefcake2-april; do
     gate "inventories: $inventory is listed and planned" listed_and_planned "inventories/$inventory"
 done
 finish

@@ -36,7 +36,7 @@ def test_build_has_one_name_with_and_without_card():
     assert there.startswith("b11434-cuda-")
 
 
-def test_build_for_vulkan_has_one_name_on_every_machine():
+def test_build_for_vulkan_has_one_name():
     release = script("release").release
     entry = {"version": "b11434", "source": "/nonexistent", "accelerator": "vulkan"}
     names = {release({"llama_builds": {"default": dict(entry, source=one)}}, []) for one in ("/here", "/there")}

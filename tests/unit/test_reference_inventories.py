@@ -204,9 +204,9 @@ def test_two_unified_nodes_hold_what_one_cannot(name):
     (part,) = planned["services"]["chat"]
     assert planned["refused"] == [] and part["topology"] == "split" and list(part["layers"].values()) == [47, 47]
     assert [row["margin_mib"] for row in part["devices"]] == [1024, 1024, 0]
-    alone = {"workers": None, "rpc_port": None}
-    assert shared(name, **alone)["refused"]
-    smaller = shared(name, model="gpt-oss-120b", quant="MXFP4", head="llama_nodes", **alone)
+    single = {"workers": None, "rpc_port": None}
+    assert shared(name, **single)["refused"]
+    smaller = shared(name, model="gpt-oss-120b", quant="MXFP4", head="llama_nodes", **single)
     assert smaller["refused"] == [] and [one["topology"] for one in smaller["services"]["chat"]] == ["single"] * 2
 
 

@@ -30,8 +30,8 @@ INTEGRATED = re.compile(r"\b(GB10|Thor|Orin|Xavier|Tegra)\b")
 NO_OWN_MEMORY = re.compile(r"\[?(N/A|Not Supported)")
 LOST = re.compile(r"\[?(GPU is lost|GPU requires reset|Unknown|ERR!)")
 INDEX = re.compile(r"-?[0-9]+\Z")
-# What the system and everything beside the collection keep of a memory that a card works in: this part of it, and not
-# less MiB. An idle DGX Spark uses 3.1 of 122 GiB.
+# The system and everything beside the collection keep this part of a memory that a card works in, and not less MiB. An
+# idle DGX Spark uses 3.1 of 122 GiB.
 SYSTEM_PART, SYSTEM_MIB = 32, 1024
 
 

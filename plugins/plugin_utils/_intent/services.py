@@ -257,7 +257,7 @@ class _Node(NamedTuple):
         return [part for part in self.plan.get("services", {}).get(service, []) if part["node"] == self.name]
 
     def decided(self, service: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings with those of the plan."""
+        """Settings with the plan's own."""
         found = dict(settings)
         threads, mode = (self.plan.get(key, {}).get(service, {}).get(self.name) for key in ("threads", "load_modes"))
         if threads:

@@ -20,7 +20,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 )
 
 GOLDEN = ROOT / "tests/golden"
-NAMES = ("example", "two-sparks", "beefcake2", "beefcake2-hybrid", "beefcake2-slurm", "beefcake2-april")
+NAMES = ("example", "two-sparks", "strix-halo", *("beefcake2" + one for one in ("", "-hybrid", "-slurm", "-april")))
 INVENTORIES = {name: ["inventories/" + name] for name in NAMES}
 INVENTORIES.update({"lab-" + name: ["inventories/lab", "tests/lab/" + name] for name in ("services", "gateway_host")})
 # The lab's nodes have no cards; its inventory leaves that to preflight.

@@ -279,9 +279,9 @@ def test_pool_of_card_and_main_memory(name, total, memory, own, expected):
 
 def test_driver_that_tells_size_of_gb10_changes_nothing():
     sizes = {"memory_total_mib": 121690, "memory_used_mib": 0, "memory_free_mib": 121690}
-    (told,) = of_node("n", [gpu(0, name="NVIDIA GB10", **sizes)], 121690, 1024)
+    (reported,) = of_node("n", [gpu(0, name="NVIDIA GB10", **sizes)], 121690, 1024)
     (found,) = of_node("n", [untold()], 121690, 1024)
-    assert told == found
+    assert reported == found
 
 
 def test_grace_hopper_is_card_beside_main_memory():

@@ -87,7 +87,7 @@ def args_of(found, node, services):
     return " ".join(head["models"][0]["args"] if head.get("models") else head["args"])
 
 
-def test_weights_are_not_mapped_where_card_shares_memory():
+def test_weights_are_not_mapped_in_shared_memory():
     chat = dict(SERVICE, model="half")
     found = plan(chat=chat)
     assert found["load_modes"] == {"chat": {"spark1": "dio"}}
@@ -112,7 +112,7 @@ def test_main_memory_beside_limit_of_card_is_free():
     nodes = {"spark1": apu("spark1"), "spark2": apu("spark2")}
     kept = {"model": "half", "cache_ram": 20000}
     assert plan(nodes, chat=kept)["refused"] == []
-    # What does not fit beside the card takes from it.
+    # The card has room for what does not fit beside it.
     (row, main) = plan(nodes, chat=kept, other={"model": "other", "cards": [], "port": 8001})["services"]["chat"][0][
         "devices"
     ]
