@@ -46,8 +46,7 @@ BY_ACCELERATOR: dict[str, dict[str, str]] = {
 }
 # Cards of AMD and Intel by the names of llama_devices.
 BY_VULKAN = re.compile(r"\b(AMD|Radeon|RX|Instinct|MI\d+\w*|Ryzen|Strix|BC-?250|Intel|Arc)\b", re.I)
-# The variable of llama.cpp that chooses among Vulkan's devices, and those of a node's units.
-CHOSEN = "GGML_VK_VISIBLE_DEVICES"
+# Environments of a node's units.
 ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 
 
@@ -94,7 +93,7 @@ def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     given = entry.get("accelerator", "auto")
     if given != "auto":
         return str(given)
-    by_variable = any(CHOSEN in (facts.get(name) or {}) for name in ENVIRONMENTS)
+    by_variable = any(VISIBLE["vulkan"] in (facts.get(name) or {}) for name in ENVIRONMENTS)
     seen = facts.get("ansible_facts", {})
     if "nvidia_smi" in seen:
         by_nvidia = bool(seen["nvidia_smi"]["gpus"])

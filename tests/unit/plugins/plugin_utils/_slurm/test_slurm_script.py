@@ -166,6 +166,15 @@ def test_numa_and_environment_are_those_of_the_unit():
     assert head.environment["LD_LIBRARY_PATH"] == "/cuda" and head.environment["A"] == "1"
 
 
+def test_jobs_of_vulkan_keep_compiled_shaders():
+    hosts = {host: node(host, llama_builds={"default": {"accelerator": "vulkan"}}) for host in GROUPS["llama_nodes"]}
+    (one,) = scripts(JOB, **hosts)
+    found = slurm_job.parse(exported(one["content"]))
+    folder = "/var/cache/llama-cluster/jobs/shaders"
+    assert {task.environment["MESA_SHADER_CACHE_DIR"] for task in found.tasks.values()} == {folder}
+    assert "-vulkan-" in found.head.argv[0]
+
+
 @pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES"])
 @pytest.mark.parametrize(("gres", "shown"), [("gpu:1", None), (None, "0")])
 def test_slurm_gives_the_cards_of_a_gres(gres, shown, name):
