@@ -65,6 +65,7 @@ def unit_files(
             bool(item.get("rdma")),
             node.get("card_groups") or (),
             _shaders(kind),
+            _named_devices(item, process),
         )
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
         entries.append(
@@ -182,6 +183,14 @@ def _words(kind: str, item: Instance, process: Mapping[str, Any], release: str) 
 def _shaders(kind: str) -> str:
     """Workers have one account, heads and routers another."""
     return f"{paths.SHADERS}/{'rpc' if kind == 'rpc' else 'head'}"
+
+
+def _named_devices(item: Instance, process: Mapping[str, Any]) -> str | None:
+    """The devices of Vulkan that the inventory names, None for none; cards of the plan are hardware."""
+    if item.get("cards") is not None:
+        return None if item["cards"] else ""
+    named = process["environment"].get(VISIBLE["vulkan"])
+    return None if named is None else str(named)
 
 
 def _numactl(item: Instance, process: Mapping[str, Any]) -> list[str]:

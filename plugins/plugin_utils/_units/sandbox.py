@@ -68,24 +68,22 @@ BY_ACCELERATOR = {
         'nvidia-modprobe, which makes it" >&2; exit 1; }; [ ! -e /dev/nvidiactl ] || exec 3<>/dev/nvidiactl '
         "4<>/dev/nvidia-uvm'",
     ),
-    # Drivers of Vulkan compile shaders, and read the free memory in /proc/meminfo; NVIDIA's devices serve Vulkan too. A
-    # program that can open no card silently computes on the CPU, so ExecStartPre opens one first, but for
-    # GGML_VK_VISIBLE_DEVICES without a device, or with one that is no hardware. systemd resolves char-drm when a unit
-    # starts: the start after a failed one sees a driver that was loaded since.
+    # Drivers of Vulkan compile shaders, and read the free memory in /proc/meminfo; NVIDIA's devices serve Vulkan too.
+    # systemd resolves char-drm when a unit starts: the start after a failed one sees a driver that was loaded since.
     "vulkan": (
         "DevicePolicy=closed",
         "DeviceAllow=char-drm rw",
         "DeviceAllow=char-nvidia* rw",
         "ProtectClock=yes",
         "SystemCallFilter=~@privileged",
-        'ExecStartPre=/bin/sh -c \'[ -n "$${GGML_VK_VISIBLE_DEVICES-all}" ] || exit 0; '
-        '[ -e /dev/dri -o -z "$$GGML_VK_VISIBLE_DEVICES" ] || exit 0; '
-        "for card in /dev/dri/renderD* /dev/nvidiactl; do "
-        '[ ! -c "$$card" ] || ! (exec 3<>"$$card") 2>/dev/null || exit 0; done; '
-        'echo "/dev/dri: no render node seen that this unit may open, one is needed for Vulkan: load the driver of the '
-        "card, and run site.yml, which lets the unit into the group of its render nodes\" >&2; exit 1'",
     ),
 }
+# Opens a card, since a program for Vulkan that cannot computes on the CPU silently.
+OPENS = (
+    'for card in /dev/dri/renderD* /dev/nvidiactl; do [ ! -c "$$card" ] || ! (exec 3<>"$$card") 2>/dev/null || exit 0; '
+    'done; echo "/dev/dri: no render node seen that this unit may open, one is needed for Vulkan: load the driver of '
+    'the card, and run site.yml, which lets the unit into the group of its render nodes" >&2; exit 1'
+)
 
 # Needed by libibverbs: netlink sockets and the char devices of the cards, which PrivateDevices would hide.
 RDMA = ("RestrictAddressFamilies=AF_NETLINK", "DevicePolicy=closed", "DeviceAllow=char-infiniband_verbs rw")
@@ -99,16 +97,25 @@ SHADERS_MOST = 256 << 20
 
 
 def unit_sandbox(
-    accelerator: str, numa: bool = False, rdma: bool = False, groups: Sequence[str] = (), shaders: str = ""
+    accelerator: str,
+    numa: bool = False,
+    rdma: bool = False,
+    groups: Sequence[str] = (),
+    shaders: str = "",
+    visible: str | None = None,
 ) -> list[str]:
     """Returns lines for [Service]. accelerator: cpu, cuda or vulkan; numa: whether numactl starts the program; rdma:
     whether its build uses RDMA. For vulkan: groups: those that may open the node's cards, which exist; shaders:
-    directory of compiled shaders, below /var/cache, empty for none."""
+    directory of compiled shaders, below /var/cache, empty for none; visible: GGML_VK_VISIBLE_DEVICES of the inventory,
+    which may name a device that is no hardware, or be empty for no device."""
     lines = list(COMMON + BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
     if accelerator == "vulkan":
+        # systemd refuses a group that does not exist.
         lines += [f"SupplementaryGroups={' '.join(groups)}"] if groups else []
         folder = shaders.removeprefix(os.path.dirname(paths.TENSORS) + "/")
         lines += [f"CacheDirectory={folder}", "CacheDirectoryMode=0700"] if shaders else []
+        unless = "" if visible is None else "[ -e /dev/dri ] || exit 0; "
+        lines += [f"ExecStartPre=/bin/sh -c '{unless}{OPENS}'"] if visible != "" else []
     if rdma:
         lines = [line for line in lines if line != "PrivateDevices=yes"] + [line for line in RDMA if line not in lines]
     return lines

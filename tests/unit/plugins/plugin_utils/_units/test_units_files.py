@@ -234,6 +234,13 @@ def test_units_of_vulkan_have_cache_and_groups(kind, folder):
     )
     assert {"GGML_VK_VISIBLE_DEVICES=1,0", f"MESA_SHADER_CACHE_DIR={cache}"} <= set(own_variables(entry))
     assert not [one for one in own_variables(entry) if one.startswith("CUDA")]
+    # Cards of the plan are opened first; a device that the inventory names may be no hardware.
+    software = dict(PROCESS, environment={"GGML_VK_VISIBLE_DEVICES": "0"})
+    opened = [
+        [line for line in one["vars"]["sandbox"] if line.startswith("ExecStartPre")]
+        for one in (entry, unit(), unit(process=software), unit(cards=[]))
+    ]
+    assert [("[ -e /dev/dri ] ||" in line) for lines in opened for line in lines] == [False, False, True]
     # The inventory's own directory counts.
     own = unit(process=dict(PROCESS, environment={"MESA_SHADER_CACHE_DIR": "/scratch/shaders"}))
     assert "MESA_SHADER_CACHE_DIR=/scratch/shaders" in own_variables(own)
