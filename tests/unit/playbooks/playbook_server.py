@@ -48,7 +48,6 @@ def run(arguments: list[str], environment: dict[str, str], output: str) -> NoRet
 
     # The nodes of a run are this machine, and tests run side by side.
     paths.RUN_LOCK = os.path.join(environment.get("ANSIBLE_HOME", ""), "run.lock")
-    signal.alarm(LONGEST)
     sys.exit(playbook.main(["ansible-playbook", *arguments]))
 
 
@@ -58,7 +57,12 @@ def main() -> None:
         child = os.fork()
         if not child:
             run(**json.loads(line))
+        # Here, not in the run: the alarm of a run is that of tasks with a timeout.
+        signal.signal(signal.SIGALRM, lambda *_, child=child: os.kill(child, signal.SIGKILL))
+        signal.alarm(LONGEST)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import os
 import pathlib
 import pwd
 import shutil
+import time
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -532,7 +533,10 @@ class ActionModule(ActionBase):
         return {"changed": False, "failed": True, "msg": "llama_plan: %s is not there" % arguments["path"]}
 
     def do_llama_bench(self, arguments):
-        """A node with a file `unmeasured` answers no request of it. What listens on loopback is twice as fast."""
+        """A node with a file `unmeasured` answers no request of it, one with `slow` takes a minute. What listens on
+        loopback is twice as fast."""
+        if (self.node.root / "slow").exists():
+            time.sleep(60)
         refused = self.node.root / "unmeasured"
         if refused.exists():
             return {"changed": False, "failed": True, "msg": "llama_bench: " + refused.read_text()}

@@ -67,6 +67,14 @@ def test_write_puts_it_into_the_inventory(cluster):
     assert "ubatch_size: 256" in path.read_text() and "build: b1\n" in path.read_text()
 
 
+def test_minutes_hold_for_the_first_candidate(cluster):
+    (cluster.node("node1") / "slow").write_text("")
+    output = cluster.done("tune", *MEASURED, "-e", "minutes=0.1")
+    assert "as deployed: not measured, the minutes were over before it was measured" in output
+    assert len(kept(cluster)) == 1
+    assert variants(cluster)[-1] == "node1 deployed llama-head-chat.service on node1"
+
+
 def test_without_interrupt_nothing_is_asked(cluster):
     for arguments in (AXIS, (*MEASURED, "--check")):
         files = cluster.files()
