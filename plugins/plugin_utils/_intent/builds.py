@@ -93,7 +93,7 @@ def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     given = entry.get("accelerator", "auto")
     if given != "auto":
         return str(given)
-    by_variable = any(VISIBLE["vulkan"] in (facts.get(name) or {}) for name in ENVIRONMENTS)
+    devices = [str((facts.get(name) or {}).get(VISIBLE["vulkan"], "")) for name in ENVIRONMENTS]
     seen = facts.get("ansible_facts", {})
     if "nvidia_smi" in seen:
         by_nvidia = bool(seen["nvidia_smi"]["gpus"])
@@ -102,7 +102,7 @@ def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         names = [str(card.get("name", "")) for card in facts.get("llama_devices") or [] if not card.get("main")]
         by_nvidia = any(not BY_VULKAN.search(name) for name in names)
         by_vulkan = bool(names)
-    return "cuda" if by_nvidia else "vulkan" if by_variable or by_vulkan else "cpu"
+    return "cuda" if by_nvidia else "vulkan" if any(devices) or by_vulkan else "cpu"
 
 
 def serves_vulkan(card: Mapping[str, Any]) -> bool:

@@ -98,6 +98,8 @@ def test_auto_follows_the_variable_of_vulkan_devices():
     chosen = {"GGML_VK_VISIBLE_DEVICES": "0"}
     assert auto(rpc_worker_environment=chosen) == auto(head_server_environment=chosen) == "vulkan"
     assert auto(nvidia=["8.6"], rpc_worker_environment=chosen) == "cuda"
+    assert auto(rpc_worker_environment={"GGML_VK_VISIBLE_DEVICES": 0}) == "vulkan"
+    assert auto(rpc_worker_environment={"GGML_VK_VISIBLE_DEVICES": ""}) == "cpu"
     assert auto(rpc_worker_environment={"CUDA_VISIBLE_DEVICES": "0"}) == "cpu"
 
 
