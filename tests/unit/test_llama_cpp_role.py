@@ -206,6 +206,7 @@ def test_libraries_of_the_units_path(tmp_path, monkeypatch, environment):
     assert bool(re.search(refused, output)) == (environment is None)
 
 
+LISTED = {"cuda_architectures": ["121"]}
 NEEDED = "275 or newer is needed to compile llama.cpp: compile on Debian 13, Ubuntu 24.04 or newer"
 
 
@@ -243,6 +244,27 @@ def test_old_headers_of_vulkan_are_refused(tmp_path, monkeypatch, system, header
     status, output = play(tmp_path, tasks, llama_builds=builds)
     assert (status == 0) == (refusal is None), output
     assert refusal is None or refusal in output
+
+
+def test_node_that_compiles_serves_its_own_nodes(tmp_path):
+    """spark compiles for itself, new, the first node, for both others."""
+    radeon = [{"name": "Radeon 8060S", "memory_mib": 131072}]
+    hosts = {"old": {}, "new": {"llama_devices": radeon}, "spark": {"llama_cpp_build_host": "spark"}}
+    hosts["spark"]["llama_devices"] = [{"name": "NVIDIA GB10", "memory_mib": 131072}]
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"llama_nodes": {"hosts": hosts}}))
+    role = {"ansible.builtin.include_role": {"name": ROLE, "tasks_from": "owned.yml", "public": True}}
+    orders = "{{ inventory_hostname }}={{ __llama_cpp_orders | map(attribute='accelerator') | join('+') }}."
+    described = {"hosts": "llama_nodes", "connection": "local", "gather_facts": False}
+    described["tasks"] = [role, {"ansible.builtin.debug": {"msg": orders}}]
+    described["vars"] = {"ansible_python_interpreter": sys.executable, "llama_builds": {"default": LISTED}}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([described]))
+    arguments = (tmp_path / "play.yml", "-i", str(tmp_path / "hosts.yml"))
+    output = done(run_playbook(*arguments, home=tmp_path, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg")))
+    assert sorted(re.findall(r"(old|new|spark)=(\S*?)[.]", output)) == [
+        ("new", "vulkan+cpu"),
+        ("old", ""),
+        ("spark", "cuda"),
+    ]
 
 
 def test_build_of_cards_links_no_local_library():
