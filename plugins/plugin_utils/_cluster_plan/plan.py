@@ -14,9 +14,9 @@ from ...module_utils._plan.stored import unchanged
 from ...module_utils._settings import is_stopped
 from ...module_utils._text import human
 from .._intent.check import hopeless, weights
+from .._intent.ports import ports
 from .._intent.records import Groups, Models, Services
 from .._intent.routers import quants
-from .._intent.services import ports
 from . import refusals
 from .cluster import Claims, Cluster, Placed, claim
 from .lines import lines, load_modes, threads

@@ -15,9 +15,9 @@ from ...module_utils._settings import is_stopped, kind_of, resolved, slot, text_
 from .._intent import gateway
 from .._intent.builds import builds_of, entry_of, version_of
 from .._intent.hosts import expand, node_address
+from .._intent.ports import ports
 from .._intent.records import Groups, HostVars, Models, Services, Settings
 from .._intent.routers import as_service
-from .._intent.services import ports
 from .._known import is_planned, slurped
 
 # Seconds without a byte if a prompt was measured: the least, and as a multiple of a full prompt.

@@ -11,8 +11,8 @@ from typing import Any
 from .._intent import gateway
 from .._intent.hosts import expand, node_address
 from .._intent.notes import intent_notes
+from .._intent.ports import ports
 from .._intent.records import Groups, HostVars, Models, Services
-from .._intent.services import ports
 from .._intent.variables import known_now
 from .config import gateway_config
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,26 +24,9 @@ from . import gateway, monitoring
 from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
 from .models import companion_paths, model_file, model_items
+from .ports import ports
 from .records import Groups, Head, HostVars, Models, Served, Service, Services, Share, Worker, url
 from .routers import as_service, quants
-
-# The first default port, and the number of different default ports.
-FIRST_PORT, PORTS = 18080, 1000
-
-
-def ports(services: Services) -> dict[str, int]:
-    """{service: the port of its endpoint}, for those that give none one that follows from the name, so that services
-    which come or go do not move it. Where a name leads to a port that something in the inventory has, or a name before
-    it in the alphabet, it takes the next one."""
-    found = {name: service["port"] for name, service in services.items() if "port" in service}
-    taken = set(found.values()) | {service["rpc_port"] for service in services.values() if "rpc_port" in service}
-    for name in sorted(set(services) - set(found)):
-        port = FIRST_PORT + zlib.crc32(name.encode()) % PORTS
-        while port in taken:
-            port += 1
-        taken.add(port)
-        found[name] = port
-    return found
 
 
 def placed(services: Services, groups: Groups) -> list[Service]:
@@ -258,13 +240,9 @@ class _Node(NamedTuple):
 
     def decided(self, service: str, settings: dict[str, Any]) -> dict[str, Any]:
         """Settings with the plan's own."""
-        found = dict(settings)
         threads, mode = (self.plan.get(key, {}).get(service, {}).get(self.name) for key in ("threads", "load_modes"))
-        if threads:
-            found["threads"] = threads
-        if mode and value(settings, "load_mode") == "auto":
-            found["load_mode"] = mode
-        return found
+        own = {"threads": threads} if threads else {}
+        return {**settings, **own, **({"load_mode": mode} if mode and value(settings, "load_mode") == "auto" else {})}
 
     def template(self, settings: Mapping[str, Any]) -> str:
         """The chat template's file on the controller, empty for none. What the inventory says is relative to it."""

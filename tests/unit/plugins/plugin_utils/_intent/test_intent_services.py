@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import hosts as intent_hosts
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import models as intent_models
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.ports import ports
 from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
     GROUPS,
     HOSTVARS,
@@ -241,25 +242,25 @@ def test_a_service_without_cards_computes_in_main_memory():
 
 def test_default_port_follows_from_name():
     names = ("qwen36", "gemma", "devstral", "minimax", "glm", "embed")
-    found = intent_services.ports({name: {} for name in names})
+    found = ports({name: {} for name in names})
     # Known to clients: a change here moves every endpoint with a default port.
     assert found == {"qwen36": 18962, "gemma": 18182, "devstral": 18121, "minimax": 18527, "glm": 18753, "embed": 18411}
     for name in names:
-        fewer = intent_services.ports({other: {} for other in reversed(names) if other != name})
+        fewer = ports({other: {} for other in reversed(names) if other != name})
         assert fewer == {other: port for other, port in found.items() if other != name}
 
 
 def test_default_port_is_free_in_inventory():
-    (free,) = intent_services.ports({"embed": {}}).values()
+    (free,) = ports({"embed": {}}).values()
     services = {"embed": {}, "chat": {"port": free}, "split": {"port": 8000, "rpc_port": free + 1}}
-    assert intent_services.ports(services) == {"embed": free + 2, "chat": free, "split": 8000}
+    assert ports(services) == {"embed": free + 2, "chat": free, "split": 8000}
 
 
 def test_a_service_without_a_port_has_one_everywhere():
     services = changed(port=None)
     (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
     (worker,) = intent_services.rpc_instances(services, "node2", GROUPS, HOSTVARS)
-    assert head.port == intent_services.ports(services)["reasoning"]
+    assert head.port == ports(services)["reasoning"]
     assert head.args[head.args.index("--port") + 1] == str(head.port)
     assert worker.head_url == head.url == "http://10.0.0.31:%d" % head.port
     assert mistakes(services) == []
