@@ -37,10 +37,10 @@ class ActionModule(ActionBase):
             verdicts = Verdicts(store, tasks, self._judge)
             self._verdicts(verdicts, [one for own in answers.values() for one in own])
             found = self._found(plan, tasks, answers, verdicts)
+            for name, text in found["files"].items():
+                write(os.path.dirname(plan["store"]), name, text)
         except Refusal as refusal:
             return dict(result, failed=True, msg=str(refusal))
-        for name, text in found["files"].items():
-            write(os.path.dirname(plan["store"]), name, text)
         asked = self._task.args["asked"]
         summary = "asked %d, judged %d" % (sum(int(one.get("asked", 0)) for one in asked), verdicts.new)
         kept = f"kept as {os.path.join(os.path.dirname(plan['store']), next(iter(found['files'])))}"

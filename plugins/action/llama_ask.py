@@ -48,7 +48,10 @@ class ActionModule(ActionBase):
                 errors = errors + 1 if reason else 0
                 if not reason:
                     more = {"model": about["name"], **{name: question[name] for name in ("task", "sample")}}
-                    store.keep_answer({**answer, **more})
+                    try:
+                        store.keep_answer({**answer, **more})
+                    except Refusal as refusal:
+                        return dict(result, failed=True, msg=str(refusal))
                     kept.append(answer)
             left = list(by_key.values())
             self._show(progress, about, kept, total, len(left))

@@ -18,6 +18,7 @@ from typing import Any
 
 from ...module_utils._files import write_atomically
 from ...module_utils._judge.judge import Verdict
+from ...module_utils._text import Refusal
 
 Map = Mapping[str, Any]
 KEY = re.compile(r"[0-9a-f]{64}\Z")
@@ -50,11 +51,11 @@ class Store:
         return {**found, "answer": answer["key"]} if found and found.keys() >= JUDGED else None
 
     def keep_answer(self, answer: Map) -> None:
-        """Errors: OSError."""
+        """Errors: Refusal."""
         write(self.folder, f"{ANSWERS}/{_key(answer['key'])}.json", json.dumps(answer) + "\n")
 
     def keep_verdict(self, answer: Map, digest: str, by: str, verdict: Map) -> None:
-        """Errors: OSError."""
+        """Errors: Refusal."""
         write(self.folder, f"{VERDICTS}/{verdict_key(answer, digest, by)}.json", json.dumps(verdict) + "\n")
 
     def _read(self, kind: str, key: str) -> dict[str, Any] | None:
@@ -72,11 +73,17 @@ class Store:
 
 
 def write(folder: str, name: str, text: str) -> None:
-    """Writes a file below a directory, for its owner only: all of it, or nothing. Errors: OSError."""
+    """Writes a file below a directory, for its owner only: all of it, or nothing. Errors: Refusal."""
     path = os.path.join(folder, name)
-    for above in (folder, os.path.dirname(path)):
-        os.makedirs(above, 0o700, exist_ok=True)
-    write_atomically(path, text.encode("utf-8", "replace"), anywhere=True)
+    try:
+        for above in (folder, os.path.dirname(path)):
+            os.makedirs(above, 0o700, exist_ok=True)
+        write_atomically(path, text.encode("utf-8", "replace"), anywhere=True)
+    except OSError as error:
+        raise Refusal(
+            f"evaluate: {error.strerror} seen, a file that can be written is needed at {path}: make room or correct "
+            "its directory, and run again, which asks only for what is missing"
+        ) from error
 
 
 def _key(key: str) -> str:

@@ -10,9 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible.module_utils.common.yaml import yaml_dump, yaml_load
+from ansible.module_utils.common.yaml import yaml_dump
 
 from ...module_utils._text import Refusal
+from .._intent.variables import yaml_of
 from .._reports.evaluation import percent
 from .rates import ALL
 
@@ -90,11 +91,7 @@ def routes_result(suggestions: Sequence[Map], routes: Map, text: str = "") -> di
 
 
 def _read(text: str) -> dict[str, Any]:
-    try:
-        # A lookup returns a subclass of str, which the reader of libyaml refuses.
-        known = (yaml_load(str(text)) if text.strip() else None) or {}
-    except Exception as problem:  # of YAML's readers, which Ansible chooses
-        raise Refusal(f"{FILE}: no YAML seen ({str(problem).splitlines()[0]}): correct it or remove it") from problem
+    known = yaml_of(text, FILE)
     if not isinstance(known, dict) or known.keys() - {"llama_routes"}:
         raise Refusal(
             f"{FILE}: other keys than llama_routes seen, only that one is needed: move the others to another file"

@@ -16,6 +16,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 
+from ...module_utils._text import Refusal
 from .values import named
 
 # The intent: what an inventory says of itself, beside the variables of roles. docs/settings.md lists both.
@@ -269,3 +270,13 @@ def _missing(name: str) -> tuple[str, str]:
         else "define it in group_vars or with -e"
     )
     return f"{name} is not defined", f"a value is needed: {way}"
+
+
+def yaml_of(text: str, name: str) -> Any:
+    """What a file of the inventory holds, {} for none. name: of the file. Errors: Refusal for what is no YAML."""
+    try:
+        # A lookup returns a subclass of str, which the reader of libyaml refuses.
+        found = yaml_load(str(text)) if text.strip() else None
+    except Exception as problem:  # of YAML's readers, which Ansible chooses
+        raise Refusal(f"{name}: no YAML seen ({str(problem).splitlines()[0]}): correct it or remove it") from problem
+    return {} if found is None else found

@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible.module_utils.common.yaml import yaml_dump, yaml_load
+from ansible.module_utils.common.yaml import yaml_dump
 
 from ...module_utils._settings import OWN, value
 from ...module_utils._text import Refusal
 from .._intent.tuned import MEASURED, alike
+from .._intent.variables import yaml_of
 from .._reports.results import FORMAT, files_of
 from .page import tune_page
 from .race import BASELINE, SCORES, WORDS
@@ -80,12 +81,7 @@ def _kept(candidates: Sequence[Map], race: Map, about: Map) -> dict[str, Any]:
 
 
 def _read(text: str) -> dict[str, Any]:
-    try:
-        # A lookup returns a subclass of str, which the reader of libyaml refuses.
-        known = yaml_load(str(text)) if text.strip() else {}
-    except Exception as problem:  # of YAML's readers, which Ansible chooses
-        raise Refusal(f"{FILE}: no YAML seen ({str(problem).splitlines()[0]}): correct it or remove it") from problem
-    known = {} if known is None else known
+    known = yaml_of(text, FILE)
     if not isinstance(known, dict) or not isinstance(known.get("llama_tuned") or {}, dict):
         raise Refusal(f"{FILE}: no map llama_tuned seen, which is needed to add to it: correct it or remove it")
     return known

@@ -7,6 +7,7 @@ import json
 import os
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate import store as stored
 
 KEY = "a" * 64
@@ -81,6 +82,6 @@ def test_interrupted_writing_leaves_no_file(store, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(stored.os, "rename", dies)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(Refusal, match="No space left on device seen.*run again"):
         store.keep_answer(ANSWER)
     assert os.listdir(tmp_path / "evaluation/answers") == []
