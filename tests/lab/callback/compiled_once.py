@@ -25,7 +25,9 @@ from pathlib import Path
 import jinja2
 from ansible import __version__
 from ansible.executor import module_common
+from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import Jinja2Loader, PluginLoader
 
 CORE = ".".join(__version__.split(".")[:2])
 
@@ -153,6 +155,57 @@ def keep_imports(kept: Kept) -> None:
     module_common._get_module_metadata = lambda source: metadata(source.tree())
 
 
+def keep_filters() -> None:
+    """Filters of collections by their names. ansible-core looks into every file of filters for each of them, for each
+    value with a template."""
+    find = Jinja2Loader.get_with_context
+    known: dict[tuple[object, ...], object] = {}
+
+    def find_once(self, name, *args, **kwargs):
+        key = (self.type, name, len(self._extra_dirs))
+        if key not in known:
+            try:
+                known[key] = find(self, name, *args, **kwargs)
+            except KeyError as missing:
+                # Jinja's own.
+                known[key] = missing.with_traceback(None)
+        if isinstance(known[key], KeyError):
+            raise KeyError(*known[key].args)
+        return known[key]
+
+    Jinja2Loader.get_with_context = find_once
+
+
+def keep_files() -> None:
+    """The vars_files of plays, which ansible-core reads again for each task of each host, and the paths of connection
+    plugins, which it lists as often. Other files are parsed whenever they are needed: ansible-core keeps them for once
+    more, and a copy of that takes twice as long."""
+    load, every = DataLoader.load_from_file, PluginLoader.all
+    known: dict[tuple[object, ...], object] = {}
+
+    def load_once(self, file_name, cache="all", unsafe=False, json_only=False, trusted_as_template=False):
+        if cache == "all" and not unsafe:
+            return load(self, file_name, "none", True, json_only, trusted_as_template)
+        if cache != "vaulted" or not unsafe:
+            return load(self, file_name, cache, unsafe, json_only, trusted_as_template)
+        path = self.path_dwim(file_name)
+        now = os.stat(path) if os.path.exists(path) else None
+        key = (path, json_only, trusted_as_template, now and (now.st_ino, now.st_size, now.st_mtime_ns))
+        if key not in known:
+            known[key] = load(self, file_name, cache, unsafe, json_only, trusted_as_template)
+        return known[key]
+
+    def list_once(self, *args, **kwargs):
+        if args or kwargs != {"path_only": True}:
+            return every(self, *args, **kwargs)
+        key = (self.class_name, *self._get_paths())
+        if key not in known:
+            known[key] = list(every(self, path_only=True))
+        return iter(known[key])
+
+    DataLoader.load_from_file, PluginLoader.all = load_once, list_once
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -164,3 +217,5 @@ class CallbackModule(CallbackBase):
             kept = Kept()
             keep_expressions(kept)
             keep_imports(kept)
+            keep_filters()
+            keep_files()

@@ -9,6 +9,7 @@ Reads a request a line, and answers with a line that is the exit status.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -18,9 +19,17 @@ from typing import NoReturn
 
 from ansible import constants
 from ansible.cli import playbook
-from ansible.plugins.loader import init_plugin_loader
+from ansible.plugins.loader import (
+    action_loader,
+    become_loader,
+    connection_loader,
+    init_plugin_loader,
+    shell_loader,
+    strategy_loader,
+)
 
 LONGEST = 180  # seconds
+ACTIONS = ("assert", "debug", "fail", "gather_facts", "include_vars", "normal", "set_fact", "template")
 
 
 def load() -> None:
@@ -30,6 +39,12 @@ def load() -> None:
     )
 
     warm()
+    # What each run begins with.
+    for loader in (connection_loader, shell_loader, become_loader):
+        list(loader.all(class_only=True))
+    for name in ACTIONS:
+        action_loader.get("ansible.builtin." + name, class_only=True)
+    strategy_loader.get("ansible.builtin.linear", class_only=True)
     # The run says so of the loader that is there already.
     warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
 
@@ -48,6 +63,8 @@ def run(arguments: list[str], environment: dict[str, str], output: str) -> NoRet
 
     # The nodes of a run are this machine, and tests run side by side.
     paths.RUN_LOCK = os.path.join(environment.get("ANSIBLE_HOME", ""), "run.lock")
+    # Seconds, in which nothing has to be given back.
+    gc.disable()
     sys.exit(playbook.main(["ansible-playbook", *arguments]))
 
 
