@@ -54,10 +54,9 @@ install() {
     cd "$scratch"
     ansible-galaxy collection install "$scratch"/artifact/*.tar.gz --offline --collections-path "$scratch/installed"
     export ANSIBLE_COLLECTIONS_PATH=$scratch/installed
-    for playbook in "$source"/playbooks/[!_]*.yml; do
-        ansible-playbook -i "$source/inventories/lab" --syntax-check \
-            "thefermisea.llama_cluster.$(basename "$playbook" .yml)"
-    done
+    local playbooks
+    mapfile -t playbooks < <(basename -as .yml "$source"/playbooks/[!_]*.yml)
+    ansible-playbook -i "$source/inventories/lab" --syntax-check "${playbooks[@]/#/thefermisea.llama_cluster.}"
 }
 
 # shellcheck disable=SC2329  # gate calls it
