@@ -44,6 +44,17 @@ options:
       graphics cards of the kernel as the fact C(llama_drm).
     type: bool
     default: false
+  vulkan:
+    description: >-
+      Asks for C(ansible_facts.llama_node.vulkan), the devices that llama.cpp uses through Vulkan, in its order:
+      C({available, reason, warning, gpus}). C(reason) says why there are none. Each of C(gpus) has the keys of
+      M(thefermisea.llama_cluster.nvidia_smi_facts) from C(index) to C(processes), where C(index) is the one that
+      E(GGML_VK_VISIBLE_DEVICES) takes, and C(slot), C(driver), C(source), C(unified) if it works in main memory,
+      C(own_mib) of its memory that is no main memory, and C(largest_tensor), the bytes of one tensor that it can hold.
+    type: dict
+    suboptions:
+      program: {description: The llama-server of a build for Vulkan if there is one., type: path}
+      environment: {description: The environment of the units., type: dict, required: true}
   fabric:
     description: "Asks for what M(thefermisea.llama_cluster.llama_fabric_facts) returns, as the fact of that name."
     type: dict
@@ -132,6 +143,10 @@ def main():
             "selinux": FLAG,
             "machine": {"type": "dict", "options": {"numa": FLAG}},
             "gpus": FLAG,
+            "vulkan": {
+                "type": "dict",
+                "options": {"program": {"type": "path"}, "environment": {"type": "dict", "required": True}},
+            },
             "fabric": {"type": "dict", "options": fabric},
             "units": FLAG,
             "listeners": FLAG,
@@ -158,6 +173,8 @@ def main():
         public.get("llama_fabric", {}).get("warnings", []) if public.get("llama_fabric", {}).get("interface") else []
     ):
         module.warn(warning)
+    if facts.get("vulkan", {}).get("warning"):
+        module.warn(f"vulkan: {facts['vulkan']['warning']}")
     module.exit_json(changed=False, ansible_facts=dict(public, llama_node=facts))
 
 

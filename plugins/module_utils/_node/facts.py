@@ -20,6 +20,7 @@ from .._files import is_trusted, names_in, text_of
 from .._text import Refusal
 from . import drm, nvidia_smi, paths
 from . import fabric as fabrics
+from . import drm, nvidia_smi, paths, vulkan
 from . import units as services
 from .build import build_info, kept_releases
 from .running import managed_processes
@@ -173,6 +174,12 @@ def gpus(_asked: Any) -> Facts:
     return {"nvidia_smi": nvidia_smi.collect(), "llama_drm": {"cards": seen["cards"], "reason": seen["reason"]}}
 
 
+def vulkan_devices(asked: Facts) -> Facts:
+    """The devices that a llama.cpp built for Vulkan uses, with the environment of the node's units."""
+    given = {str(name): str(text) for name, text in asked["environment"].items()}
+    return {"vulkan": vulkan.collect(given, asked["program"] or "")}
+
+
 def fabric(asked: Facts) -> Facts:
     """See llama_fabric_facts. Errors: Refusal."""
     return {"llama_fabric": fabrics.collect(**asked)}
@@ -315,6 +322,7 @@ SUBSETS = (
     ("selinux", selinux),
     ("machine", machine),
     ("gpus", gpus),
+    ("vulkan", vulkan_devices),
     ("fabric", fabric),
     ("units", units),
     ("listeners", listeners),

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._files import text_of
+from .._text import printable
 from . import drm
 from .running import resident_mib
 from .vulkaninfo import Found, parse, used
@@ -35,7 +36,9 @@ MOST = 8 << 20
 NOBODY = 65534
 HANGS = "%s did not end within %g s: a graphics driver hangs, see dmesg"
 LISTED = re.compile(r"^\s*Vulkan\d+: (.+) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILINE)
-TRAITS = re.compile(r"ggml_vulkan: \d+ = (.+) \(([^()]*(?:\([^()]*\)[^()]*)*)\) \| uma: ([01])")
+TRAITS = re.compile(
+    r"ggml_vulkan: \d+ = (.+) \(([^()]*(?:\([^()]*\)[^()]*)*)\) \| uma: ([01]).*\n(.*Device type is CPU)?"
+)
 # The drivers of cards that serve Vulkan, and which of them report their memory in sysfs.
 DRIVERS = ("amdgpu", "xe", "i915", "nvidia")
 # A process with less than this is not listed beside a card that works in main memory.
@@ -45,10 +48,10 @@ SAME = 0.02
 
 
 class Device(NamedTuple):
-    """One device. kind: as in vulkaninfo.Found, None if not known; sizes are MiB, None if not known; largest: bytes
+    """One device. number: in Vulkan's order, which GGML_VK_VISIBLE_DEVICES names; kind: as in vulkaninfo.Found, None if not known; sizes are MiB, None if not known; largest: bytes
     that one tensor may have; source: list-devices, vulkaninfo or sysfs."""
 
-    index: int
+    number: int
     name: str
     kind: str | None
     driver: str | None
@@ -86,15 +89,15 @@ def collect(
     try:
         known = [_of_info(one) for one in used(parse(info.output), visible)] if info.output else []
         devices, warning = _listed(known, built, environment, program, end)
+        if not info.output and not built.output:
+            devices = _of_sysfs(cards["cards"], visible)
     except ValueError as error:
         return _none(f"{VISIBLE}: {error}")
-    if not devices and not info.output and not built.output:
-        devices = _of_sysfs(cards["cards"], visible)
     if not devices:
         return _none(_reason(info, built, cards))
     by_slot = _pairs(devices, cards["cards"])
     memory, users = _main_memory(proc), _Users(proc, cards["processes"])
-    gpus = [_gpu(one, by_slot.get(one.index, {}), memory, users) for one in devices]
+    gpus = [_gpu(one, by_slot.get(one.number, {}), memory, users) for one in devices]
     return {"available": True, "reason": None, "warning": warning, "gpus": gpus}
 
 
@@ -107,14 +110,14 @@ def _reason(info: Answer, built: Answer, cards: Facts) -> str:
         names = ", ".join(one["name"] or one["slot"] for one in cards["cards"])
         seen = f", the kernel has {names}" if names else ""
         return f"Vulkan has no device that llama.cpp uses{seen}: install the Vulkan driver of the card"
-    return cards["reason"] or "the kernel has no card with a driver for Vulkan, such as amdgpu or xe"
+    why = "".join(f", {one.why}" for one in (info, built) if one.why)
+    return cards["reason"] or f"the kernel has no card with a driver for Vulkan, such as amdgpu or xe{why}"
 
 
 def _of_info(one: Found) -> Device:
     total, free = one.sizes()
-    return Device(
-        *(one.index, one.name, one.kind, one.driver, one.slot, total >> 20, free >> 20, one.largest, "vulkaninfo")
-    )
+    sizes = (total >> 20, free >> 20)
+    return Device(one.number, one.name, one.kind, one.driver, one.slot, *sizes, one.largest, "vulkaninfo")
 
 
 def _listed(
@@ -137,7 +140,10 @@ def _listed(
             else None
         )
     indices = _indices(found, environment, program, end)
-    kinds = {name: ("integrated" if uma == "1" else None, driver) for name, driver, uma in TRAITS.findall(built.output)}
+    kinds = {
+        name: ("cpu" if cpu else "integrated" if uma == "1" else "discrete", driver)
+        for name, driver, uma, cpu in TRAITS.findall(built.output)
+    }
     devices = [
         Device(index, name, *kinds.get(name, (None, None)), None, total, free, None, "list-devices")
         for index, (name, total, free) in zip(indices, found)
@@ -197,7 +203,7 @@ def _of_sysfs(cards: Iterable[Facts], visible: str | None) -> list[Device]:
 def _pairs(devices: Sequence[Device], cards: Sequence[Facts]) -> dict[int, Facts]:
     """{index of a device: its card of sysfs}: by slot, or by size if each has one card that is alike."""
     by_slot = {card["slot"]: card for card in cards}
-    found = {one.index: by_slot[one.slot] for one in devices if one.slot in by_slot}
+    found = {one.number: by_slot[one.slot] for one in devices if one.slot in by_slot}
     rest = [one for one in devices if one.slot is None and one.kind != "cpu"]
     left = [card for card in cards if card["driver"] in DRIVERS and card not in found.values()]
     if rest and len(rest) == len(left):
@@ -205,7 +211,7 @@ def _pairs(devices: Sequence[Device], cards: Sequence[Facts]) -> dict[int, Facts
         for one, card in zip(rest, left):
             vendor = {"amd": r"AMD|Radeon|RADV", "intel": "Intel", "nvidia": "NVIDIA"}.get(card["vendor"])
             if vendor and re.search(vendor, one.name):
-                found[one.index] = card
+                found[one.number] = card
     return found
 
 
@@ -257,8 +263,8 @@ def _gpu(device: Device, card: Facts, memory: tuple[int, int], users: _Users) ->
     elif used_mib is None and total is not None and device.free is not None:
         used_mib = total - device.free
     return {
-        "index": device.index,
-        "name": device.name,
+        "index": device.number,
+        "name": printable(device.name, 120),
         "uuid": slot or "",
         "slot": slot,
         "driver": device.driver or card.get("driver"),

@@ -46,11 +46,11 @@ class Heap(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A device of Vulkan. index: in Vulkan's order, which GGML_VK_VISIBLE_DEVICES names; kind: discrete, integrated,
+    """A device of Vulkan. number: in Vulkan's order, which GGML_VK_VISIBLE_DEVICES names; kind: discrete, integrated,
     virtual, cpu or other; slot: its PCI slot such as 0000:03:00.0, None if not known; ids: those by which llama.cpp
     recognizes the same card; largest: bytes that one tensor may have, None if not known."""
 
-    index: int
+    number: int
     name: str
     kind: str
     vendor: int
@@ -76,7 +76,7 @@ def parse(text: str) -> list[Found]:
     return [one for one in found if one is not None]
 
 
-def _device(index: int, text: str) -> Found | None:
+def _device(number: int, text: str) -> Found | None:
     name, kind = _value(text, "deviceName"), _value(text, "deviceType")
     with_budget = bool(re.search(r"^\s*VK_EXT_memory_budget\s*:", text, re.MULTILINE))
     heaps = [
@@ -88,7 +88,7 @@ def _device(index: int, text: str) -> Found | None:
     kinds = {"DISCRETE_GPU": "discrete", "INTEGRATED_GPU": "integrated", "VIRTUAL_GPU": "virtual", "CPU": "cpu"}
     luid = _value(text, "deviceLUID") if _value(text, "deviceLUIDValid") == "true" else None
     return Found(
-        index=index,
+        number=number,
         name=name[:256],
         kind=kinds.get(kind.removeprefix("PHYSICAL_DEVICE_TYPE_"), "other"),
         vendor=_number(text, "vendorID") or 0,
@@ -153,14 +153,14 @@ def _priority(device: Found, vendor: int) -> int:
 
 
 def _named(devices: Sequence[Found], visible: str) -> list[Found]:
-    by_index = {one.index: one for one in devices}
+    by_number = {one.number: one for one in devices}
     chosen: list[Found] = []
     for word in visible.replace(",", " ").split():
         if not re.fullmatch(r"\d{1,9}", word):
             raise ValueError(f"{word[:40]} seen, numbers of devices with commas between are needed")
-        if int(word) not in by_index:
-            raise ValueError(f"{int(word)} seen, one of {', '.join(map(str, by_index)) or 'no device'} is needed")
-        if by_index[int(word)] in chosen:
+        if int(word) not in by_number:
+            raise ValueError(f"{int(word)} seen, one of {', '.join(map(str, by_number)) or 'no device'} is needed")
+        if by_number[int(word)] in chosen:
             raise ValueError(f"{int(word)} seen twice, each device once is needed")
-        chosen.append(by_index[int(word)])
+        chosen.append(by_number[int(word)])
     return chosen

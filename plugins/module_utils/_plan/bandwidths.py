@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Memory bandwidth of NVIDIA's cards by the name that nvidia-smi prints. Private to the collection.
+"""Memory bandwidth of cards by the name that nvidia-smi or Vulkan prints. Private to the collection.
 
-GB/s, from NVIDIA's data sheets. They weigh unlike cards against each other. Laptop GPUs and cards whose figure is not
-certain are left out; some names stand for cards with unlike memory (GTX 1050, 1650, RTX 3050, 3060, 3060 Ti, 3080,
-4070), the first one made counts. Where it matters, the inventory's llama_devices has `bandwidth`.
+GB/s, from the makers' data sheets. They weigh unlike cards against each other. Laptop GPUs and cards whose figure is
+not certain are left out; some names stand for cards with unlike memory (GTX 1050, 1650, RTX 3050, 3060, 3060 Ti, 3080,
+4070, Arc A770), the first one made counts. Where it matters, the inventory's llama_devices has `bandwidth`.
 """
 
 from __future__ import annotations
@@ -141,20 +141,106 @@ CARDS = {
     # Cards that work in main memory
     "GB10": 273,
     "Thor": 273,
+    # Radeon RX
+    "RX 470": 211,
+    "RX 480": 256,
+    "RX 570": 224,
+    "RX 580": 256,
+    "RX 590": 256,
+    "RX Vega 56": 410,
+    "RX Vega 64": 484,
+    "RX 5500 XT": 224,
+    "RX 5700": 448,
+    "RX 5700 XT": 448,
+    "RX 6400": 128,
+    "RX 6500 XT": 144,
+    "RX 6600": 224,
+    "RX 6600 XT": 256,
+    "RX 6650 XT": 280,
+    "RX 6700": 320,
+    "RX 6700 XT": 384,
+    "RX 6750 XT": 432,
+    "RX 6800": 512,
+    "RX 6800 XT": 512,
+    "RX 6900 XT": 512,
+    "RX 6950 XT": 576,
+    "RX 7600": 288,
+    "RX 7600 XT": 288,
+    "RX 7700 XT": 432,
+    "RX 7800 XT": 624,
+    "RX 7900 GRE": 576,
+    "RX 7900 XT": 800,
+    "RX 7900 XTX": 960,
+    "RX 9060": 288,
+    "RX 9060 XT": 320,
+    "RX 9070": 640,
+    "RX 9070 GRE": 432,
+    "RX 9070 XT": 640,
+    "Radeon VII": 1024,
+    # Radeon Pro
+    "Radeon Pro VII": 1024,
+    "Radeon Pro V620": 512,
+    "Radeon Pro W6600": 224,
+    "Radeon Pro W6800": 512,
+    "Radeon Pro W7500": 172,
+    "Radeon Pro W7600": 288,
+    "Radeon Pro W7700": 576,
+    "Radeon Pro W7800": 576,
+    "Radeon Pro W7900": 864,
+    "Radeon AI Pro R9700": 640,
+    # Instinct; each of the two dies of MI250 and MI250X is a device of its own.
+    "Instinct MI25": 484,
+    "Instinct MI50": 1024,
+    "Instinct MI60": 1024,
+    "Instinct MI100": 1229,
+    "Instinct MI210": 1638,
+    "Instinct MI250": 1638,
+    "Instinct MI250X": 1638,
+    "Instinct MI300A": 5300,
+    "Instinct MI300X": 5300,
+    "Instinct MI325X": 6000,
+    # Graphics of AMD's processors; the smaller ones with DDR5-5600, the slower memory of their data sheets.
+    "BC-250": 448,
+    "Radeon 780M": 90,
+    "Radeon 890M": 90,
+    "Radeon 8040S": 256,
+    "Radeon 8050S": 256,
+    "Radeon 8060S": 256,
+    # Intel Arc
+    "Arc A310": 124,
+    "Arc A380": 186,
+    "Arc A580": 512,
+    "Arc A750": 512,
+    "Arc A770": 560,
+    "Arc B570": 380,
+    "Arc B580": 456,
+    "Arc Pro B50": 224,
+    "Arc Pro B60": 456,
+    "Arc Pro B70": 608,
+    "Arc 130V": 137,
+    "Arc 140V": 137,
 }
 
 # Words before and behind a card's name. "A6000" and "3090" leave out RTX. Quadro is part of a
-# name, or stands before one.
-_MAKERS = r"^((NVIDIA|Tesla|GeForce)\s+)+"
+# name, or stands before one. Mesa's drivers write theirs, or the chip, in brackets behind it.
+_MAKERS = r"^((NVIDIA|Tesla|GeForce|AMD|Intel)\s+)+"
 _ENDINGS = r"(\s+Generation)?(\s+\d+GB)?\Z"
+_DRIVERS = r"(\s+(Graphics|Series))*(\s+\([A-Z][A-Z0-9_ ,]*\))?\Z"
+# All processors of this family have the same memory, whatever their graphics are called.
+_LUNAR_LAKE = re.compile(r"^Intel.* \(LNL\)\Z", re.IGNORECASE)
 _KNOWN = {re.sub(r"\s+generation\Z", "", card.lower()): speed for card, speed in CARDS.items()}
 
 
 def bandwidth(name: str | None) -> int | None:
     """GB/s of a card's memory, None where it is not known. Only a whole name counts: an RTX 3060 Ti, a 4090 D or a
     Laptop GPU is a card of its own."""
-    card = re.sub(_MAKERS, "", " ".join(str(name or "").split()), flags=re.I).lower()
+    text = " ".join(re.sub(r"\((R|TM)\)", " ", str(name or ""), flags=re.I).split())
+    if _LUNAR_LAKE.match(text):
+        return CARDS["Arc 140V"]
+    card = re.sub(_MAKERS, "", text, flags=re.I).lower()
     card = re.sub(r"(\d)\s?gi?b\Z", r"\1gb", card)
-    short = re.sub(_ENDINGS, "", card, flags=re.I)
-    names = (card, short, "rtx " + short, re.sub(r"^quadro\s+", "", short))
+    short = re.sub(_ENDINGS, "", re.sub(_DRIVERS, "", card, flags=re.I), flags=re.I)
+    bare = re.sub(r"^(radeon|instinct|arc)\s+", "", short)
+    makers = [maker + bare for maker in ("", "rx ", "radeon ", "instinct ", "arc ")]
+    names = (card, short, "rtx " + short, re.sub(r"^quadro\s+", "", short), *makers)
     return next((_KNOWN[one] for one in names if one in _KNOWN), None)
