@@ -115,9 +115,8 @@ def _reason(info: Answer, built: Answer, cards: Facts) -> str:
 
 
 def _of_info(one: Found) -> Device:
-    total, free = one.sizes()
-    sizes = (total >> 20, free >> 20)
-    return Device(one.number, one.name, one.kind, one.driver, one.slot, *sizes, one.largest, "vulkaninfo")
+    total, free = (size >> 20 for size in one.sizes())
+    return Device(one.number, one.name, one.kind, one.driver, one.slot, total, free, one.largest, "vulkaninfo")
 
 
 def _listed(
@@ -144,10 +143,10 @@ def _listed(
         name: ("cpu" if cpu else "integrated" if uma == "1" else "discrete", driver)
         for name, driver, uma, cpu in TRAITS.findall(built.output)
     }
-    devices = [
-        Device(index, name, *kinds.get(name, (None, None)), None, total, free, None, "list-devices")
-        for index, (name, total, free) in zip(indices, found)
-    ]
+    devices = []
+    for number, (name, total, free) in zip(indices, found):
+        kind, driver = kinds.get(name, (None, None))
+        devices.append(Device(number, name, kind, driver, None, total, free, None, "list-devices"))
     warning = "llama-server lists other devices than vulkaninfo, the plan uses llama-server's: %s instead of %s" % (
         ", ".join(one.name for one in devices) or "none",
         ", ".join(one.name for one in known) or "none",

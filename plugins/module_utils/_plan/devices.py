@@ -24,8 +24,12 @@ Facts = dict[str, Any]
 NAMED = 3
 # CUDA_DEVICE_ORDER of the units: CUDA then counts cards as nvidia-smi does, by slot. Its own order is by speed.
 BY_SLOT = "PCI_BUS_ID"
-# Cards without memory of their own, by the name that nvidia-smi prints: DGX Spark, Jetson.
-INTEGRATED = re.compile(r"\b(GB10|Thor|Orin|Xavier|Tegra)\b")
+# Cards without memory of their own: DGX Spark and Jetson, by the name that nvidia-smi prints, and
+# those of AMD's and Intel's processors, by the name that Vulkan prints.
+INTEGRATED = re.compile(
+    r"\b(GB10|Thor|Orin|Xavier|Tegra|BC-?250|Radeon [678][0-9]0M|80[456]0S|Ryzen|Arc 1[34]0[TV])\b"
+    r"|\((LNL|MTL|ARL)\)\Z"
+)
 # The memory of such a card in nvidia-smi, and of a card that CUDA does not find.
 NO_OWN_MEMORY = re.compile(r"\[?(N/A|Not Supported)")
 LOST = re.compile(r"\[?(GPU is lost|GPU requires reset|Unknown|ERR!)")
@@ -52,10 +56,16 @@ class Device(NamedTuple):
     unified: bool = False  # a card that works in the node's main memory
     own_mib: int = 0  # what such a card has that is not main memory, such as what the firmware set aside
     spare_mib: int = 0  # main memory that neither such a card nor the system uses
+    tensor_mib: int | None = None  # the largest tensor that the card can hold, None without a limit
+    pinned: bool = False  # units name the card, because its program would use others too
 
     def as_dict(self) -> Facts:
         """The device as a filter returns it, without claims."""
         return {key: value for key, value in self._asdict().items() if key != "claimed_mib"}
+
+    def word(self) -> str:
+        """What names the card in the variable that chooses among those of its node."""
+        return self.uuid or self.device[3:]
 
     def free_mib(self) -> int:
         """Without what others use and other services have."""
@@ -94,7 +104,7 @@ def of_node(
         managed = sum(process["memory_used_mib"] or 0 for process in processes if process["pid"] in pids)
         # The memory of the driver is neither used nor free.
         total = part["memory_total_mib"] if free is None else used + free
-        unified = bool(gpu.get("unified")) or _integrated(gpu["name"])
+        unified = bool(gpu.get("unified")) or is_integrated(gpu["name"])
         if gpu in untold:
             total, unified = _untold(node, gpu, card, memory_mib if len(untold) == 1 else 0)
         one = Device(
@@ -105,12 +115,12 @@ def of_node(
             total_mib=total,
             others_mib=max(0, used - managed),
             # Which process is in which MIG instance is not known.
-            others=_named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
+            others=named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
             margin_mib=margin_mib,
             bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]),
             uuid=part.get("uuid") or "",
         )
-        found.append(_in_main_memory(one, 0 if gpu in untold else memory_mib, gpu.get("own_mib")) if unified else one)
+        found.append(in_main_memory(one, 0 if gpu in untold else memory_mib, gpu.get("own_mib")) if unified else one)
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]
 
 
@@ -119,7 +129,7 @@ def as_dicts(devices: Iterable[Device]) -> list[Facts]:
     return [device.as_dict() for device in devices]
 
 
-def _named(processes: Sequence[Facts]) -> dict[str, int | None]:
+def named(processes: Sequence[Facts]) -> dict[str, int | None]:
     """{words for one of a card's processes: its MiB, None where the driver does not tell}, the largest ones."""
     ordered = sorted(processes, key=lambda process: -(process["memory_used_mib"] or 0))
     found = {
@@ -171,23 +181,29 @@ def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> tuple[int, b
     """-> (MiB, whether they are main memory's) of a card whose memory nvidia-smi does not tell. card: its entry of
     llama_devices, {} for none; memory_mib: main memory, 0 if other cards share it. Errors: Refusal."""
     if card.get("memory_mib"):
-        return int(card["memory_mib"]), _integrated(gpu["name"]) or _integrated(card.get("name"))
+        return int(card["memory_mib"]), is_integrated(gpu["name"]) or is_integrated(card.get("name"))
     words = gpu.get("memory_reason") or "nothing"
     # A virtual GPU and a MIG card may report N/A too, and have memory of their own.
-    if not memory_mib or not NO_OWN_MEMORY.match(words) or not _integrated(gpu["name"]):
-        raise Refusal(
-            "%s: %s seen as the memory of GPU%s, its size is needed: write llama_devices for the node, an entry for "
-            "each card that is used, such as [{name: %s, memory_mib: 24124}]"
-            % (node, printable(words, 40), gpu["index"], printable(gpu["name"] or "GPU", 60))
-        )
+    if not memory_mib or not NO_OWN_MEMORY.match(words) or not is_integrated(gpu["name"]):
+        raise unknown_memory(node, gpu, words)
     return memory_mib, True
 
 
-def _integrated(name: str | None) -> bool:
+def unknown_memory(node: str, gpu: Facts, words: str) -> Refusal:
+    """words: what the driver reports instead of a size."""
+    return Refusal(
+        "%s: %s seen as the memory of GPU%s, its size is needed: write llama_devices for the node, an entry for "
+        "each card that is used, such as [{name: %s, memory_mib: 24124}]"
+        % (node, printable(words, 40), gpu["index"], printable(gpu["name"] or "GPU", 60))
+    )
+
+
+def is_integrated(name: str | None) -> bool:
+    """Whether a card of this name works in main memory."""
     return bool(INTEGRATED.search(name or ""))
 
 
-def _in_main_memory(card: Device, memory_mib: int, own_mib: int | None = None) -> Device:
+def in_main_memory(card: Device, memory_mib: int, own_mib: int | None = None) -> Device:
     """A card that works in main memory of memory_mib, 0 if that is all the memory it has. own_mib: what it has beside
     that, None if not known."""
     memory = memory_mib or card.total_mib
@@ -266,7 +282,7 @@ def of_cards(described: Sequence[Facts], margin_mib: int) -> list[Device]:
 def of_card(node: str, index: int, card: Facts, margin_mib: int, memory_mib: int = 0) -> Device:
     """A GPU as the inventory describes it. memory_mib: the node's main memory, 0 if not known."""
     found = _device(node, "GPU%d" % index, card.get("name", "GPU"), "GPU", card, margin_mib)
-    return _in_main_memory(found, memory_mib) if _integrated(found.name) else found
+    return in_main_memory(found, memory_mib) if is_integrated(found.name) else found
 
 
 def main_memory(node: str, described: Facts, margin_mib: int) -> Device:

@@ -46,7 +46,8 @@ class Misfit(NamedTuple):
 @dataclass
 class Placed:
     """The result for a service. rows: what it claims; shapes: {(node, model): the whole model}, if it generates text;
-    why: it is not planned; rendered: layers per node without a plan; cards: {node: UUIDs}, None if it may use all."""
+    why: it is not planned; rendered: layers per node without a plan; cards: {node: what names them in the
+    environment of units}, None if it may use all."""
 
     name: str
     parts: list[ServicePlan] = field(default_factory=list)

@@ -45,7 +45,7 @@ def memory_plan(
     -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan]; unchanged:
     [names planned as they were]; rendered: {name: {layers, tensor_split}} of those with layers per node and no plan;
-    refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: UUIDs}};
+    refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: those that units name}};
     ports: {name: port} of those that give none; jobs: {name: words about its partition};
     threads, load_modes, unserved, lines: of threads(), load_modes(), unserved(), table.lines()}
     """
@@ -171,8 +171,9 @@ def unserved(
 
 
 def _cards(node: Mapping[str, Any]) -> float:
-    """Without those that work in main memory."""
-    return sum(one["total_mib"] for one in node["devices"] if one["kind"] == "GPU" and not one.get("unified"))
+    """Without what is main memory."""
+    cards = [one for one in node["devices"] if one["kind"] == "GPU"]
+    return sum(one.get("own_mib", 0) if one.get("unified") else one["total_mib"] for one in cards)
 
 
 def _main(node: Mapping[str, Any]) -> float:

@@ -28,9 +28,12 @@ from .companions import load
 def place(cluster: Cluster, name: str, claims: Claims, uncounted: Sequence[str]) -> Placed:
     """A service with the cards that it may use. uncounted: services before it whose claims are not known."""
     service, devices = cluster.services[name], cluster.devices
-    if "cards" not in service:
-        return _running_or_stopped(View(cluster, devices, claims), name)
     hosts = cluster.hosts(name)
+    if "cards" not in service:
+        placed = _running_or_stopped(View(cluster, devices, claims), name)
+        pinned = {node: devices[node] for node in hosts if any(one.pinned for one in devices.get(node, ()))}
+        placed.cards = {node: [one.word() for one in found] for node, found in pinned.items()} or None
+        return placed
     # The cards that a count of them chose in an earlier run: others would mean a restart.
     earlier: dict[str, set[str]] = {}
     for part in cluster.earlier(name, hosts) if isinstance(service["cards"], int) else ():
@@ -48,7 +51,7 @@ def place(cluster: Cluster, name: str, claims: Claims, uncounted: Sequence[str])
         return Placed(name, refused=[str(problem)], cards={})
     placed = _running_or_stopped(View(cluster, {**devices, **own}, claims), name)
     # Without a card a unit sees none.
-    placed.cards = {node: [device.uuid for device in found if device.kind == "GPU"] for node, found in own.items()}
+    placed.cards = {node: [device.word() for device in found if device.kind == "GPU"] for node, found in own.items()}
     return placed
 
 
@@ -77,7 +80,7 @@ def _own_cards(
         known = [int(card.device[3:]) for card in cards]
         for index in [index for index in wanted if index not in known]:
             raise Refusal(
-                "%s.cards: %d seen, %s has %s, an index that nvidia-smi prints there is needed: correct it"
+                "%s.cards: %d seen, %s has %s, an index of a card there is needed: correct it"
                 % (entry, index, node, ", ".join(map(str, known)) or "no card")
             )
         return [card for card in cards if int(card.device[3:]) in wanted]

@@ -192,11 +192,12 @@ def _worker(
 
 
 def _cards(service: Service, node: str, plan: Mapping[str, Any]) -> list[str] | None:
-    """The UUIDs of the cards that a service may use on a node, as the plan has them."""
+    """The cards that a service may use on a node, as the plan names them; None for all of them."""
     wanted = value(service.settings, "cards")
-    if not wanted:
-        return wanted
-    return plan.get("cards", {}).get(service.name, {}).get(node) or [""]
+    if wanted == []:
+        return []
+    planned: list[str] | None = plan.get("cards", {}).get(service.name, {}).get(node)
+    return planned or ([""] if wanted else None)
 
 
 def _rpc_endpoints(service: Service, hostvars: HostVars) -> list[str]:
