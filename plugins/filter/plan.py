@@ -29,6 +29,7 @@ _value:
 """
 
 from ..module_utils._plan.devices import as_dicts, of_node
+from ..module_utils._plan.vulkan import of_vulkan
 from ..plugin_utils._cluster_plan.cards import plan_cards
 from ..plugin_utils._cluster_plan.plan import memory_plan
 from ..plugin_utils._filters import with_sentences
@@ -42,12 +43,17 @@ def plan_devices(*args, **kwargs):
     return as_dicts(of_node(*args, **kwargs))
 
 
+def plan_vulkan_devices(*args, **kwargs):
+    return as_dicts(of_vulkan(*args, **kwargs))
+
+
 class FilterModule:
     def filters(self):
         return with_sentences(
             memory_plan,
             plan_cards,
             plan_devices,
+            plan_vulkan_devices,
             tune_candidates,
             tune_lines,
             tune_measured,

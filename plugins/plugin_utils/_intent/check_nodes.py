@@ -66,6 +66,9 @@ CARD_KEYS = {
 }
 ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 VARIABLE = re.compile(r"^(?!LLAMA_CLUSTER_)[A-Za-z_][A-Za-z0-9_]*\Z")
+# GGML_VK_VISIBLE_DEVICES, and variables with which llama.cpp does not keep what a card holds on the card.
+DEVICES = re.compile(r"^([0-9]{1,3}(, ?[0-9]{1,3}){0,31})?\Z")
+MOVES = ("GGML_VK_ALLOW_SYSMEM_FALLBACK", "GGML_VK_PREFER_HOST_MEMORY")
 # Every user of a node can read its units.
 SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASS|PASSWD|PASSWORD|CREDENTIALS?)(_|\Z)", re.IGNORECASE)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -220,6 +223,11 @@ def _environment_error(name: str, value: Any) -> str:
     if name == "CUDA_DEVICE_ORDER" and value != BY_SLOT:
         # The plan counts cards as nvidia-smi does.
         return f"{shown(value)} seen, {BY_SLOT} is needed: remove it, or write UUIDs in CUDA_VISIBLE_DEVICES"
+    if name == "GGML_VK_VISIBLE_DEVICES" and not DEVICES.match(str(value)):
+        # llama.cpp stops reading at what is no number, and computes on the CPU.
+        return f"{shown(value)} seen, numbers that vulkaninfo prints are needed: write such as 0,1"
+    if name in MOVES:
+        return "seen, none is needed, since weights would lie in main memory, where the plan has none: remove it"
     if hidden(value):
         step = "move what is there, or leave the variable out"
         return f"{hidden(value)}, which units cannot see, seen, {VISIBLE} needed: {step}"

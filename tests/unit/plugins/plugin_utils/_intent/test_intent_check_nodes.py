@@ -216,6 +216,17 @@ def test_another_order_of_cards_is_refused(variable):
     assert sentence_of(**{variable: {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}) == ""
 
 
+@pytest.mark.parametrize("variable", ["rpc_worker_environment", "head_server_environment"])
+def test_devices_of_vulkan_are_numbers(variable):
+    for value in ("", "0", 0, "1,0", "0, 2"):
+        assert sentence_of(**{variable: {"GGML_VK_VISIBLE_DEVICES": value}}) == ""
+    for value in ("Vulkan0", "-1", "0 1", "0,", "0000", ",".join(["1"] * 33)):
+        words = sentence_of(**{variable: {"GGML_VK_VISIBLE_DEVICES": value}})
+        assert "numbers that vulkaninfo prints are needed: write such as 0,1" in words
+    for name in ("GGML_VK_ALLOW_SYSMEM_FALLBACK", "GGML_VK_PREFER_HOST_MEMORY"):
+        assert "weights would lie in main memory" in sentence_of(**{variable: {name: "1"}})
+
+
 def test_value_without_text_is_refused():
     """A unit would have the word None, which hides all cards."""
     assert "text without control characters is needed" in sentence_of(rpc_worker_environment={"X": None})
