@@ -12,9 +12,10 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .architectures import WITHOUT_CACHE
 from .build_ranges import BuildRange, ranges_of
 from .kv_cache import Cells, Settings, cells, is_plain, kv_bytes
-from .shape import WITHOUT_CACHE, Shape
+from .shape import Shape
 
 F32 = 4
 

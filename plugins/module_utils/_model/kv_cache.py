@@ -95,15 +95,14 @@ def row_bytes(cache_type: str, weights: int, bits: float | None = None) -> int:
     return -(-weights // block) * size
 
 
-def _layer_row(shape: Shape, settings: Settings, block: int, mla_values: bool) -> int:
-    """Bytes of one cell of a layer."""
+def _layer_rows(shape: Shape, settings: Settings, block: int, mla_values: bool) -> tuple[int, int]:
+    """Bytes of one cell of a layer's keys and of its values, which are a tensor each."""
     if shape.mla:
         keys = row_bytes(settings.cache_type_k, shape.mla.rank + shape.mla.rope, settings.bits_k)
-        return keys + row_bytes(settings.cache_type_v, shape.mla.rank, settings.bits_v) if mla_values else keys
+        return keys, row_bytes(settings.cache_type_v, shape.mla.rank, settings.bits_v) if mla_values else 0
     heads = shape.n_head_kv[block]
-    return row_bytes(settings.cache_type_k, heads * shape.head_k[block], settings.bits_k) + row_bytes(
-        settings.cache_type_v, heads * shape.head_v[block], settings.bits_v
-    )
+    keys = row_bytes(settings.cache_type_k, heads * shape.head_k[block], settings.bits_k)
+    return keys, row_bytes(settings.cache_type_v, heads * shape.head_v[block], settings.bits_v)
 
 
 def is_plain(cache_type: str) -> bool:
@@ -120,9 +119,19 @@ def kv_bytes(shape: Shape, settings: Settings) -> list[int]:
             [
                 size.streams
                 * (size.swa if sliding else size.full)
-                * _layer_row(shape, settings, block, known.mla_values)
+                * sum(_layer_rows(shape, settings, block, known.mla_values))
                 + size.sequences * shape.recurrent[block]
                 for block, sliding in enumerate(shape.swa_layers)
             ]
         )
     return [max(block) for block in zip(*needs)]
+
+
+def largest_kv(shape: Shape, settings: Settings) -> int:
+    """Bytes of the largest tensor of the cache: the keys or the values of one layer, of all sequences."""
+    known = ranges_of(settings.build)[-1]
+    size = cells(shape, settings, known)
+    return size.streams * max(
+        (size.swa if sliding else size.full) * max(_layer_rows(shape, settings, block, known.mla_values))
+        for block, sliding in enumerate(shape.swa_layers)
+    )

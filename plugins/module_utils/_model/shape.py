@@ -10,9 +10,11 @@ Names are as in llama.cpp's hparams. The sources are llama-hparams.cpp and the l
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .._text import Refusal
+from .architectures import RECURRENT, SWA, WITHOUT_CACHE
 from .describe import check_model
 from .gguf import Header, Tensor, shown
 from .tensor_mode import divided
@@ -60,6 +62,8 @@ class Shape(NamedTuple):
     cpu_moe: int = 0  # how many of the first blocks have their experts in the head's main memory
     draft: Shape | None = None  # of a small model that lies beside it and drafts for it
     whole_bytes: int = 0  # of all block_bytes, those that --split-mode tensor has on each device
+    largest: int = 0  # bytes of the largest tensor on devices that is no expert's, 0 if not known
+    largest_expert: int = 0  # of the largest one of experts
     left: Shape | None = None  # the first blocks, where they lie in the head's main memory; the others are counted
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,56 +86,6 @@ class Shape(NamedTuple):
         )
 
 
-class Swa(NamedTuple):
-    """The sliding windows of an architecture."""
-
-    period: int  # one layer in so many attends to everything
-    window: int  # tokens where the header names none
-    dense_first: bool
-
-
-# The architectures whose caches have a sliding window, unless the header names the layers itself. The others keep the
-# whole context, whatever their header says of a window.
-SWA = {
-    "afmoe": Swa(4, 0, False),
-    "cohere2": Swa(4, 0, False),
-    "exaone4": Swa(4, 4096, False),
-    "gemma2": Swa(2, 4096, False),
-    "gemma3": Swa(6, 0, False),
-    "gemma3n": Swa(5, 0, False),
-    "gpt-oss": Swa(2, 0, False),
-    "llama4": Swa(4, 8192, False),
-    "olmo2": Swa(4, 0, False),
-    "smallthinker": Swa(4, 4096, True),
-}
-
-# The architectures with layers of constant state instead of, or beside, a cache: which layers those are.
-RECURRENT = {
-    "falcon-h1": "beside",
-    "granitehybrid": "without heads",
-    "jamba": "without heads",
-    "lfm2": "without heads",
-    "lfm2moe": "without heads",
-    "mamba": "all",
-    "mamba2": "all",
-    "nemotron_h": "without heads and feed-forward",
-    "nemotron_h_moe": "without heads and feed-forward",
-    "qwen35": "interval",
-    "qwen35moe": "interval",
-    "qwen3next": "interval",
-}
-# The architectures that read a text at once and keep no cache (create_memory); their output is no layer of its own.
-WITHOUT_CACHE = {
-    "bert",
-    "eurobert",
-    "gemma-embedding",
-    "jina-bert-v2",
-    "jina-bert-v3",
-    "modern-bert",
-    "neo-bert",
-    "nomic-bert",
-    "nomic-bert-moe",
-}
 _INTERVAL = 4  # qwen3next and its kin attend in every fourth layer, unless the header says otherwise
 
 # Keys of caches that are neither: lightning indexers, linear attention with states of its own, layers that share a
@@ -278,6 +232,10 @@ def _tensors(headers: list[Header], count: int) -> tuple[list[int], int, int, di
     return blocks, entry, output, named
 
 
+def _largest(tensors: Iterable[Tensor]) -> int:
+    return max((tensor.nbytes for tensor in tensors), default=0)
+
+
 def _experts(named: dict[str, Tensor], count: int) -> tuple[list[int], int]:
     """-> (bytes of each block's experts, bytes of a device that computes experts that lie elsewhere)
 
@@ -396,4 +354,8 @@ def read_shape(header: Header | list[Header]) -> Shape:
         expert_bytes=expert_bytes + [0] * skipped,
         expert_copy=expert_copy,
         whole_bytes=sum(blocks) - sum(map(_padded, divided(named, count - skipped))),
+        largest=_largest(
+            one for name, one in named.items() if not _EXPERTS.search(name) and (tied or not _INPUT.match(name))
+        ),
+        largest_expert=_largest(one for name, one in named.items() if _EXPERTS.search(name)),
     )

@@ -48,8 +48,8 @@ SAME = 0.02
 
 
 class Device(NamedTuple):
-    """One device. number: in Vulkan's order, which GGML_VK_VISIBLE_DEVICES names; kind: as in vulkaninfo.Found, None if not known; sizes are MiB, None if not known; largest: bytes
-    that one tensor may have; source: list-devices, vulkaninfo or sysfs."""
+    """One device. number: in Vulkan's order, which GGML_VK_VISIBLE_DEVICES names; kind: as in vulkaninfo.Found; total,
+    free: MiB; largest: bytes that one tensor may have; source: list-devices, vulkaninfo or sysfs."""
 
     number: int
     name: str

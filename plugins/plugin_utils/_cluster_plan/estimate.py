@@ -12,7 +12,7 @@ from typing import Any
 
 from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
-from ...module_utils._model.shape import RECURRENT, WITHOUT_CACHE
+from ...module_utils._model.architectures import RECURRENT, WITHOUT_CACHE
 from .._intent.check_models import HEADER_KEYS
 
 Named = tuple[str, tuple[int, ...]]

@@ -45,8 +45,8 @@ def memory_plan(
     -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan]; unchanged:
     [names planned as they were]; rendered: {name: {layers, tensor_split}} of those with layers per node and no plan;
-    refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: those that units name}};
-    ports: {name: port} of those that give none; jobs: {name: words about its partition};
+    refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: those that units
+    name}}; ports: {name: port} of those that give none; jobs: {name: words about its partition};
     threads, load_modes, unserved, lines: of threads(), load_modes(), unserved(), table.lines()}
     """
     cluster = Cluster(services, models, groups, nodes, list(headers), builds, list(previous), complete)

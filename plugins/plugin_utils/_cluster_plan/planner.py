@@ -80,8 +80,8 @@ def _own_cards(
         known = [int(card.device[3:]) for card in cards]
         for index in [index for index in wanted if index not in known]:
             raise Refusal(
-                "%s.cards: %d seen, %s has %s, an index of a card there is needed: correct it"
-                % (entry, index, node, ", ".join(map(str, known)) or "no card")
+                "%s.cards: %d seen, %s has %s, an index that nvidia-smi or vulkaninfo prints there is needed: correct "
+                "it" % (entry, index, node, ", ".join(map(str, known)) or "no card")
             )
         return [card for card in cards if int(card.device[3:]) in wanted]
     if wanted > len(cards):
@@ -236,6 +236,7 @@ def _router(view: View, placed: Placed, hosts: Sequence[str]) -> None:
             placed.parts.append(part)
             if not one.settings.embeddings:
                 placed.shapes[host, one.model] = one.shape
+            placed.refused += refusals.tensors(name, case, planned)
             if not planned.fits:
                 beside = view.beside([*devices, *([main] if main else [])])
                 placed.misfits.append(Misfit(name, case, part, [], beside))
@@ -318,6 +319,7 @@ def _head(
         placed.shapes[head, part.model] = whole
     mode = cluster.load_mode(service, head)
     placed.refused += refusals.memory_max(name, {**service, "load_mode": mode}, part)
+    placed.refused += refusals.tensors(name, case, planned)
     # One device is enough wherever it is; the head's own are looked at first.
     one = plan(shape, case.settings, own + view.of(workers), len(own)) if workers and not force else planned
     if one is not planned and one.topology != "split" and one.fits:

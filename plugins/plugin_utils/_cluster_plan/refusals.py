@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._model.kv_cache import CACHE_TYPES
+from ...module_utils._model.architectures import WITHOUT_CACHE
+from ...module_utils._model.kv_cache import CACHE_TYPES, largest_kv
 from ...module_utils._model.left import leaving
 from ...module_utils._model.memory import Settings, Shape
-from ...module_utils._model.shape import WITHOUT_CACHE
 from ...module_utils._model.tensor_mode import UNPLANNED, UNSUPPORTED
 from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
@@ -205,6 +205,32 @@ def model(name: str, service: Mapping[str, Any], shape: Shape, device: Device, m
             % (name, service["draft"]["model"], shape.draft.n_vocab, shape.n_vocab, served)
         )
     return list(found.values())
+
+
+def tensors(name: str, case: Case, planned: Plan) -> list[str]:
+    """Tensors that are larger than a device with layers can hold: llama.cpp would keep weights in main memory, or end
+    while it makes the cache."""
+    shape, settings = case.shape, case.settings
+    experts = shape.largest_expert if shape.cpu_moe < shape.block_count else 0
+    weights, cache = max(shape.largest, experts) >> 20, largest_kv(shape, settings) >> 20
+    used = {(row.node, row.device) for row in planned.devices if row.layers}
+    limits = [one for one in case.devices if one.tensor_mib and (one.node, one.device) in used]
+    if settings.tensor_mode or not limits:
+        return []
+    least = min(limits, key=lambda device: device.tensor_mib or 0)
+    needed = (
+        f"at most {least.tensor_mib} MiB are allowed by the driver of {least.device} of {least.node}, or by any driver "
+        "if vulkaninfo is missing there"
+    )
+    rows = (
+        ("model", weights, "a tensor", "install vulkan-tools, or choose a smaller quant"),
+        ("slot_ctx_size", cache, "a layer's keys or values", "install vulkan-tools, or lower it or parallel"),
+    )
+    return [
+        f"llama_services.{name}.{key}: {what} of {size} MiB seen, {needed}: {step}"
+        for key, size, what, step in rows
+        if size > (least.tensor_mib or 0)
+    ]
 
 
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from ...module_utils._companion_keys import ADAPTER, PROJECTOR
 from ...module_utils._forms import MODEL_NAME as FORM
-from ...module_utils._model.shape import MAX_BLOCKS, RECURRENT
+from ...module_utils._model.architectures import RECURRENT
+from ...module_utils._model.shape import MAX_BLOCKS
 from ...module_utils._settings import FAMILY_KEYS
 from .models import files_of, model_file
 from .values import is_a, key_errors, list_errors, plain, shown, type_errors, unknown_key
