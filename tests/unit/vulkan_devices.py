@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `vulkaninfo` prints of cards: those parts that are read, and some that look like them. The sizes are those of
-public reports of these cards."""
+"""Output of `vulkaninfo`: the parts that are read, and some that look like them. The sizes are from public reports of
+these cards."""
 
 GIB = 1 << 30
 LOCAL = "MEMORY_HEAP_DEVICE_LOCAL_BIT"

@@ -18,9 +18,8 @@ from typing import Any
 
 from .._files import is_trusted, names_in, text_of
 from .._text import Refusal
-from . import drm, nvidia_smi, paths
-from . import fabric as fabrics
 from . import drm, nvidia_smi, paths, vulkan
+from . import fabric as fabrics
 from . import units as services
 from .build import build_info, kept_releases
 from .running import managed_processes

@@ -33,7 +33,7 @@ DEADLINE, DIES = 60.0, 1.0
 # Bytes of one program's output: vulkaninfo prints 150 kB about a card.
 MOST = 8 << 20
 # Drivers are code of others: no program that loads them runs as root.
-NOBODY = 65534
+UNPRIVILEGED = 65534
 HANGS = "%s did not end within %g s: a graphics driver hangs, see dmesg"
 LISTED = re.compile(r"^\s*Vulkan\d+: (.+) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILINE)
 TRAITS = re.compile(
@@ -122,8 +122,8 @@ def _of_info(one: Found) -> Device:
 def _listed(
     known: Sequence[Device], built: Answer, environment: Mapping[str, str], program: str, end: float
 ) -> tuple[list[Device], str | None]:
-    """-> (the devices that the program lists, with what is known of them from vulkaninfo; those of vulkaninfo without a
-    program, a warning if the two disagree). Raises ValueError if the indices of the devices are not known."""
+    """-> (the devices that the program lists, with what vulkaninfo knows of them; vulkaninfo's without a program, a
+    warning if the two disagree). Raises ValueError if the indices of the devices are not known."""
     if not built.output:
         return list(known), None
     found = [(name, int(total), int(free)) for name, total, free in LISTED.findall(built.output)]
@@ -161,7 +161,7 @@ def _same(one: int | None, other: int | None) -> bool:
 def _indices(
     found: Sequence[tuple[str, int, int]], environment: Mapping[str, str], program: str, end: float
 ) -> list[int]:
-    """The indices of listed devices in Vulkan's order: those of the variable, or the first ones if the program lists
+    """The indices of listed devices in Vulkan's order: as the variable has them, or the first ones if the program lists
     the same devices for these. Raises ValueError."""
     if VISIBLE in environment:
         return [int(word) for word in re.findall(r"\d+", environment[VISIBLE])]
@@ -255,7 +255,7 @@ def _gpu(device: Device, card: Facts, memory: tuple[int, int], users: _Users) ->
     unified = device.kind in ("integrated", "cpu") if device.kind else card.get("unified")
     own, used_mib = 0, card.get("vram_used_mib")
     if unified:
-        # What firmware reserves for a card is no main memory; a driver may report more than there is.
+        # Memory that firmware reserves for a card is no main memory; a driver may report more than there is.
         own = int(card.get("vram_total_mib") or 0)
         total = None if total is None else own + min(max(0, total - own), memory[0])
         used_mib = memory[1] + (used_mib or 0)
@@ -283,10 +283,11 @@ def _gpu(device: Device, card: Facts, memory: tuple[int, int], users: _Users) ->
 
 
 def _ask(command: Sequence[str], environment: Mapping[str, str], end: float) -> Answer:
-    """The standard output of a program and, behind it, its errors. It runs as nobody with the groups of the cards."""
+    """The standard output of a program and, behind it, its errors. It runs without root's rights, with the groups of the
+    cards."""
     options: dict[str, Any] = {}
     if os.geteuid() == 0:
-        options = {"user": NOBODY, "group": NOBODY, "extra_groups": _groups()}
+        options = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": _groups()}
     try:
         process = subprocess.Popen(
             command,

@@ -1,9 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Vulkan's devices from the output of `vulkaninfo`, and those of them that llama.cpp uses. Private to the collection.
+"""Vulkan's devices from the output of `vulkaninfo`, and which of them llama.cpp uses. Private to the collection.
 
-The rules are those of ggml_vk_instance_init and ggml_backend_vk_get_device_memory of b11434.
+The rules are in ggml_vk_instance_init and ggml_backend_vk_get_device_memory of b11434.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAP = re.compile(
     r"\s*flags:.*\n((?:\s*(?:MEMORY_HEAP_\w+|None)\s*\n)*)",
     re.MULTILINE,
 )
-# Of two drivers of one card llama.cpp takes that with the lower number, and else the first one.
+# llama.cpp takes the driver of a card with the lower number, and else the first one.
 PRIORITIES = {
     0x1002: {"MESA_RADV": 1, "AMD_OPEN_SOURCE": 2, "AMD_PROPRIETARY": 3},
     0x8086: {"INTEL_OPEN_SOURCE_MESA": 1, "INTEL_PROPRIETARY_WINDOWS": 2},
@@ -63,7 +63,8 @@ class Found(NamedTuple):
     largest: int | None
 
     def sizes(self) -> tuple[int, int]:
-        """(total, free) in bytes as llama.cpp counts them: all heaps of integrated graphics, else those of the card."""
+        """(total, free) in bytes as llama.cpp counts them: all heaps of integrated graphics, else the card's
+        own."""
         own = [heap for heap in self.heaps if heap.local or self.kind == "integrated"]
         return sum(heap.size for heap in own), sum(heap.free() for heap in own)
 

@@ -24,8 +24,8 @@ Facts = dict[str, Any]
 NAMED = 3
 # CUDA_DEVICE_ORDER of the units: CUDA then counts cards as nvidia-smi does, by slot. Its own order is by speed.
 BY_SLOT = "PCI_BUS_ID"
-# Cards without memory of their own: DGX Spark and Jetson, by the name that nvidia-smi prints, and
-# those of AMD's and Intel's processors, by the name that Vulkan prints.
+# Cards without memory of their own: DGX Spark and Jetson, by the name that nvidia-smi prints, and graphics of AMD's and
+# Intel's processors, by the name that Vulkan prints.
 INTEGRATED = re.compile(
     r"\b(GB10|Thor|Orin|Xavier|Tegra|BC-?250|Radeon [678][0-9]0M|80[456]0S|Ryzen|Arc 1[34]0[TV])\b"
     r"|\((LNL|MTL|ARL)\)\Z"
@@ -64,7 +64,7 @@ class Device(NamedTuple):
         return {key: value for key, value in self._asdict().items() if key != "claimed_mib"}
 
     def word(self) -> str:
-        """What names the card in the variable that chooses among those of its node."""
+        """The card's name in the variable that chooses among the cards of a node."""
         return self.uuid or self.device[3:]
 
     def free_mib(self) -> int:

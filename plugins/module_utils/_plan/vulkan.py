@@ -35,7 +35,7 @@ def of_vulkan(
     if not gpus:
         raise Refusal(
             f"{node}: no device seen, one is needed for a build with accelerator vulkan, but "
-            f"{printable(facts['reason'] or 'there is none', 400)}: correct that, or write accelerator: cpu"
+            f"{printable(facts['reason'] or 'Vulkan has no device', 400)}: correct that, or write accelerator: cpu"
         )
     shared = [gpu for gpu in gpus if gpu["unified"]]
     own = [gpu for gpu in gpus if not gpu["unified"]]
@@ -80,7 +80,7 @@ def _of_gpu(node: str, gpu: Facts, card: Facts, memory_mib: int, margin_mib: int
     )
     if not (is_integrated(gpu["name"]) if gpu["unified"] is None else gpu["unified"]):
         return found
-    # What is used includes the system. It takes what the card cannot use first, as the system's part does.
+    # The used memory includes the system's. It is first what the card cannot use, as for the system's part.
     shared = in_main_memory(found._replace(others_mib=0), memory_mib, own)
     beyond = max(0, used - max(memory_mib // SYSTEM_PART, SYSTEM_MIB))
     spare = max(0, shared.spare_mib - beyond)

@@ -10,9 +10,9 @@ from itertools import cycle, islice
 from math import prod
 from typing import Any
 
+from ...module_utils._model.architectures import RECURRENT, WITHOUT_CACHE
 from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
-from ...module_utils._model.architectures import RECURRENT, WITHOUT_CACHE
 from .._intent.check_models import HEADER_KEYS
 
 Named = tuple[str, tuple[int, ...]]
@@ -43,7 +43,9 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     widths = _widths(named, size)
     # A stand-in type; with Q8_0 a tied embedding is in main memory twice.
     tensors = [Tensor(name, dims, "Q8_0", 0, int(prod(dims) * widths[_is_expert(name)])) for name, dims in named]
-    return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
+    # Of mean width the largest tensor is not known.
+    shape = read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
+    return shape._replace(largest=0, largest_expert=0)
 
 
 def _whole(facts: Mapping[str, Any], value: Any) -> Any:

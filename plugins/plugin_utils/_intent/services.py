@@ -196,8 +196,7 @@ def _cards(service: Service, node: str, plan: Mapping[str, Any]) -> list[str] | 
     wanted = value(service.settings, "cards")
     if wanted == []:
         return []
-    planned: list[str] | None = plan.get("cards", {}).get(service.name, {}).get(node)
-    return planned or ([""] if wanted else None)
+    return plan.get("cards", {}).get(service.name, {}).get(node) or ([""] if wanted else None)
 
 
 def _rpc_endpoints(service: Service, hostvars: HostVars) -> list[str]:

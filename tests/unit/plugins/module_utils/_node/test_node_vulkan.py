@@ -138,7 +138,7 @@ def test_before_the_build_vulkaninfo_is_enough(node):
         ("AMD Radeon RX 6600 (RADV NAVI23) (8176 MiB, 8000 MiB free)", "lists other devices than vulkaninfo"),
     ],
 )
-def test_program_counts_and_its_difference_is_told(node, line, warning):
+def test_program_counts_and_its_difference_is_reported(node, line, warning):
     node.info(device(0, CARD, XTX))
     node.lists(line)
     found = node.look()
@@ -196,7 +196,7 @@ def test_memory_of_a_processor_with_graphics(node, vram, gtt, main, total):
     assert one["memory_used_mib"] == 6200
 
 
-def test_processes_in_main_memory_are_users_of_the_card(node):
+def test_processes_in_main_memory_use_the_card(node):
     node.info(device(0, HALO, ((96 * GIB, 96 * GIB, 0, True),), "INTEGRATED_GPU", slot=(0, 0xC3, 0, 0)))
     node.cards = [card("0000:c3:00.0", unified=True, vram_total_mib=512.0)]
     node.held = {"0000:c3:00.0": {7: 4000.0}}
@@ -214,7 +214,7 @@ def test_before_any_program_sysfs_is_enough(node):
         card("0000:06:00.0", vendor="intel", driver="xe", unified=True, vram_total_mib=None, gtt_total_mib=None),
     ]
     gpus = node.look()["gpus"]
-    # Those with memory of their own come first, as Vulkan's loader sorts them.
+    # Cards with memory of their own come first, as Vulkan's loader sorts them.
     assert [(one["slot"], one["memory_total_mib"], one["unified"]) for one in gpus] == [
         ("0000:04:00.0", 24560, False),
         ("0000:03:00.0", 15512, True),

@@ -56,7 +56,7 @@ def test_managed_processes_are_no_other_use():
     assert one.others_mib == 1000 and one.others == {"kwin[8]": 700}
 
 
-def test_limit_that_is_not_known_is_that_of_every_driver():
+def test_unknown_limit_is_the_lowest_of_all():
     assert devices(gpu(0, largest_tensor=None))[0].tensor_mib == 1024
 
 
@@ -88,7 +88,7 @@ def test_integrated_graphics_beside_a_card_are_left_out():
     assert [device.pinned for device in devices(halo(1), visible="1")] == [False]
 
 
-@pytest.mark.parametrize(("reason", "words"), [("no driver\x1b", "no driver?"), (None, "there is none")])
+@pytest.mark.parametrize(("reason", "words"), [("no driver\x1b", "no driver?"), (None, "Vulkan has no device")])
 def test_node_without_a_device_is_refused(reason, words):
     with pytest.raises(Refusal) as refused:
         of_vulkan("n", facts(reason=reason), MAIN, 1024)
