@@ -80,7 +80,7 @@ def _own_cards(
         known = [int(card.device[3:]) for card in cards]
         for index in [index for index in wanted if index not in known]:
             raise Refusal(
-                "%s.cards: %d seen, %s has %s, an index that nvidia-smi or vulkaninfo prints there is needed: correct "
+                "%s.cards: %d seen, %s has %s, one that nvidia-smi or vulkaninfo prints there is needed: correct "
                 "it" % (entry, index, node, ", ".join(map(str, known)) or "no card")
             )
         return [card for card in cards if int(card.device[3:]) in wanted]

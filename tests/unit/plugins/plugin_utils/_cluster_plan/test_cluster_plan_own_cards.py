@@ -184,8 +184,8 @@ def test_auto_build_without_card_is_cpu():
 @pytest.mark.parametrize(
     ("wanted", "sizes", "sentence"),
     [
-        ([2], (1, 1), "2 seen, node1 has 0, 1, an index that nvidia-smi or vulkaninfo prints there is needed: correct it"),
-        ([0], (), "0 seen, node1 has no card, an index that nvidia-smi or vulkaninfo prints there is needed: correct it"),
+        ([2], (1, 1), "2 seen, node1 has 0, 1, one that nvidia-smi or vulkaninfo prints there is needed: correct it"),
+        ([0], (), "0 seen, node1 has no card, one that nvidia-smi or vulkaninfo prints there is needed: correct it"),
         (3, (1, 1), "3 seen, at most the 2 of node1 are allowed: lower it"),
     ],
 )

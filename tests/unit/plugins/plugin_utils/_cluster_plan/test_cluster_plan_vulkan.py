@@ -6,6 +6,7 @@
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.vulkan import of_vulkan
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.estimate import estimate
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import head_instances, node_rpc
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import GROUPS, MODELS, chat, nodes, plan
 
@@ -50,12 +51,28 @@ def test_units_leave_integrated_graphics_out():
     assert (head.cards, worker["cards"]) == (["0"], ["0"])
 
 
+def header(**more):
+    """The header of model small, with these sizes of its largest tensors."""
+    shape = estimate(MODELS["small"]["header"], 4 << 30)._replace(**more)
+    return [{"item": {"model": "small", "quant": "Q8_0"}, "shape": shape.as_dict()}]
+
+
 @pytest.mark.parametrize(
-    ("largest", "keys"),
-    [(4294967292, []), (1 << 30, ["model"]), (None, ["model"]), (1 << 20, ["model", "slot_ctx_size"])],
+    ("limit", "tensors", "keys"),
+    [
+        (4294967292, {"largest": 4 << 30}, ["model"]),
+        (4294967292, {"largest": (4 << 30) - (1 << 20)}, []),
+        # An expert's too, but where all experts lie in main memory.
+        (4294967292, {"largest_expert": 5 << 30}, ["model"]),
+        (4294967292, {"largest_expert": 5 << 30, "cpu_moe": 80}, []),
+        # Without vulkaninfo.
+        (None, {"largest": 1100 << 20}, ["model"]),
+        (None, {"largest": 900 << 20}, []),
+        (1 << 20, {}, ["slot_ctx_size"]),
+    ],
 )
-def test_tensor_beyond_the_driver_is_refused(largest, keys):
-    refused = plan({"a": dict(ALONE, ctx_size=8192)}, known(gpu(0, largest_tensor=largest)))["refused"]
+def test_tensor_beyond_the_driver_is_refused(limit, tensors, keys):
+    refused = plan({"a": ALONE}, known(gpu(0, largest_tensor=limit)), header(**tensors))["refused"]
     assert [sentence.split(": ")[0] for sentence in refused] == [f"llama_services.a.{key}" for key in keys]
-    limit = (largest or 1 << 30) >> 20
-    assert all(f"at most {limit} MiB are allowed by the driver of GPU0 of node1" in sentence for sentence in refused)
+    words = f"at most {(limit or 1 << 30) >> 20} MiB are allowed by the driver of GPU0 of node1"
+    assert all(words in sentence for sentence in refused)
