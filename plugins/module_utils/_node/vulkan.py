@@ -283,7 +283,7 @@ def _gpu(device: Device, card: Facts, memory: tuple[int, int], users: _Users) ->
 
 
 def _ask(command: Sequence[str], environment: Mapping[str, str], end: float) -> Answer:
-    """The standard output of a program and, behind it, its errors. It runs without root's rights, in the cards' groups."""
+    """The standard output of a program and, behind it, its errors. Without root's rights, in the cards' groups."""
     options: dict[str, Any] = {}
     if os.geteuid() == 0:
         options = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": _groups()}
