@@ -50,7 +50,7 @@ foreign:
   elements: str
 resident_mib: {description: "Main memory that it holds, without files that it maps.", type: float, returned: success}
 cards_mib:
-  description: "Memory that it holds on each card, by index; V(null) without cards."
+  description: "Memory that it holds on each card, by nvidia-smi's index or by PCI slot; V(null) without cards."
   type: dict
   returned: success
 machine: {description: "What it computes on, its cards or the node's processor.", type: str, returned: success}

@@ -13,6 +13,7 @@ import types
 import urllib.request
 from pathlib import Path
 
+import jinja2
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import config
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter.exposition import parse
@@ -222,6 +223,17 @@ def test_watchdog_is_notified_and_errors_logged_once(node, monkeypatch, capsys):
 def test_unit_may_read_kernel_clock():
     """ProtectClock=yes makes adjtimex(2) fail with EPERM even if it only reads."""
     assert "\nProtectClock=" not in TEMPLATE.read_text()
+
+
+@pytest.mark.parametrize("graphics", [True, False])
+def test_unit_sees_processes_beside_graphics_only(graphics):
+    environment = jinja2.Environment(trim_blocks=True)
+    environment.filters["comment"] = str
+    unit = environment.from_string(TEMPLATE.read_text()).render(
+        ansible_managed="", digest="d", textfile="", graphics=graphics
+    )
+    for words in (" CAP_SYS_PTRACE\n", "\nSystemCallFilter=~ptrace ", "\nReadOnlyPaths=/proc\n"):
+        assert (words in unit) == graphics
 
 
 def test_unneeded_packages_are_not_loaded():
