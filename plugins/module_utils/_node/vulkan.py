@@ -95,6 +95,8 @@ def collect(
         return _none(f"{VISIBLE}: {error}")
     if not devices:
         return _none(_reason(info, built, cards))
+    if built.why and os.path.exists(program):
+        warning = f"{built.why}: the plan has the devices of {'vulkaninfo' if info.output else 'the kernel'}"
     by_slot = _pairs(devices, cards["cards"])
     memory, users = _main_memory(proc), _Users(proc, cards["processes"])
     gpus = [_gpu(one, by_slot.get(one.number, {}), memory, users) for one in devices]
