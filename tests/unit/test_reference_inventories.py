@@ -24,7 +24,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 STATES = ("beefcake2", "beefcake2-hybrid", "beefcake2-slurm", "beefcake2-april")
-UNIFIED = ("two-sparks",)
+UNIFIED = ("two-sparks", "strix-halo")
 
 
 def reference(name, **changes):
