@@ -332,7 +332,10 @@ def sandbox(state):
 
 
 def facts(state):
-    if not state.needs_cuda("nvidia_smi_facts of the card"):
+    if not state.needs_card("facts of the card"):
+        return
+    if state.kind == "vulkan":
+        facts_of_vulkan(state)
         return
     words = ("card1", "-i", "tests/card/inventory", "-m", "thefermisea.llama_cluster.nvidia_smi_facts")
     status, output = state.ansible("adhoc", *words)
@@ -352,6 +355,27 @@ def facts(state):
         if card.get(name) in (None, "")
     ]
     state.check("nothing that the plan needs is missing", not lacking, lacking or "all there")
+
+
+def facts_of_vulkan(state):
+    asked = {"vulkan": {"environment": {}, "program": "/opt/llama.cpp/current/bin/llama-server"}}
+    words = (
+        "card1",
+        "-i",
+        "tests/card/inventory",
+        "-m",
+        "thefermisea.llama_cluster.node_facts",
+        "-a",
+        json.dumps(asked),
+    )
+    status, output = state.ansible("adhoc", *words)
+    if status:
+        raise Failed("node_facts: " + output[-500:])
+    found = json.JSONDecoder().raw_decode(output[output.index("{") :])[0]["ansible_facts"]["llama_node"]["vulkan"]
+    state.check("llama-server lists the card", found["available"], found["reason"] or found["gpus"][0]["name"])
+    for card in found["gpus"][:1]:
+        seen = {name: card.get(name) for name in ("memory_total_mib", "memory_free_mib", "slot", "source", "unified")}
+        state.check("nothing that the plan needs is missing", None not in seen.values(), seen)
 
 
 def verify(state):
@@ -508,14 +532,14 @@ def doctor(state):
     machine.sh("card2", "systemctl kill --kill-whom=main --signal=KILL llama-rpc-chat.service")
     state.recovered(120)
     look_for(state, "a killed worker", "worker_killed", began)
-    if not state.needs_cuda("hidden devices, a build without kernels for the card and a full card are named"):
+    if not state.needs_card("hidden devices are named"):
         return
     unit = "llama-rpc-chat.service"
-    faults = {
-        "devices hidden": (["DeviceAllow=", "DeviceAllow=/dev/null rw"], "card_not_opened"),
+    hidden = ["DeviceAllow=", "DeviceAllow=/dev/null rw"]
+    faults = {"devices hidden": (hidden, "render_node_not_opened" if state.kind == "vulkan" else "card_not_opened")}
+    if state.needs_cuda("a build without kernels for the card is named"):
         # The driver ignores the build's machine code, as if it were compiled for another architecture.
-        "a build without kernels for the card": (["Environment=CUDA_FORCE_PTX_JIT=1"], "no_kernel_image"),
-    }
+        faults["a build without kernels for the card"] = (["Environment=CUDA_FORCE_PTX_JIT=1"], "no_kernel_image")
     for name, (lines, rule) in faults.items():
         began = time.time()
         state.drop_in("card2", unit, lines)
@@ -526,6 +550,8 @@ def doctor(state):
             state.drop_out("card2", unit)
             machine.sh("card2", "systemctl restart " + unit)
             state.recovered(120)
+    if not state.needs_cuda("a full card is named"):
+        return
     began = time.time()
     holder = subprocess.Popen([sys.executable, "-c", FILL], stdout=subprocess.PIPE, text=True)
     try:
