@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+from pathlib import Path
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.vulkaninfo import parse, used
 from ansible_collections.thefermisea.llama_cluster.tests.unit.vulkan_devices import (
@@ -15,6 +17,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.vulkan_devices imp
     printed,
 )
 
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 INTEGRATED = "INTEGRATED_GPU"
 RAPHAEL = "AMD Radeon Graphics (RADV RAPHAEL_MENDOCINO)"
 CARD = "AMD Radeon RX 7900 XTX (RADV NAVI31)"
@@ -33,6 +36,13 @@ def test_card_with_its_driver_and_slot():
     (one,) = parse(printed(device(0, CARD, XTX, slot=(0, 10, 0, 1))))
     assert (one.number, one.name, one.kind, one.slot, one.driver) == (0, CARD, "discrete", "0000:0a:00.1", "radv")
     assert one.vendor == 0x1002 and one.driver_id == "MESA_RADV" and one.supported
+
+
+def test_output_of_a_real_node():
+    (one,) = parse((FIXTURES / "vulkaninfo_1.4_llvmpipe.txt").read_text())
+    assert (one.number, one.name, one.kind, one.slot) == (0, "llvmpipe (LLVM 19.1.7, 256 bits)", "cpu", None)
+    assert (one.driver, one.supported, one.largest) == ("llvmpipe", True, 134217728)
+    assert [heap.size >> 20 for heap in one.heaps] == [24105] and one.sizes()[1] < one.sizes()[0]
 
 
 @pytest.mark.parametrize(
