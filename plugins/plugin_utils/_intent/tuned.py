@@ -69,14 +69,15 @@ def _filling(name: str, service: Settings, entry: Any) -> dict[str, Any]:
 
 def with_tuned(*functions: Callable[..., Any]) -> list[Callable[..., Any]]:
     """The functions; where they take services and hostvars, with llama_tuned in the services."""
-    return [
-        _with_tuned(one) if {"services", "hostvars"} <= inspect.signature(one).parameters.keys() else one
-        for one in functions
-    ]
+    return [_with_tuned(one) for one in functions]
 
 
+# Ansible asks every file for its filters whenever a task uses one.
+@functools.cache
 def _with_tuned(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
+    if not {"services", "hostvars"} <= signature.parameters.keys():
+        return function
 
     @functools.wraps(function)
     def filled(*args: Any, **kwargs: Any) -> Any:
