@@ -49,7 +49,7 @@ def check(output, of, facts, **more):
 
 
 def sampled(facts, cards=()):
-    """What the sampler reports: facts as nvidia-smi's, cards as sysfs's."""
+    """The page of the sampler. facts: of nvidia-smi; cards: of sysfs."""
     seen = {"cards": list(cards), "reason": None, "processes": {}}
     return exposition.render(Cards(lambda: facts, others=lambda usage: seen, resets=lambda _cards: ([], None)).look())
 
