@@ -42,8 +42,8 @@ def amdgpu(model, vram, gtt, chips="samsung", **more):
     return files("0x1002", model, "amdgpu", **sizes, **used, **maker, **more)
 
 
-def intel(model, driver, **more):
-    return files("0x8086", model, driver, **more)
+def intel(model, driver, node=0, **more):
+    return files("0x8086", model, driver, node, **more)
 
 
 def tool(*devices, before=""):
@@ -152,6 +152,15 @@ NODES = [
         main_mib=15390,
     ),
     Node(
+        "Radeon 780M",
+        "likelovewant/ROCmLibs-for-gfx1103-AMD780M-APU #24",
+        [("AMD Radeon 780M (RADV GFX1103_R1)", 4096 + 14000, True)],
+        {"0000:c4:00.0": amdgpu("0x15bf", 4096, 14000, "")},
+        tool(device(0, "AMD Radeon 780M (RADV GFX1103_R1)", pool(4096 + 14000), APU, (0, 0xC4, 0, 0)), llvmpipe(1)),
+        server(("AMD Radeon 780M (RADV GFX1103_R1)", 4096 + 14000, 17000)),
+        main_mib=28000,
+    ),
+    Node(
         "two RX 7900 XTX",
         "ggml-org/llama.cpp #6166",
         [(XTX, XTX_MIB, False)] * 2,
@@ -237,6 +246,14 @@ NODES = [
             ),
             llvmpipe(1),
         ),
+        server((ARC, 16288, 14659)),
+    ),
+    Node(
+        "Arc A770 by i915",
+        "Syllo/nvtop #197",
+        [(ARC, 16288, False)],
+        {"0000:03:00.0": intel("0x56a0", "i915"), "0000:00:02.0": intel("0x4680", "i915", 1)},
+        tool(device(0, ARC, local(17079205888), vendor="0x8086")),
         server((ARC, 16288, 14659)),
     ),
     Node(

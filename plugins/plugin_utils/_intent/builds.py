@@ -107,10 +107,12 @@ def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 def serves_vulkan(card: Mapping[str, Any]) -> bool:
     """Whether a card, as _node/drm returns it, is worth a build for Vulkan: one of AMD with memory, or one of Intel
-    with the driver xe. Older graphics of Intel's processors and the displays of BMCs are slower than the CPU."""
+    with the driver xe, or with i915 and memory of its own, as an Arc of kernel 6.12. Older graphics of Intel's
+    processors and the displays of BMCs are slower than the CPU."""
     if card["vendor"] == "amd":
         return card["driver"] == "amdgpu" and bool(card["vram_total_mib"] or card["gtt_total_mib"])
-    return bool(card["vendor"] == "intel" and card["driver"] == "xe")
+    own_memory = card["driver"] == "i915" and card.get("unified") is False
+    return bool(card["vendor"] == "intel" and (card["driver"] == "xe" or own_memory))
 
 
 def build_on(

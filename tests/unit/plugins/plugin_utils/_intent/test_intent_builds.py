@@ -85,6 +85,8 @@ def auto(nvidia=(), drm=(), **variables):
         (card("amd", "radeon"), "cpu"),
         (card("intel", "xe"), "vulkan"),
         (card("intel", "i915"), "cpu"),
+        ({**card("intel", "i915"), "unified": True}, "cpu"),
+        ({**card("intel", "i915"), "unified": False}, "vulkan"),
         (card("0x1a03", "ast"), "cpu"),
         (card("amd", None), "cpu"),
     ],
