@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's cards as nvidia-smi reports them, and those of other vendors as the kernel does. Private to the
+"""The node's cards as nvidia-smi reports them, cards of other vendors as the kernel does. Private to the
 collection."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .units import SERVING, role_of
 # Seconds between two samples.
 LOOK = 15.0
 MIB = 1 << 20
-# The kernel does not tell a display's programs from others: those of a desktop hold less, MiB.
+# The kernel does not tell a display's programs from others: a desktop's hold less, MiB.
 FOREIGN = 512.0
 # SLURM's process above all of a step, and the ancestors that are looked at.
 STEP, LEVELS = "slurmstepd", 32

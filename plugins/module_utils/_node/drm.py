@@ -53,7 +53,7 @@ def cards(root: str = "/sys") -> list[Card]:
 
 
 def collect(root: str = "/sys", proc: str = "/proc", usage: bool = False) -> dict[str, Any]:
-    """-> {cards, reason: why there are none, or None, processes: {slot: {process id: MiB}}, if usage is True}.
+    """-> {cards, reason: why there is no card, or None, processes: {slot: {process id: MiB}}, if usage is True}.
 
     A child process reads them, which a driver that hangs may hold back: the caller waits until DEADLINE.
     """
@@ -300,7 +300,7 @@ def _idle(path: str) -> int | None:
 
 
 def _temperature(sensors: str) -> int | None:
-    """Of the chip: of amdgpu the edge, of xe the package; 1/1000 °C."""
+    """The temperature of the chip: amdgpu's edge, xe's package; 1/1000 °C."""
     return _first_number(sensors, "temp1_input", "temp2_input")
 
 

@@ -25,7 +25,7 @@ ASKING = frozenset((signal.SIGTERM, signal.SIGUSR1))
 KEPT = ASKING | {signal.SIGUSR2}
 # For programs that a server starts; the job's own may name directories of a share.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# SLURM's choice of cards for the step; for Vulkan a TaskProlog's, without which its devices cgroup decides alone.
+# SLURM's choice of cards for the step; for Vulkan a TaskProlog's, without which only its devices cgroup decides.
 CARDS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
 FILES = 65535
 PR_SET_PDEATHSIG = 1

@@ -43,7 +43,7 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     widths = _widths(named, size)
     # A stand-in type; with Q8_0 a tied embedding is in main memory twice.
     tensors = [Tensor(name, dims, "Q8_0", 0, int(prod(dims) * widths[_is_expert(name)])) for name, dims in named]
-    # Of mean width the largest tensor is not known.
+    # The largest tensor is not known from a mean width.
     shape = read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
     return shape._replace(largest=0, largest_expert=0)
 

@@ -273,7 +273,7 @@ def _missing(name: str) -> tuple[str, str]:
 
 
 def yaml_of(text: str, name: str) -> Any:
-    """What a file of the inventory holds, {} for none. name: of the file. Errors: Refusal for what is no YAML."""
+    """The content of a file of the inventory, {} for none. name: of the file. Errors: Refusal for what is no YAML."""
     try:
         # A lookup returns a subclass of str, which the reader of libyaml refuses.
         found = yaml_load(str(text)) if text.strip() else None

@@ -39,7 +39,7 @@ def load() -> None:
     )
 
     warm()
-    # What each run begins with.
+    # Each run begins with these.
     for loader in (connection_loader, shell_loader, become_loader):
         list(loader.all(class_only=True))
     for name in ACTIONS:

@@ -101,7 +101,7 @@ def test_weights_are_not_mapped_in_shared_memory():
         assert found["load_modes"] == {} and "--load-mode dio" not in args_of(found, "spark1", {"chat": chat | chosen})
 
 
-def test_limit_of_head_counts_weights_that_are_not_mapped():
+def test_limit_counts_weights_that_are_not_mapped():
     """The inputs, 1.2 GB of 70, are pages of their file only where they are mapped."""
     limit = {"model": "half", "memory_max": "1G"}
     (sentence,) = plan(chat=limit)["refused"]
