@@ -54,15 +54,23 @@ cards_mib:
   type: dict
   returned: success
 machine: {description: "What it computes on, its cards or the node's processor.", type: str, returned: success}
+devices:
+  description: >-
+    Names of the devices that a worker computes on, as it logged at its start, such as V(Vulkan0) or V(CPU); empty if
+    unknown, and for other units.
+  type: list
+  returned: success
+  elements: str
 listens: {description: Where it listens., type: list, returned: success, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._llama.load_log import worker_devices
 from ..module_utils._node import paths
 from ..module_utils._node.build import build_info
 from ..module_utils._node.running import running
-from ..module_utils._node.units import number, parse_show, systemctl_show
+from ..module_utils._node.units import number, parse_show, systemctl_show, unit_kind
 from ..module_utils._text import Refusal
 
 
@@ -74,6 +82,8 @@ def main():
         result = dict(running(pid), pid=pid) if pid else {"pid": None}
         if pid:
             build = build_info(paths.BUILDS, result["release"]) if result["release"] else {}
+            is_worker = unit_kind(module.params["unit"])[0] == "rpc"
+            result["devices"] = worker_devices(module.params["unit"]) if is_worker else []
             names = ("identity", "sha256", "intact", "broken")
             result["build"] = {name: build["build_" + name] for name in names} if build else {}
     except Refusal as error:

@@ -8,6 +8,8 @@ Both dialects are read: plain lines (builds of January 2026) and lines with a ti
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Any, Optional
@@ -39,6 +41,10 @@ RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
 ENDPOINT = re.compile(r"^\S+:\d+\Z")
 # A router starts a server for a model; what that one says begins with its port.
 SPAWNED = re.compile(r"spawning server instance with name=(\S+) on port (\d+)")
+# A device that ggml-rpc-server lists at its start, such as "Vulkan0: ... (24105 MiB, 21697 MiB free)".
+SERVES = re.compile(r"\s*([A-Za-z]+\d*): .+ \(\d+ MiB, \d+ MiB free\)\s*\Z")
+# Lines of a worker that are read at most for it.
+START_MOST = 200
 # Lines of a load that are read at most.
 LINES_MOST = 100000
 # A part of each line that is parsed, and of few others.
@@ -286,3 +292,15 @@ def read_journal(invocation: str, model: str | None = None) -> list[str]:
     stream = ask(command, MOST_LETTERS)
     # The reader may stop early, which ends journalctl.
     return (of_model(stream, model) if model else until_loaded(stream))[0]
+
+
+def worker_devices(unit: str) -> list[str]:
+    """What a worker's current run computes on, as it logged at its start: CUDA0, Vulkan0 or CPU; empty if unknown."""
+    with contextlib.suppress(Refusal):
+        shown = parse_show(systemctl_show([unit], ("Id", "LoadState", "InvocationID")))
+        invocation = shown[0].get("InvocationID") if shown else None
+        if invocation:
+            lines = ask(["--output=cat", "_SYSTEMD_INVOCATION_ID=" + invocation], MOST_LETTERS)
+            found = map(SERVES.match, itertools.islice(lines, START_MOST))
+            return [one.group(1) for one in found if one]
+    return []

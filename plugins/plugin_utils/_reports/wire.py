@@ -140,6 +140,13 @@ def _memory(head: Map, seen: Seen) -> Check:
         said.append(
             "%s %.0f MiB loaded, %.0f held%s" % (node, loaded, held, " of %d planned" % planned if planned else "")
         )
+        computes = process.get("devices") or []
+        planned_on = sorted({row["device"] for row in seen.plan if row["node"] == node} - {"main"})
+        if planned_on and computes and all(name == "CPU" for name in computes):
+            wrong.append(
+                "worker %s computes on its processor, %s is planned: correct the driver of the card and restart the "
+                "worker" % (node, ", ".join(planned_on))
+            )
         if planned and abs(loaded - planned) > OFF * planned:
             wrong.append(
                 "worker %s was given %.0f MiB, %d are planned and a tenth more or less is allowed: deploy the plan "

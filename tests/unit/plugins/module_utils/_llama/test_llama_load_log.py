@@ -9,6 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 # load_b11434.log: captured from b11434 at -lv 4, a 30-layer model over two workers, load lines only.
+# load_b11434_vulkan.log: a head and a worker on Mesa's software device for Vulkan, and a worker of the CPU.
 # load_b11434_tensor.log: the same model with --split-mode tensor, over two workers.
 # load_b7772.log: made from the format strings of b7772's source, with a fit pass before the load.
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -228,6 +229,17 @@ def load_info(monkeypatch, shown, lines):
     return load_log.load_info("llama-head"), asked
 
 
+# The journal of a worker of b11434 on Mesa's software device.
+VULKAN_WORKER = """ggml_vulkan: Found 1 Vulkan devices:
+ggml_vulkan: 0 = llvmpipe (LLVM 19.1.7, 256 bits) (llvmpipe) | uma: 0 | fp16: 1 | warp size: 8 | matrix cores: none
+Starting RPC server v7.0.0
+  endpoint       : 127.0.0.1:50052
+  local cache    : n/a
+Devices:
+  Vulkan0: llvmpipe (LLVM 19.1.7, 256 bits) (24105 MiB, 21697 MiB free)
+  transport      : TCP
+Accepted client connection
+"""
 SHOWN = "Id=llama-head-chat.service\nLoadState=loaded\nInvocationID=4a1de5e1ff2f4dbcb1c8f4b1d2a3c4e5\n"
 
 
@@ -235,6 +247,30 @@ def test_the_current_run_of_the_unit_is_read(monkeypatch):
     info, asked = load_info(monkeypatch, SHOWN, (FIXTURES / "load_b11434.log").read_text().splitlines())
     assert asked == ["4a1de5e1ff2f4dbcb1c8f4b1d2a3c4e5"]
     assert (info["unit"], info["reason"], info["layers_total"]) == ("llama-head-chat.service", None, 31)
+
+
+def test_b11434_on_vulkan():
+    """A head with Vulkan, a worker with Vulkan and one of the CPU: the head cannot tell them apart."""
+    info = parse_fixture("load_b11434_vulkan.log")
+    layers = {(one["device"], one["endpoint"]): one["layers"] for one in info["devices"] if one["layers"]}
+    assert layers == {("RPC0", "127.0.0.1:50052"): 10, ("RPC0", "127.0.0.1:50053"): 10, ("Vulkan0", None): 10}
+    assert info["endpoints"] == {"127.0.0.1:50052": 53.94, "127.0.0.1:50053": 43.8}
+    (own,) = [one for one in info["devices"] if one["device"] == "Vulkan0"]
+    assert (own["model_mib"], own["kv_mib"], own["compute_mib"]) == (49.83, 3.75, 17.79)
+
+
+@pytest.mark.parametrize(
+    "lines, devices",
+    [
+        (VULKAN_WORKER, ["Vulkan0"]),
+        (VULKAN_WORKER.replace("Vulkan0: llvmpipe (LLVM 19.1.7, 256 bits)", "CPU: Intel(R) Xeon(R) @ 2.5GHz"), ["CPU"]),
+        ("Starting RPC server v7.0.0\n", []),
+    ],
+)
+def test_devices_that_a_worker_computes_on(monkeypatch, lines, devices):
+    monkeypatch.setattr(load_log, "systemctl_show", lambda names, properties: SHOWN)
+    monkeypatch.setattr(load_log, "ask", lambda _options, _letters: iter(lines.splitlines()))
+    assert load_log.worker_devices("llama-rpc-chat.service") == devices
 
 
 def test_missing_lines_have_a_reason(monkeypatch):

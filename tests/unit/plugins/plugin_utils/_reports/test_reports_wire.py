@@ -229,6 +229,23 @@ def test_cards_busy_a_third_each_hold():
     assert (found["refused"], holds(found)["work"]) == ([], True)
 
 
+@pytest.mark.parametrize(
+    "planned, devices, refused",
+    [
+        ("GPU0", ["CPU"], True),
+        ("GPU0", ["Vulkan0"], False),
+        ("GPU0", [], False),
+        ("main", ["CPU"], False),
+    ],
+)
+def test_worker_on_processor_instead_of_card(planned, devices, refused):
+    seen = good()
+    seen["plan"] = [dict(row("node2"), device=planned), row("node3")]
+    seen["processes"][0]["devices"] = devices
+    words = "worker node2 computes on its processor, GPU0 is planned"
+    assert [words in one for one in judged(seen)["refused"]] == [True] * refused
+
+
 def test_unknown_card_memory_is_not_judged():
     seen = on_cards(30, 28)
     seen["processes"][0].update(cards_mib={"0": 0.0}, resident_mib=5.0)
