@@ -295,7 +295,7 @@ def read_journal(invocation: str, model: str | None = None) -> list[str]:
 
 
 def worker_devices(unit: str) -> list[str]:
-    """What a worker's current run computes on, as it logged at its start: CUDA0, Vulkan0 or CPU; empty if unknown."""
+    """The devices that a worker's current run listed at its start: CUDA0, Vulkan0 or CPU; empty if unknown."""
     with contextlib.suppress(Refusal):
         shown = parse_show(systemctl_show([unit], ("Id", "LoadState", "InvocationID")))
         invocation = shown[0].get("InvocationID") if shown else None
