@@ -5,6 +5,7 @@
 
 import ast
 import dataclasses
+import functools
 import importlib
 import re
 import subprocess
@@ -40,14 +41,16 @@ def name(path):
     return path.name
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """YAML of playbooks and inventories, whatever tags it has."""
 
 
 Loader.add_multi_constructor("!", lambda loader, suffix, node: loader.construct_scalar(node))
 
 
+@functools.cache
 def load(path):
+    """What all tests share: none changes it."""
     return yaml.load(path.read_text(), Loader) if path.exists() else None
 
 
@@ -74,6 +77,7 @@ def words_of(paths):
     return found
 
 
+@functools.cache
 def plugin_constants():
     """Every string constant of the plugins: a variable is read by its whole name."""
     found = set()
@@ -184,9 +188,9 @@ def test_entry_points_that_others_call_are_specified():
 def test_calls_pass_specified_variables():
     """Another name without the role's prefix is the caller's own, and the caller reads it there."""
     specs = {role.name: load(role / "meta/argument_specs.yml")["argument_specs"] for role in ROLES}
+    options = {option for one in specs.values() for spec in one.values() for option in spec.get("options", {})}
     unknown, missing = [], []
     for path, role, entry, given in calls():
-        options = {option for one in specs.values() for spec in one.values() for option in spec.get("options", {})}
         own = {word for text in scalars(list(given.values())) for word in WORD.findall(text)}
         private = {option for option in given if option.startswith("__%s_" % path.parent.parent.name)}
         unknown += [(path.name, role, option) for option in set(given) - options - own - private]

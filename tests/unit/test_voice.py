@@ -41,7 +41,7 @@ PLACEHOLDER = re.compile(r"{{.*?}}|%[.0-9]*[a-z]")
 HANDLED = {"Transient", "Stopped", "Unanswered"}
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """YAML of playbooks, whatever tags it has."""
 
 

@@ -184,9 +184,9 @@ def keep_files() -> None:
     known: dict[tuple[object, ...], object] = {}
 
     def load_once(self, file_name, cache="all", unsafe=False, json_only=False, trusted_as_template=False):
-        if cache == "all" and not unsafe:
+        if not unsafe:
             return load(self, file_name, "none", True, json_only, trusted_as_template)
-        if cache != "vaulted" or not unsafe:
+        if cache != "vaulted":
             return load(self, file_name, cache, unsafe, json_only, trusted_as_template)
         path = self.path_dwim(file_name)
         now = os.stat(path) if os.path.exists(path) else None
