@@ -111,7 +111,7 @@ def hangs(found: Iterable[Card], path: str = resets.kernel_log.PATH) -> tuple[li
 
 def _all(root: str, proc: str, usage: bool) -> tuple[list[Card], dict[str, dict[int, float]]]:
     found = _read(root)
-    return found, users(unified(found), proc) if usage and found else {}
+    return found, users(unified(found), proc) if usage and any(map(computes, found)) else {}
 
 
 def unified(found: Iterable[Card]) -> set[str]:

@@ -83,6 +83,25 @@ def test_kernel_kill_is_reason_memory():
     assert because(of_systemd(ENDED % WORKER, WORKER), killed("python3")) == ["unknown"]
 
 
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("amdgpu 0000:03:00.0: amdgpu: ring comp_1.0.0 timeout, signaled seq=3, emitted seq=4", "card"),
+        ("xe 0000:03:00.0: [drm] Tile0: GT0: Engine reset: engine_class=ccs, logical_mask: 0x1", "card"),
+        ("i915 0000:03:00.0: [drm] GPU HANG: ecode 12:1:85dffffb, in ggml-rpc-server [1808332]", "card"),
+        ("amdgpu 0000:03:00.0: amdgpu: PSP is resuming...", "unknown"),
+    ],
+)
+def test_reset_of_a_card_is_a_reason(text, reason):
+    reset = entry(text, -1, _TRANSPORT="kernel")
+    assert because(reset, of_systemd(ENDED % WORKER, WORKER)) == [reason]
+
+
+def test_lost_device_is_reason_card():
+    lost = of_server("what():  vk::Queue::submit: ErrorDeviceLost", WORKER, -0.2)
+    assert because(lost, of_systemd(ENDED % WORKER, WORKER)) == ["card"]
+
+
 def test_lines_during_stop_are_marked():
     lost = "Remote RPC server crashed or returned malformed response"
     stop = of_systemd("Stopping llama-head-chat.service - llama.cpp head of chat...", HEAD, -1)
