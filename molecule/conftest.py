@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import threading
 import time
 import typing
 
@@ -61,6 +63,48 @@ def programs(core):
     return found or os.path.dirname(sys.executable)
 
 
+def environment(core=None):
+    """That of ansible-playbook. Tests read the recap, and tasks by name."""
+    return dict(
+        os.environ,
+        PATH=programs(core) + os.pathsep + os.environ["PATH"],
+        ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"),
+        ANSIBLE_COLLECTIONS_PATH=os.pathsep.join((str(REPOSITORY / ".collections"), OTHERS)),
+        ANSIBLE_NOCOLOR="1",
+        ANSIBLE_STDOUT_CALLBACK="default",
+        ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm,compiled_once,entered,one_process",
+        ANSIBLE_CALLBACK_PLUGINS=str(REPOSITORY / "tests/lab/callback"),
+        COLUMNS="10000",
+    )
+
+
+class Playbooks:
+    """ansible-playbook of requirements.txt, loaded once for all runs of a scenario's tests: a second of each run."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        program = REPOSITORY / "tests/unit/playbooks/playbook_server.py"
+        self.server = subprocess.Popen(
+            [sys.executable, program],
+            cwd=REPOSITORY,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, arguments):
+        """-> (exit status, output)"""
+        with self.lock, tempfile.NamedTemporaryFile("r") as output:
+            asked = {"arguments": arguments, "environment": environment(), "output": output.name, "simulated": False}
+            self.server.stdin.write(json.dumps(asked) + "\n")
+            self.server.stdin.flush()
+            return int(self.server.stdout.readline()), output.read()
+
+
+playbooks = functools.cache(Playbooks)
+
+
 class Lab:
     """The scenario's nodes: `lab.node1.run(...)`, addresses, and playbooks."""
 
@@ -92,22 +136,14 @@ class Lab:
     @staticmethod
     def playbook(name, *arguments, inventory="inventories/lab", core=None):
         """Runs playbooks/NAME.yml with an ansible-core -> (exit status, output without line folding)."""
-        environment = dict(
-            os.environ,
-            PATH=programs(core) + os.pathsep + os.environ["PATH"],
-            ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"),
-            ANSIBLE_COLLECTIONS_PATH=os.pathsep.join((str(REPOSITORY / ".collections"), OTHERS)),
-            ANSIBLE_NOCOLOR="1",
-            COLUMNS="10000",
-        )
-        # Tests read the recap, and tasks by name.
-        environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
-        environment["ANSIBLE_CALLBACKS_ENABLED"] = "thefermisea.llama_cluster.warm,compiled_once,entered,one_process"
-        environment["ANSIBLE_CALLBACK_PLUGINS"] = str(REPOSITORY / "tests/lab/callback")
+        words = ["playbooks/%s.yml" % name, "-i", inventory, *arguments]
+        if core is None:
+            status, output = playbooks().run(words)
+            return status, " ".join(output.split())
         done = subprocess.run(
-            ["ansible-playbook", "playbooks/%s.yml" % name, "-i", inventory, *arguments],
+            ["ansible-playbook", *words],
             cwd=REPOSITORY,
-            env=environment,
+            env=environment(core),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

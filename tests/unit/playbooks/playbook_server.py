@@ -4,7 +4,8 @@
 """ansible-playbook as often as it is asked for, each time in a new process that begins where Ansible and the filters
 are loaded: half of what a small run costs.
 
-Reads a request a line, and answers with a line that is the exit status.
+Reads a request a line, and answers with a line that is the exit status. Of simulated nodes, or of a lab's
+(molecule/conftest.py).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def load() -> None:
     warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
 
 
-def run(arguments: list[str], environment: dict[str, str], output: str) -> NoReturn:
+def run(arguments: list[str], environment: dict[str, str], output: str, simulated: bool = True) -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     source, target = os.open(os.devnull, os.O_RDONLY), os.open(output, os.O_WRONLY)
@@ -57,26 +58,28 @@ def run(arguments: list[str], environment: dict[str, str], output: str) -> NoRet
         os.dup2(where, descriptor)
     # The run before has removed it.
     os.makedirs(constants.DEFAULT_LOCAL_TMP, mode=0o700, exist_ok=True)
-    from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (  # noqa: PLC0415 - by Ansible
-        paths,
-    )
+    if simulated:
+        from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (  # noqa: PLC0415 - by Ansible
+            paths,
+        )
 
-    # The nodes of a run are this machine, and tests run side by side.
-    paths.RUN_LOCK = os.path.join(environment.get("ANSIBLE_HOME", ""), "run.lock")
-    # Seconds, in which nothing has to be given back.
-    gc.disable()
+        # The nodes of a run are this machine, and tests run side by side.
+        paths.RUN_LOCK = os.path.join(environment.get("ANSIBLE_HOME", ""), "run.lock")
+        # Seconds, in which nothing has to be given back.
+        gc.disable()
     sys.exit(playbook.main(["ansible-playbook", *arguments]))
 
 
 def main() -> None:
     load()
     for line in sys.stdin:
+        request = json.loads(line)
         child = os.fork()
         if not child:
-            run(**json.loads(line))
+            run(**request)
         # Here, not in the run: the alarm of a run is that of tasks with a timeout.
         signal.signal(signal.SIGALRM, lambda *_, child=child: os.kill(child, signal.SIGKILL))
-        signal.alarm(LONGEST)
+        signal.alarm(LONGEST if request.get("simulated", True) else 0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
         signal.alarm(0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
