@@ -1,16 +1,32 @@
-"""Faults that systemd cannot see are repaired in time, and sound units are not touched. Times are from the nodes'
-journals."""
+"""Faults that systemd cannot see are repaired in time. What waits, or is slow, is not touched: test_patience.py of
+scenario drill."""
 
 import contextlib
-import json
+import pathlib
 import re
+import sys
 import threading
 import time
 
 import pytest
 import requests
 
-HEAD, WORKER = "llama-head-chat", "llama-rpc-chat"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from watched import (  # noqa: E402
+    HEAD,
+    WORKER,
+    answers,
+    ask,
+    clock,
+    fixture_at_rest,  # noqa: F401
+    fixture_fabric_device,  # noqa: F401
+    pid,
+    repaired,
+    said,
+    status_text,
+    url,
+)
+
 # Everything to and from the head is lost on a worker's node: a host that has vanished, as seen from either side.
 PARTITION = """table inet partition {
   chain input {
@@ -23,27 +39,6 @@ PARTITION = """table inet partition {
   }
 }
 """
-
-
-def url(lab, path):
-    return "http://%s:8000%s" % (lab.ethernet("node1"), path)
-
-
-def ask(lab, prompt="Name the three primary colors.", tokens=8, timeout=120):
-    body = {
-        "max_tokens": tokens,
-        "temperature": 0,
-        "ignore_eos": True,
-        "messages": [{"role": "user", "content": prompt}],
-    }
-    return requests.post(url(lab, "/v1/chat/completions"), json=body, timeout=timeout)
-
-
-def answers(lab):
-    try:
-        return ask(lab).json()["usage"]["completion_tokens"] == 8
-    except (requests.RequestException, KeyError, ValueError):
-        return False
 
 
 class Request(threading.Thread):
@@ -59,85 +54,12 @@ class Request(threading.Thread):
             self.reply = ask(self.lab, **self.request)
 
 
-def clock(node):
-    """The node's time in seconds, as its journal counts it."""
-    return float(node.check_output("date +%s.%N"))
-
-
-def said(node, what, since, identifier="llama-watchdog"):
-    """Times of a program's journal lines that match, since a time of that node."""
-    text = node.check_output("journalctl -t %s --since=@%s -o json --no-pager", identifier, str(int(since)))
-    found = []
-    for line in text.splitlines():
-        entry = json.loads(line)
-        moment = int(entry["__REALTIME_TIMESTAMP"]) / 1e6
-        if moment >= since and re.search(what, str(entry["MESSAGE"])):
-            found.append(moment)
-    return found
-
-
-def repaired(lab, node, what, since, within):
-    """Waits for the watchdog's line -> seconds since then, which must not be more than within."""
-    lab.eventually(lambda: said(node, what, since), within + 10, "the line %r" % what)
-    seconds = said(node, what, since)[0] - since
-    print("%s: after %.2f s" % (what, seconds))
-    assert seconds <= within
-    return seconds
-
-
 def found_to_hang(lab, since):
     """Waits until the head's watchdog has found that it hangs. This head is quick, so what is promised holds for it:
     within twenty seconds."""
     repaired(
         lab, lab.node1, r"head chat: it says that it is well, but nothing has moved for .*: restarting it", since, 20
     )
-
-
-def pid(node, unit):
-    return node.check_output("systemctl show --property=MainPID --value %s", unit)
-
-
-def status_text(node, unit):
-    return node.check_output("systemctl show --property=StatusText --value %s", unit)
-
-
-@pytest.fixture(autouse=True)
-def fixture_at_rest(lab):
-    """Each test begins with a head that has just loaded and has been asked for nothing but the watchdog's token."""
-    since = clock(lab.node1)
-    lab.node1.check_output("systemctl restart %s", HEAD)
-    lab.eventually(lambda: said(lab.node1, "head chat: serves", since), 60, "the head serves")
-    lab.eventually(lambda: tokens(lab) > 0, 30, "the watchdog has asked for a token")
-    yield
-    for name in ("node2", "node3"):
-        getattr(lab, name).run(
-            "nft delete table inet partition; systemctl kill --signal=CONT %s; systemctl start %s llama-watchdog",
-            WORKER,
-            WORKER,
-        )
-    lab.node1.run("tc qdisc del dev %s root", lab.fabric_device)
-
-
-def tokens(lab):
-    try:
-        return int(
-            re.search(
-                r"^llamacpp:tokens_predicted_total (\d+)",
-                requests.get(url(lab, "/metrics"), timeout=5).text,
-                re.MULTILINE,
-            ).group(1)
-        )
-    except (requests.RequestException, AttributeError):
-        return 0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fixture_fabric_device(lab):
-    lab.fabric_device = re.search(
-        r"^\d+: (\S+) .*inet %s/" % re.escape(lab.fabric("node1")),
-        lab.node1.check_output("ip -o -4 addr"),
-        re.MULTILINE,
-    ).group(1)
 
 
 def cut_off(lab, node):
@@ -214,35 +136,6 @@ def test_healthy_head_without_answers_is_restarted(lab):
     lab.node3.check_output("nft delete table inet partition")
     repaired(lab, lab.node1, "head chat: serves", since, 60)
     assert answers(lab)
-
-
-def test_long_prompt_on_slow_fabric_is_not_touched(lab):
-    before = pid(lab.node1, HEAD)
-    lab.node1.check_output("tc qdisc add dev %s root tbf rate 2mbit burst 32kb latency 400ms", lab.fabric_device)
-    since = clock(lab.node1)
-    started = time.monotonic()
-    reply = ask(lab, prompt="color " * 1010, tokens=1, timeout=280).json()
-    seconds = time.monotonic() - started
-    print("a prompt of %d tokens took %.0f s" % (reply["usage"]["prompt_tokens"], seconds))
-    assert reply["usage"]["prompt_tokens"] > 1024 and reply["usage"]["completion_tokens"] == 1
-    assert seconds > 40, "several micro-batches, each longer than an idle head's deadline"
-    assert pid(lab.node1, HEAD) == before
-    assert said(lab.node1, "restarting", since) == []
-
-
-def test_too_few_workers(lab):
-    lab.node2.check_output("systemctl stop %s", WORKER)
-    lab.eventually(
-        lambda: (
-            "waits for RPC worker %s:50052: the port is closed" % lab.fabric("node2") in status_text(lab.node1, HEAD)
-        ),
-        40,
-        "whom it waits for",
-    )
-    assert lab.node1.check_output("systemctl show --property=ActiveState --value %s", HEAD) == "activating"
-    since = clock(lab.node1)
-    lab.node2.check_output("systemctl start %s", WORKER)
-    repaired(lab, lab.node1, "head chat: serves", since, 60)
 
 
 def test_failed_load_backs_off_until_a_manual_start(lab):
