@@ -29,6 +29,7 @@ node() {
             --volume "$lab_cache/files:/srv/llama-lab:ro" \
             --volume "$lab_cache/ccache:/var/cache/ccache" \
             --volume "$lab_cache/ansible-code:/var/cache/ansible-code" \
+            --volume "$repository/tests/lab/modules:/var/cache/ansible-modules:ro" \
             ${LLAMA_LAB_SHARE:+--volume "$LLAMA_LAB_SHARE:/cluster/shared"} \
             --env CCACHE_DIR=/var/cache/ccache --env CCACHE_BASEDIR=/var/cache/private --env CCACHE_NOHASHDIR=1 \
             --env CCACHE_UMASK=000 --env CCACHE_MAXSIZE=2G \
@@ -54,5 +55,7 @@ case ${LLAMA_LAB_SHARE:-} in
 esac
 network "$lab-ethernet" "$ethernet"
 network "$lab-fabric" "$fabric"
-for one in "$@"; do node "$one"; done
+making=()
+for one in "$@"; do node "$one" & making+=($!); done
+for one in "${making[@]}"; do wait "$one"; done
 for one in "$@"; do booted "${one%%=*}"; done

@@ -34,6 +34,9 @@ FORMAT = "{{.Name}} {{.Id}} {{.State.Pid}}"
 JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
 GROUPS = Path("/sys/fs/cgroup")
 SCOPE = "/init.scope"
+# How Ansible starts a module that comes by its input, and what runs it in a fifth of the time: tests/lab/modules.
+STARTS = "/bin/sh -c '/usr/bin/python3 && sleep 0'"
+CLIENT = "/var/cache/ansible-modules/client.py"
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 
@@ -95,6 +98,10 @@ class Nodes:
         except OSError:
             return None
 
+    def has(self, name: str, path: str) -> bool:
+        """Whether a node whose words are known has a file."""
+        return os.path.exists("/proc/%d/root%s" % (self.known[name][1], path))
+
 
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
@@ -113,7 +120,12 @@ class CallbackModule(CallbackBase):
         executed = plugin._build_exec_cmd
 
         def build(self, command):
-            words = nodes.words(self.get_option("remote_addr")) if self.remote_user in (None, "root") else None
-            return executed(self, command) if words is None else [*words, *command]
+            name = self.get_option("remote_addr")
+            words = nodes.words(name) if self.remote_user in (None, "root") else None
+            if words is None:
+                return executed(self, command)
+            if command[-1] == STARTS and nodes.has(name, CLIENT):
+                return [*words, "/usr/bin/python3", "-I", "-S", CLIENT]
+            return [*words, *command]
 
         plugin._build_exec_cmd = build
