@@ -16,6 +16,8 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
@@ -59,10 +61,13 @@ ALONE = ("recovery",)
 SIDE_BY_SIDE = 2
 
 running = []
+stopping = threading.Event()
 
 
 def call(command, environment, output):
-    """Runs a command to its end -> its exit status; stop_running() ends it early."""
+    """Runs a command to its end -> its exit status; stop_running() ends it early, and no other one begins."""
+    if stopping.is_set():
+        return 1
     process = subprocess.Popen(
         command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
     )
@@ -72,6 +77,7 @@ def call(command, environment, output):
 
 def stop_running():
     """Ends what still runs and waits for it, so that nothing makes containers behind the back of the clean-up."""
+    stopping.set()
     for process in running:
         process.terminate()
     for process in running:
@@ -93,6 +99,11 @@ def take_slots():
     sys.exit("scenarios: no free lab slots under %s/locks, another test run must end first" % CACHE)
 
 
+def clear(slot):
+    """The command that removes the containers of a lab slot: molecule would load Ansible for it."""
+    return [REPOSITORY / "tests/lab/down.sh", "llama-cluster.lab=llama-lab%d" % slot]
+
+
 def run_scenario(name, environment, slots):
     """In a slot that no other scenario has meanwhile -> (name, passed, seconds); the output goes to a log."""
     log = CACHE / "logs" / ("scenario-%s-%s.log" % (environment["LLAMA_LAB_RUN"], name))
@@ -100,8 +111,12 @@ def run_scenario(name, environment, slots):
     started = time.monotonic()
     print("%s scenario %s started, log %s" % (time.strftime("[%H:%M:%S]"), name, log), flush=True)
     try:
-        with open(log, "w") as output:
-            status = call(["molecule", "test", "-s", name], dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
+        with open(log, "w") as output, tempfile.TemporaryDirectory(prefix="molecule-") as folder:
+            mine = dict(environment, LLAMA_LAB_SLOT=str(slot), MOLECULE_EPHEMERAL_DIRECTORY=folder)
+            # Containers of a run that was killed.
+            status = call(clear(slot), mine, output)
+            status = status or call(["molecule", "test", "-s", name, "--destroy", "never"], mine, output)
+            call(clear(slot), mine, output)
     finally:
         slots.put(slot)
     seconds = time.monotonic() - started
@@ -127,10 +142,10 @@ def build(environment, slots):
             for arguments in (
                 ["shared/create.yml"],
                 ["shared/prepare_node.yml", "--limit", "node1"],
-                ["shared/destroy.yml"],
             ):
                 command = ["ansible-playbook", "molecule/" + arguments[0], "-i", "inventories/lab", *arguments[1:]]
                 status = status or call(command, dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
+            call(clear(slot), environment, output)
     finally:
         slots.put(slot)
     if status:
