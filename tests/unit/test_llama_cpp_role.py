@@ -48,6 +48,20 @@ def play(tmp_path, tasks, **variables):
     return run_playbook(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path, **settings)
 
 
+@pytest.mark.parametrize(
+    ("vendor", "accelerator", "shown"), [("nvidia", "cpu", True), ("nvidia", "vulkan", False), ("amd", "cpu", False)]
+)
+def test_card_of_nvidia_without_driver_is_shown(tmp_path, vendor, accelerator, shown):
+    (task,) = [one for one in tasks_of("preflight.yml") if one["name"] == "Show cards of NVIDIA without a driver"]
+    facts = {
+        "nvidia_smi": {"available": False, "gpus": []},
+        "llama_drm": {"cards": [{"vendor": vendor, "slot": "0000:01:00.0"}]},
+    }
+    known = {"__llama_cpp_asks_cards": True, "llama_cpp_builds": [{"accelerator": accelerator}]}
+    status, output = play(tmp_path, [{"ansible.builtin.set_fact": {**facts, "cacheable": True}}, task], **known)
+    assert status == 0 and ("auto leaves out 0000:01:00.0 on localhost" in output) == shown
+
+
 @pytest.fixture(name="served")
 def fixture_served(tmp_path):
     """A source archive and its address on the loopback."""
