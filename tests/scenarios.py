@@ -40,8 +40,8 @@ BUDGETS = {
     "cluster": 400,
     "adoption": 300,
     "gateway": 340,
+    "drill": 270,
     "head_server": 210,
-    "drill": 180,
     "llama_cpp": 150,
     "preflight": 130,
     "jump": 130,
@@ -51,7 +51,7 @@ BUDGETS = {
     "enterprise_linux": 110,
     "bundle": 90,
     "default": 90,
-    "recovery": 240,
+    "recovery": 150,
 }
 # Run beside the build. Scenario vulkan has builds of its own, which it compiles where the cache lacks them.
 WITHOUT_BUILD = ("node_setup", "vulkan")
