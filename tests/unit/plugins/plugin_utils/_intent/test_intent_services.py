@@ -230,8 +230,11 @@ def test_units_get_uuids_of_cards():
     # Unknown without a plan of this run.
     (worker,) = intent_services.rpc_instances(services, "node2", GROUPS, HOSTVARS)
     assert worker.cards == [""]
-    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m", {"cards": {}})
     assert head.cards is None and "--device" not in head.args
+    # A plan that leaves a card of the node out names the others, though the service does not.
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
+    assert head.cards == ["GPU-a"] and "--device" not in head.args
 
 
 def test_a_service_without_cards_computes_in_main_memory():
