@@ -50,7 +50,7 @@ Loader.add_multi_constructor("!", lambda loader, suffix, node: loader.construct_
 
 @functools.cache
 def load(path):
-    """What all tests share: none changes it."""
+    """Parsed once for all tests, which do not change it."""
     return yaml.load(path.read_text(), Loader) if path.exists() else None
 
 

@@ -1,13 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For the tests' ansible-playbook: each Jinja expression is compiled once for each content, and each Python file is
-searched once for what it imports.
+"""For the tests' ansible-playbook: each Jinja expression is compiled once for each content, each Python file is searched
+once for what it imports, and each filter and each of a play's vars_files is looked up once for each run.
 
-ansible-core keeps neither: every task of every host compiles its expressions again, and every run reads what each
-module needs again. That is a third of what a run costs the controller, and the tests are about two hundred runs. What
-is computed stays the same; with another Jinja, Python or filter everything is computed again. What is replaced is
-private to ansible-core 2.19: with another one nothing is.
+ansible-core keeps none of this: every task of every host compiles its expressions again, searches every file of filters
+and parses vars_files, and every run reads what each module needs again. That is half of what a run costs the
+controller, and the tests are about two hundred runs. What is computed stays the same; with another Jinja, Python or
+filter everything is computed again. What is replaced is private to ansible-core 2.19: with another one nothing is.
 """
 
 from __future__ import annotations
