@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For the tests' ansible-playbook: each Jinja expression is compiled once for each content, each Python file is searched
-once for what it imports, and each filter and each of a play's vars_files is looked up once for each run.
+"""For the tests' ansible-playbook: each Jinja expression is compiled once for each content, each Python file is
+searched once for what it imports, and each filter and each of a play's vars_files is looked up once for each run.
 
 ansible-core keeps none of this: every task of every host compiles its expressions again, searches every file of filters
 and parses vars_files, and every run reads what each module needs again. That is half of what a run costs the
