@@ -26,18 +26,18 @@ def card(name, total, used="0 MiB", free=None, number=0, **more):
     inner = more.pop("inner", "")
     free = total if free is None else free
     return f"""
-	<gpu id="{bus}">
-		<product_name>{name}</product_name>
-		<uuid>{uuid}</uuid>
-		<pci>
-			<pci_bus_id>{bus}</pci_bus_id>
-		</pci>
-		<fb_memory_usage>
-			<total>{total}</total>
-			<used>{used}</used>
-			<free>{free}</free>
-		</fb_memory_usage>{inner}
-	</gpu>
+  <gpu id="{bus}">
+    <product_name>{name}</product_name>
+    <uuid>{uuid}</uuid>
+    <pci>
+      <pci_bus_id>{bus}</pci_bus_id>
+    </pci>
+    <fb_memory_usage>
+      <total>{total}</total>
+      <used>{used}</used>
+      <free>{free}</free>
+    </fb_memory_usage>{inner}
+  </gpu>
 """
 
 
@@ -45,10 +45,10 @@ def log(*cards, driver="580.126.09", cuda="13.0", dtd=13, head=""):
     return f"""<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v{dtd}.dtd">
 <nvidia_smi_log>
-	<timestamp>Thu Jan 15 09:30:00 2026</timestamp>{head}
-	<driver_version>{driver}</driver_version>
-	<cuda_version>{cuda}</cuda_version>
-	<attached_gpus>{len(cards)}</attached_gpus>{"".join(cards)}
+  <timestamp>Thu Jan 15 09:30:00 2026</timestamp>{head}
+  <driver_version>{driver}</driver_version>
+  <cuda_version>{cuda}</cuda_version>
+  <attached_gpus>{len(cards)}</attached_gpus>{"".join(cards)}
 </nvidia_smi_log>
 """
 
@@ -57,42 +57,42 @@ def processes(*rows):
     """rows: (pid, name, memory)"""
     listed = "".join(
         f"""
-			<process_info>
-				<pid>{pid}</pid>
-				<type>C</type>
-				<process_name>{name}</process_name>
-				<used_memory>{memory}</used_memory>
-			</process_info>"""
+      <process_info>
+        <pid>{pid}</pid>
+        <type>C</type>
+        <process_name>{name}</process_name>
+        <used_memory>{memory}</used_memory>
+      </process_info>"""
         for pid, name, memory in rows
     )
     return f"""
-		<processes>{listed}
-		</processes>"""
+    <processes>{listed}
+    </processes>"""
 
 
 def mig(*instances):
     """instances: (total, used, free) MiB"""
     devices = "".join(
         f"""
-			<mig_device>
-				<index>{index}</index>
-				<gpu_instance_id>{index + 1}</gpu_instance_id>
-				<compute_instance_id>0</compute_instance_id>
-				<fb_memory_usage>
-					<total>{total}</total>
-					<used>{used}</used>
-					<free>{free}</free>
-				</fb_memory_usage>
-			</mig_device>"""
+      <mig_device>
+        <index>{index}</index>
+        <gpu_instance_id>{index + 1}</gpu_instance_id>
+        <compute_instance_id>0</compute_instance_id>
+        <fb_memory_usage>
+          <total>{total}</total>
+          <used>{used}</used>
+          <free>{free}</free>
+        </fb_memory_usage>
+      </mig_device>"""
         for index, (total, used, free) in enumerate(instances)
     )
     return f"""
-		<mig_mode>
-			<current_mig>Enabled</current_mig>
-			<pending_mig>Enabled</pending_mig>
-		</mig_mode>
-		<mig_devices>{devices or "None"}
-		</mig_devices>"""
+    <mig_mode>
+      <current_mig>Enabled</current_mig>
+      <pending_mig>Enabled</pending_mig>
+    </mig_mode>
+    <mig_devices>{devices or "None"}
+    </mig_devices>"""
 
 
 def value(tag, text):

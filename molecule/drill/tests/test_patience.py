@@ -6,18 +6,19 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "recovery"))
+import watched  # noqa: E402
 from watched import (  # noqa: E402
     HEAD,
     WORKER,
     ask,
     clock,
-    fixture_at_rest,  # noqa: F401
-    fixture_fabric_device,  # noqa: F401
     pid,
     repaired,
     said,
     status_text,
 )
+
+at_rest, fabric_device = watched.fixture_at_rest, watched.fixture_fabric_device
 
 
 def test_long_prompt_on_slow_fabric_is_not_touched(lab):

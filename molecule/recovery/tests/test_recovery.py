@@ -12,20 +12,21 @@ import pytest
 import requests
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import watched  # noqa: E402
 from watched import (  # noqa: E402
     HEAD,
     WORKER,
     answers,
     ask,
     clock,
-    fixture_at_rest,  # noqa: F401
-    fixture_fabric_device,  # noqa: F401
     pid,
     repaired,
     said,
     status_text,
     url,
 )
+
+at_rest, fabric_device = watched.fixture_at_rest, watched.fixture_fabric_device
 
 # Everything to and from the head is lost on a worker's node: a host that has vanished, as seen from either side.
 PARTITION = """table inet partition {

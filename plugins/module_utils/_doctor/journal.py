@@ -37,7 +37,11 @@ ENDINGS = (
         "server",
         re.compile(r"Remote RPC server crashed|Failed to connect to \S+:\d+|RPC server .*(gone|lost)"),
     ),
-    ("card", "server", re.compile(r"CUDA error|cudaMalloc failed|DeviceLost|ErrorOutOfDeviceMemory")),
+    (
+        "card",
+        "server",
+        re.compile(r"^(?!.*got exception: ).*(CUDA error|cudaMalloc failed|DeviceLost|ErrorOutOfDeviceMemory)"),
+    ),
     ("card", "kernel", re.compile(r"^(amdgpu|xe|i915) \S+ .*(ring \S+ timeout|Timedout job|GPU HANG|reset)")),
     ("model", "server", re.compile(r"exiting due to model loading error|corrupted or incomplete|failed to load model")),
     ("port", "server", re.compile(r"couldn't bind|Failed to create server socket")),

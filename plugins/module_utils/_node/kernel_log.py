@@ -11,8 +11,9 @@ import time
 from typing import NamedTuple
 
 PATH = "/dev/kmsg"
-# Priority, sequence number, microseconds since boot, flags; then the text.
-RECORD = re.compile(r"^\d+,\d+,(\d+),[^;]*;(.*)$", re.MULTILINE)
+# Priority, sequence number, microseconds since boot, flags; then the text. Records of user space have a priority of 8
+# and more.
+RECORD = re.compile(r"^[0-7],\d+,(\d+),[^;]*;(.*)$", re.MULTILINE)
 
 
 class Record(NamedTuple):

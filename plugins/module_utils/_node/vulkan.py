@@ -31,11 +31,11 @@ VISIBLE = "GGML_VK_VISIBLE_DEVICES"
 # Seconds for all programs together, and in which a process dies of SIGKILL unless it hangs in the kernel.
 DEADLINE, DIES = 60.0, 1.0
 # Bytes of one program's output: vulkaninfo prints 150 kB about a card.
-MOST = 8 << 20
+MOST = 1 << 20
 # Drivers are code of others: no program that loads them runs as root.
 UNPRIVILEGED = 65534
 HANGS = "%s did not end within %g s: a graphics driver hangs, see dmesg"
-LISTED = re.compile(r"^\s*Vulkan\d+: (.+) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILINE)
+LISTED = re.compile(r"^[ \t]*Vulkan\d+: (.+) \((\d+) MiB, (\d+) MiB free\)[ \t]*$", re.MULTILINE)
 TRAITS = re.compile(
     r"ggml_vulkan: \d+ = (.+) \(([^()]*(?:\([^()]*\)[^()]*)*)\) \| uma: ([01]).*\n(.*Device type is CPU)?"
 )

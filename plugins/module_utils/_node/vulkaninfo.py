@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 # Limits: devices, heaps of a device.
 DEVICES, HEAPS = 32, 16
-BEGINS = re.compile(r"^GPU(\d+):\s*$", re.MULTILINE)
+BEGINS = re.compile(r"^GPU(\d+):[ \t]*$", re.MULTILINE)
 HEAP = re.compile(
-    r"^\s*memoryHeaps\[\d+\]:\s*\n\s*size\s*= (\d+).*\n(?:\s*budget\s*= (\d+).*\n\s*usage\s*= (\d+).*\n)?"
+    r"^[ \t]*memoryHeaps\[\d+\]:\s*\n\s*size\s*= (\d+).*\n(?:\s*budget\s*= (\d+).*\n\s*usage\s*= (\d+).*\n)?"
     r"\s*flags:.*\n((?:\s*(?:MEMORY_HEAP_\w+|None)\s*\n)*)",
     re.MULTILINE,
 )
@@ -107,7 +107,7 @@ def _largest(text: str) -> int | None:
     """Bytes of the largest tensor: of a buffer, an allocation, and of what a shader without 64-bit indices reaches."""
     buffer, allocation = _number(text, "maxBufferSize"), _number(text, "maxMemoryAllocationSize")
     reach = _number(text, "maxStorageBufferRange")
-    if re.search(r"^\s*VK_EXT_shader_64bit_indexing\s*:", text, re.MULTILINE):
+    if re.search(r"^[ \t]*VK_EXT_shader_64bit_indexing[ \t]*:", text, re.MULTILINE):
         reach = None
     return min((one for one in (buffer, allocation, reach) if one), default=None)
 
@@ -119,7 +119,7 @@ def _slot(text: str) -> str | None:
 
 
 def _value(text: str, key: str) -> str | None:
-    found = re.search(r"^\s*%s\s*= (.*?)\s*$" % key, text, re.MULTILINE)
+    found = re.search(r"^[ \t]*%s[ \t]*= (.*?)[ \t]*$" % key, text, re.MULTILINE)
     return found.group(1) if found else None
 
 

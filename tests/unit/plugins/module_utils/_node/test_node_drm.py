@@ -177,6 +177,15 @@ def test_each_client_counts_once(tmp_path):
     assert drm.users(root=str(tmp_path)) == {"0000:03:00.0": {10: 4, 11: 1}, "0000:04:00.0": {10: 2}}
 
 
+def test_descriptors_of_one_user_hide_no_card(tmp_path, monkeypatch):
+    add_client(tmp_path, 10, 4, "drm-memory-vram:\t1024 KiB")
+    add_client(tmp_path, 11, 4, "drm-memory-vram:\t1024 KiB", client="12")
+    monkeypatch.setattr(drm, "LONGEST", -1.0)
+    assert drm.users(root=str(tmp_path)) == {}
+    monkeypatch.setattr(drm, "LONGEST", 0.0)
+    assert drm.users(root=str(tmp_path)) == {"0000:03:00.0": {10: 1}}
+
+
 def test_processes_come_with_the_cards(sys, tmp_path):
     add_client(tmp_path / "proc", 10, 4, "drm-memory-gtt:\t2048 KiB", slot="0000:c5:00.0")
     found = drm.collect(str(sys), str(tmp_path / "proc"), usage=True)

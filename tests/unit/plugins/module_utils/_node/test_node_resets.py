@@ -48,6 +48,11 @@ def test_other_lines_are_left_out():
     assert resets.found_in(kernel_log.parse(log(*OTHERS), 10.0)) == []
 
 
+def test_records_of_user_space_are_left_out():
+    text = log(*LINES).replace("3,", "12,")
+    assert "12,1,1000000," in text and kernel_log.parse(text, 10.0) == []
+
+
 def test_repeated_hangs_are_counted():
     lines = [line for line in LINES if "amdgpu: ring gfx" in line] * 3
     (found,) = resets.found_in(kernel_log.parse(log(*lines), 10.0))

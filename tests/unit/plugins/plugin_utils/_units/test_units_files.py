@@ -224,8 +224,8 @@ def test_units_of_vulkan_have_cache_and_groups(kind, folder):
     item = dict(WORKER if kind == "rpc" else HEAD, accelerator="vulkan")
     node = {**NODE, "card_groups": ["render"]}
 
-    def unit(process=PROCESS, **more):
-        return files.unit_files([{**item, **more}], kind, node, process, True)[0]
+    def unit(process=None, **more):
+        return files.unit_files([{**item, **more}], kind, node, process or PROCESS, True)[0]
 
     entry = unit(cards=["1", "0"])
     cache = f"/var/cache/llama-cluster/shaders/{folder}"
