@@ -221,7 +221,7 @@ def test_libraries_of_the_units_path(tmp_path, monkeypatch, environment):
 
 
 LISTED = {"cuda_architectures": ["121"]}
-NEEDED = "275 or newer is needed to compile llama.cpp: compile on Debian 13, Ubuntu 24.04 or newer"
+NEEDED = "275 or newer is needed to compile llama.cpp: run the nodes on Debian 13, Ubuntu 24.04 or newer"
 
 
 @pytest.mark.parametrize(
