@@ -44,8 +44,12 @@ BY_ACCELERATOR: dict[str, dict[str, str]] = {
     "cuda": {"GGML_CUDA": "ON", "GGML_CUDA_NCCL": "OFF", "LLAMA_OPENSSL": "OFF"},
     "vulkan": {"GGML_VULKAN": "ON", "LLAMA_OPENSSL": "OFF"},
 }
-# Cards of AMD and Intel by the names of llama_devices.
-BY_VULKAN = re.compile(r"\b(AMD|Radeon|RX|Instinct|MI\d+\w*|Ryzen|Strix|BC-?250|Intel|Arc)\b", re.I)
+# Cards of AMD and Intel by the names of llama_devices, which may be short.
+BY_VULKAN = re.compile(
+    r"\b(AMD|Radeon|RX|XTX?|80[456]0S|Instinct|MI\d+\w*|Ryzen|Strix|BC-?250"
+    r"|Intel|Arc|A310|A[35]80|A7[57]0|B5[78]0|B[567]0)\b",
+    re.I,
+)
 # Environments of a node's units.
 ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 

@@ -112,6 +112,8 @@ def test_auto_follows_the_variable_of_vulkan_devices():
         (["Radeon 8060S Graphics"], "vulkan"),
         (["Intel(R) Arc(tm) A770 Graphics"], "vulkan"),
         (["AMD BC-250"], "vulkan"),
+        *(([name], "vulkan") for name in ("7900 XTX", "8060S", "A380", "A770", "B580", "Pro B60")),
+        *(([name], "cuda") for name in ("3090", "A2", "A30", "A800", "RTX A400", "B200")),
         (["NVIDIA GB10"], "cuda"),
         (["RTX 3060", "Radeon RX 6600"], "cuda"),
         (["Tesla V100-PCIE-32GB"], "cuda"),
