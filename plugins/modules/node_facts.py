@@ -47,10 +47,11 @@ options:
   vulkan:
     description: >-
       Asks for C(ansible_facts.llama_node.vulkan), the devices that llama.cpp uses through Vulkan, in its order:
-      C({available, reason, warning, gpus}). C(reason) says why there is no device. Each of C(gpus) has the keys of
-      M(thefermisea.llama_cluster.nvidia_smi_facts) from C(index) to C(processes), where C(index) is the one that
-      E(GGML_VK_VISIBLE_DEVICES) takes, and C(slot), C(driver), C(source), C(unified) if it works in main memory,
-      C(own_mib) of its memory that is no main memory, and C(largest_tensor), the bytes of one tensor that it can hold.
+      C({available, reason, warning, gpus}). C(reason) says why there is no device. Each of C(gpus) has C(index), which
+      E(GGML_VK_VISIBLE_DEVICES) takes, C(name), C(memory_total_mib), C(memory_used_mib) and C(processes) as in
+      M(thefermisea.llama_cluster.nvidia_smi_facts), C(slot), C(driver), C(source), C(unified) if it works in main
+      memory, C(own_mib) of its memory that is no main memory, and C(largest_tensor), the bytes of one tensor that it
+      can hold.
     type: dict
     suboptions:
       program: {description: The llama-server of a build for Vulkan if there is one., type: path}

@@ -374,7 +374,7 @@ def facts_of_vulkan(state):
     found = json.JSONDecoder().raw_decode(output[output.index("{") :])[0]["ansible_facts"]["llama_node"]["vulkan"]
     state.check("llama-server lists the card", found["available"], found["reason"] or found["gpus"][0]["name"])
     for card in found["gpus"][:1]:
-        seen = {name: card.get(name) for name in ("memory_total_mib", "memory_free_mib", "slot", "source", "unified")}
+        seen = {name: card.get(name) for name in ("memory_total_mib", "memory_used_mib", "slot", "source", "unified")}
         state.check("nothing that the plan needs is missing", None not in seen.values(), seen)
 
 

@@ -39,8 +39,8 @@ LISTED = re.compile(r"^[ \t]*Vulkan\d+: (.+) \((\d+) MiB, (\d+) MiB free\)[ \t]*
 TRAITS = re.compile(
     r"ggml_vulkan: \d+ = (.+) \(([^()]*(?:\([^()]*\)[^()]*)*)\) \| uma: ([01]).*\n(.*Device type is CPU)?"
 )
-# The drivers of cards that serve Vulkan, and which of them report their memory in sysfs.
-DRIVERS = ("amdgpu", "xe", "i915", "nvidia")
+# The drivers of cards that serve Vulkan.
+VULKAN_DRIVERS = ("amdgpu", "xe", "i915", "nvidia")
 # A process with less than this is not listed beside a card that works in main memory.
 SMALL_MIB, PROCESSES = 64, 64
 # Two reports of one size differ by less: the program's is rounded.
@@ -182,7 +182,7 @@ def _indices(
 def _of_sysfs(cards: Iterable[Facts], visible: str | None) -> list[Device]:
     """The cards with a driver for Vulkan, in the order of Vulkan's loader: those with memory of their own first.
     Raises ValueError."""
-    own = [card for card in cards if card["driver"] in DRIVERS and card["render"]]
+    own = [card for card in cards if card["driver"] in VULKAN_DRIVERS and card["render"]]
     own.sort(key=lambda card: (bool(card["unified"]), card["slot"]))
     devices = []
     for index, card in enumerate(own):
@@ -206,7 +206,7 @@ def _pairs(devices: Sequence[Device], cards: Sequence[Facts]) -> dict[int, Facts
     by_slot = {card["slot"]: card for card in cards}
     found = {one.number: by_slot[one.slot] for one in devices if one.slot in by_slot}
     rest = [one for one in devices if one.slot is None and one.kind != "cpu"]
-    left = [card for card in cards if card["driver"] in DRIVERS and card not in found.values()]
+    left = [card for card in cards if card["driver"] in VULKAN_DRIVERS and card not in found.values()]
     if rest and len(rest) == len(left):
         left.sort(key=lambda card: (bool(card["unified"]), card["slot"]))
         for one, card in zip(rest, left):
@@ -266,7 +266,6 @@ def _gpu(device: Device, card: Facts, memory: tuple[int, int], users: _Users) ->
     return {
         "index": device.number,
         "name": printable(device.name, 120),
-        "uuid": slot or "",
         "slot": slot,
         "driver": device.driver or card.get("driver"),
         "source": device.source,
@@ -274,12 +273,7 @@ def _gpu(device: Device, card: Facts, memory: tuple[int, int], users: _Users) ->
         "own_mib": own,
         "largest_tensor": device.largest,
         "memory_total_mib": total,
-        "memory_reason": None if total is not None else "nothing",
         "memory_used_mib": None if used_mib is None else round(used_mib),
-        "memory_free_mib": device.free,
-        "utilization": card.get("busy_percent"),
-        "temperature_c": card.get("temperature_c"),
-        "power_w": card.get("power_w"),
         "processes": users.of_memory(slot) if unified else users.of_card(slot),
     }
 

@@ -117,7 +117,7 @@ def of_node(
             # Which process is in which MIG instance is not known.
             others=named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
             margin_mib=margin_mib,
-            bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]),
+            bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]) or bandwidth(card.get("name")),
             uuid=part.get("uuid") or "",
         )
         found.append(in_main_memory(one, 0 if gpu in untold else memory_mib, gpu.get("own_mib")) if unified else one)

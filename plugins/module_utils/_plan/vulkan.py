@@ -29,7 +29,7 @@ def of_vulkan(
 
     facts: the subset vulkan of node_facts; memory_mib: of main memory; pids: of managed processes; visible:
     GGML_VK_VISIBLE_DEVICES of the units, None if it is not set; described: llama_devices of the node, the used devices
-    in order, for bandwidths and memory that the driver does not report. Errors: Refusal.
+    in order, for bandwidths and memory that are not known otherwise. Errors: Refusal.
     """
     gpus: list[Facts] = facts["gpus"]
     if not gpus:
@@ -75,7 +75,7 @@ def _of_gpu(node: str, gpu: Facts, card: Facts, memory_mib: int, margin_mib: int
         others_mib=used,
         others=named([process for process in processes if process["pid"] not in pids]),
         margin_mib=margin_mib,
-        bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]),
+        bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]) or bandwidth(card.get("name")),
         tensor_mib=(gpu["largest_tensor"] or GUARANTEED) >> 20,
     )
     if not (is_integrated(gpu["name"]) if gpu["unified"] is None else gpu["unified"]):

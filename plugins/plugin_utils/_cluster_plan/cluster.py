@@ -16,6 +16,7 @@ from ...module_utils._plan.devices import Device
 from ...module_utils._plan.full_prompt import Measured, measured
 from ...module_utils._plan.place import Case, Row, ServicePlan, settings_for
 from ...module_utils._plan.stored import kept
+from ...module_utils._plan.table import join
 from ...module_utils._settings import resolved, value
 from ...module_utils._text import Refusal
 from .._intent.builds import builds_of, dialect_of, entry_of, extra_types
@@ -41,6 +42,37 @@ class Misfit(NamedTuple):
     described: ServicePlan
     words: list[str]
     beside: Beside
+
+    def shortage(self) -> str:
+        """The needed and free memory of the device that lacks most."""
+        rows, shared = self.described.plan.devices, self._shared()
+
+        def lack(row: Row) -> int:
+            return row.total_mib + shared.get((row.node, row.device), 0) - (row.free_mib or 0)
+
+        small = [row for row in rows if lack(row) > 0]
+        worst = max(small or rows, key=lack)
+        more = shared.get((worst.node, worst.device), 0)
+        others = [
+            "%s%s" % (other, " (%d MiB)" % size if size else "")
+            for other, size in self.beside.get((worst.node, worst.device), {}).items()
+        ]
+        return "%d MiB are needed on %s of %s%s and %d MiB are there%s%s" % (
+            worst.total_mib,
+            worst.device,
+            worst.node,
+            ", %d MiB more in its main memory, which is the same memory," % more if more else "",
+            worst.free_mib or 0,
+            " beside %s" % join(others) if others else "",
+            ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
+        )
+
+    def _shared(self) -> dict[Place, int]:
+        """{the head's card that works in its main memory: MiB of it that the head has there beside the card's share}"""
+        devices, found = self.case.devices, self.described.plan
+        host = sum(found.host.values()) + sum(row.total_mib for row in found.devices[len(devices) :])
+        own = [card for card in devices[len(devices) - self.case.local :] if card.unified]
+        return {(card.node, card.device): max(0, host - card.spare_mib) for card in own[:1]}
 
 
 @dataclass

@@ -116,7 +116,7 @@ def _running_or_stopped(view: View, name: str) -> Placed:
         return placed
     lacks = placed.misfits
     placed = _placed(view._replace(claims={}), name) if lacks else placed
-    shortages = "".join(", " + refusals.shortage(lack.described, lack.beside) for lack in lacks)
+    shortages = "".join(", " + lack.shortage() for lack in lacks)
     verdict = f"{'does not fit' if lacks else 'fits'} beside what runs{shortages}"
     placed.lines = [f"{name}: stopped, not counted; it {verdict}"] if placed.parts else []
     placed.rows = []

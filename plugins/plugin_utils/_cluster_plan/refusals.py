@@ -327,14 +327,8 @@ def not_planned(name: str, why: str, missing: Sequence[str]) -> str:
     return f"llama_services.{name}: not planned, {why}{step}"
 
 
-def does_not_fit(
-    name: str,
-    service: Mapping[str, Any],
-    described: ServicePlan,
-    advice: Sequence[str],
-    beside: Mapping[tuple[str, str], Mapping[str, int | None]],
-) -> str:
-    """advice: what would fit; beside: {(node, device): {other service or process: MiB or None}}."""
+def does_not_fit(one: Misfit, service: Mapping[str, Any], advice: Sequence[str]) -> str:
+    """advice: what would fit."""
     key = (
         "models"
         if kind_of(service) == "router"
@@ -343,32 +337,13 @@ def does_not_fit(
         else "quant"
     )
     return "llama_services.%s.%s: %s %s with %s does not fit, %s: %s" % (
-        name,
+        one.name,
         key,
-        described.model,
-        described.quant,
-        context_words(described),
-        shortage(described, beside),
+        one.described.model,
+        one.described.quant,
+        context_words(one.described),
+        one.shortage(),
         ", or ".join(advice) or "choose another model, or add nodes",
-    )
-
-
-def shortage(described: ServicePlan, beside: Mapping[tuple[str, str], Mapping[str, int | None]]) -> str:
-    """The needed and free memory of the device that lacks most."""
-    rows = described.plan.devices
-    small = [row for row in rows if row.total_mib > (row.free_mib or 0)]
-    worst = max(small or rows, key=lambda row: row.total_mib - (row.free_mib or 0))
-    others = [
-        "%s%s" % (other, " (%d MiB)" % size if size else "")
-        for other, size in beside.get((worst.node, worst.device), {}).items()
-    ]
-    return "%d MiB are needed on %s of %s and %d MiB are there%s%s" % (
-        worst.total_mib,
-        worst.device,
-        worst.node,
-        worst.free_mib or 0,
-        " beside %s" % join(others) if others else "",
-        ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
     )
 
 
@@ -393,4 +368,4 @@ def misfit_sentence(cluster: Cluster, one: Misfit) -> str:
     if not one.words:
         sizes = {quant: weights(model, quant)[0] for quant in model["quants"]}
         words += nearest(one.case, sizes.pop(one.described.quant), sizes)
-    return does_not_fit(one.name, cluster.services[one.name], one.described, words, one.beside)
+    return does_not_fit(one, cluster.services[one.name], words)

@@ -103,7 +103,7 @@ def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         by_nvidia = bool(seen["nvidia_smi"]["gpus"])
         by_vulkan = any(serves_vulkan(card) for card in seen.get("llama_drm", {}).get("cards", []))
     else:
-        names = [str(card.get("name", "")) for card in facts.get("llama_devices") or [] if not card.get("main")]
+        names = _card_names(facts)
         by_nvidia = any(not BY_VULKAN.search(name) for name in names)
         by_vulkan = bool(names)
     return "cuda" if by_nvidia else "vulkan" if any(devices) or by_vulkan else "cpu"
@@ -204,7 +204,8 @@ def node_builds(
     """The builds that a host installs and compiles.
 
     targets: the programs; hosts: those that it compiles for, whose builds are known from node_facts.
-    -> {builds: [Build as a dict], the current one first, orders: [builds that one of `hosts` lacks]}
+    -> {builds: [Build as a dict], the current one first, orders: [builds that one of `hosts` lacks], refused: [why its
+    cards cannot compute with its builds]}
     """
     builds = builds_of({"llama_builds": builds})
     own = [build_on(name, host, builds, hostvars, groups, targets) for name in names_on(host, services, groups)]
@@ -215,7 +216,35 @@ def node_builds(
             build = build_on(name, other, builds, hostvars, groups, targets)
             if seen.get(build.release, {}).get("build_sha256") is None:
                 orders[build.release] = build
-    return {"builds": [one.as_dict() for one in own], "orders": [one.as_dict() for one in orders.values()]}
+    return {
+        "builds": [one.as_dict() for one in own],
+        "orders": [one.as_dict() for one in orders.values()],
+        "refused": _refused(host, own, hostvars[host]),
+    }
+
+
+def _refused(host: str, own: Sequence[Build], facts: Mapping[str, Any]) -> list[str]:
+    """Why the cards of a host cannot compute with its builds."""
+    kinds = list(dict.fromkeys(one.accelerator for one in own if one.accelerator != "cpu"))
+    if len(kinds) > 1:
+        return [
+            f"{host}: builds for {' and '.join(kinds)} seen, one kind is needed, since a card is planned for one of "
+            "them: write the same accelerator in llama_builds, or exclude the node from a service"
+        ]
+    names = _card_names(facts)
+    if kinds != ["cuda"] or not names or not all(BY_VULKAN.search(name) for name in names):
+        return []
+    return [
+        f"llama_builds.{one.name}.accelerator: cuda seen for cards of AMD or Intel on {host}, vulkan or auto is "
+        "needed: correct it, or llama_devices of the node"
+        for one in own
+        if one.accelerator == "cuda"
+    ]
+
+
+def _card_names(facts: Mapping[str, Any]) -> list[str]:
+    """The names of llama_devices of a host, "" for a card without one."""
+    return [str(card.get("name", "")) for card in facts.get("llama_devices") or [] if not card.get("main")]
 
 
 def named(units: Iterable[Mapping[str, Any]], prefix: str) -> set[str]:

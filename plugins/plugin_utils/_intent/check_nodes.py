@@ -11,6 +11,7 @@ from typing import Any
 
 from ...module_utils._key import Key
 from ...module_utils._plan.devices import BY_SLOT
+from .builds import ENVIRONMENTS
 from .hosts import network_mistake, networks_of
 from .records import HostVars
 from .rules import Row, broken
@@ -64,7 +65,6 @@ CARD_KEYS = {
     "bandwidth": Key("bandwidth", float, "", bounds=(0.001, 10**6)),
     "main": Key("main", bool, ""),
 }
-ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 VARIABLE = re.compile(r"^(?!LLAMA_CLUSTER_)[A-Za-z_][A-Za-z0-9_]*\Z")
 # GGML_VK_VISIBLE_DEVICES, and variables with which llama.cpp does not keep what a card holds on the card.
 DEVICES = re.compile(r"^([0-9]{1,3}(, ?[0-9]{1,3}){0,31})?\Z")

@@ -38,6 +38,17 @@ INVENTORY = {
     }
 }
 
+HEADER = {
+    "architecture": "qwen2",
+    "block_count": 28,
+    "context_length": 32768,
+    "embedding_length": 3584,
+    "feed_forward_length": 18944,
+    "head_count": 28,
+    "head_count_kv": 4,
+    "vocab_size": 152064,
+}
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
@@ -89,22 +100,12 @@ def test_inventory_with_other_settings_and_given_headers(plan, model, tmp_path):
 
 
 def test_services_of_one_node(plan, tmp_path):
-    header = {
-        "architecture": "qwen2",
-        "block_count": 28,
-        "context_length": 32768,
-        "embedding_length": 3584,
-        "feed_forward_length": 18944,
-        "head_count": 28,
-        "head_count_kv": 4,
-        "vocab_size": 152064,
-    }
     quant = {"urls": ["file:///nowhere/m.gguf"], "size": 8 * 10**9}
     service = {"model": "m", "quant": "Q8", "head": "node1", "slot_ctx_size": 4096}
     given = {
         "llama_builds": {"default": {"accelerator": "cuda"}},
         "llama_devices": [{"memory_mib": 24000}, {"memory_mib": 16000}, {"main": True, "memory_mib": 64000}],
-        "llama_models": {"m": {"header": header, "quants": {"Q8": quant}}},
+        "llama_models": {"m": {"header": HEADER, "quants": {"Q8": quant}}},
         "llama_services": {
             "embed": dict(service, cards=[]),
             "coder": dict(service, cards=1),
@@ -318,3 +319,25 @@ def test_refusals_of_site_follow_the_plan(plan):
     output = refused(plan(keys, inventory="five_nodes"))
     assert "small: qwen2.5-14b Q4_K_M" in output
     assert "llama_api_keys.big: put-a-key-of-your-own-here seen, a key of your own is needed" in output
+
+
+def test_builds_that_cards_cannot_use_are_refused(plan, tmp_path):
+    service = {"model": "m", "quant": "Q8", "slot_ctx_size": 4096}
+    given = {
+        "llama_builds": {"default": {"accelerator": "cuda"}, "other": {"accelerator": "vulkan"}},
+        "llama_models": {
+            "m": {"header": HEADER, "quants": {"Q8": {"urls": ["file:///nowhere/m.gguf"], "size": 8 * 10**9}}}
+        },
+        "llama_services": {
+            "chat": dict(service, head="amd"),
+            "one": dict(service, head="both"),
+            "two": dict(service, head="both", build="other", cards=[1]),
+        },
+    }
+    radeon = {"name": "AMD Radeon RX 7900 XTX", "memory_mib": 24560}
+    hosts = {"amd": {"llama_devices": [radeon]}, "both": {"llama_devices": [radeon, radeon]}}
+    (tmp_path / "own.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": given}}))
+    output = refused(plan("x=1", inventory="own"))
+    assert "chat: m Q8, 4096 tokens a slot" in output, "planned before"
+    assert "llama_builds.default.accelerator: cuda seen for cards of AMD or Intel on amd, vulkan or auto is" in output
+    assert "both: builds for cuda and vulkan seen, one kind is needed, since a card is planned for one of" in output

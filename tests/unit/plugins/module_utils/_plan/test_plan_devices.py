@@ -122,6 +122,11 @@ def test_bandwidth_that_inventory_gives_counts_more_than_table():
     assert of_node("n", [], 1, 1024, described=[{"main": True, "memory_mib": 9, "bandwidth": 50}])[0].bandwidth == 50
 
 
+def test_name_of_inventory_gives_missing_bandwidth():
+    described = [{"name": "RTX 3090", "memory_mib": 1}]
+    assert of_node("n", [gpu(0, name="NVIDIA Graphics Device")], 1, 1024, described=described)[0].bandwidth == 936
+
+
 def test_cards_are_numbered_by_node():
     devices = of_cards(
         [{"node": "a", "memory_mib": 1}, {"node": "b", "memory_mib": 2}, {"node": "a", "memory_mib": 3}], 0

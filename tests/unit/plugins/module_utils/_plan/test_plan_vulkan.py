@@ -51,6 +51,14 @@ def test_cards_are_devices_in_their_order():
     assert not first.unified and first.tensor_mib == 4095 and not first.pinned
 
 
+@pytest.mark.parametrize("name", ["intel 0x56a0", "Navi 31 [Radeon RX 7900 XT/7900 XTX]"])
+def test_name_of_inventory_gives_missing_bandwidth(name):
+    """Without vulkaninfo sysfs has another name, or none."""
+    named = [{"name": "Intel Arc A770", "memory_mib": 16288}]
+    assert [devices(gpu(0, name), described=given)[0].bandwidth for given in ([], named)] == [None, 560]
+    assert devices(gpu(0), described=named)[0].bandwidth == 960
+
+
 def test_managed_processes_are_no_other_use():
     (one,) = devices(gpu(0, used=9000, processes=[process(7, 8000), process(8, 700, "kwin")]), pids=[7])
     assert one.others_mib == 1000 and one.others == {"kwin[8]": 700}

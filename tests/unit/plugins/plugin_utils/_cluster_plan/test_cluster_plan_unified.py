@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes whose card works in main memory, such as a DGX Spark."""
 
+import re
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import plan_cards
@@ -20,12 +22,12 @@ MODELS = {
 SERVICE = {"quant": "Q", "head": "spark1", "port": 8000, "ctx_size": 4096, "parallel": 1}
 
 
-def spark(node):
+def spark(node, memory=GB10["memory_mib"]):
     """A node as preflight sees it."""
     card = dict.fromkeys(("memory_total_mib", "memory_used_mib", "memory_free_mib"))
     card.update(index=0, name="NVIDIA GB10", uuid="GPU-" + node, processes=[], memory_reason="N/A")
-    looked = devices.of_node(node, [card], GB10["memory_mib"], 1024)
-    (main,) = devices.of_node(node, [], GB10["memory_mib"], 1024)
+    looked = devices.of_node(node, [card], memory, 1024)
+    (main,) = devices.of_node(node, [], memory, 1024)
     return {"devices": devices.as_dicts(looked), "main": main.as_dict(), "cores": 20}
 
 
@@ -141,6 +143,19 @@ def test_prompts_in_main_memory_take_from_the_card():
     assert plan(chat={"model": "half", "cache_ram": 8192})["refused"] == []
     (sentence,) = plan(chat={"model": "half", "cache_ram": 70000})["refused"]
     assert "drop cache_ram" in sentence
+
+
+def test_head_counts_in_memory_of_its_card():
+    """Where only the sum is too much, the sentence has both."""
+    card, main = (row["total_mib"] for row in plan(chat={"model": "half"})["services"]["chat"][0]["devices"])
+    nodes = {"spark1": spark("spark1", (card + main // 2) * 32 // 31)}
+    (sentence,) = plan(nodes, chat={"model": "half"})["refused"]
+    words = (
+        r"does not fit, (\d+) MiB are needed on GPU0 of spark1, (\d+) MiB more in its main memory, which is the same "
+        r"memory, and (\d+) MiB are there beside the system"
+    )
+    needed, more, there = map(int, re.search(words, sentence).groups())
+    assert (needed, more) == (card, main) and needed < there < needed + more
 
 
 def test_one_margin_is_kept_of_one_memory():

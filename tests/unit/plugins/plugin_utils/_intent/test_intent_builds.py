@@ -194,3 +194,28 @@ def test_node_compiles_missing_builds_of_others():
     there = {"llama_node": {"build": {"of": {release: {"build_sha256": "1"}}}}}
     known = dict(NODES, c={"ansible_facts": {**NODES["c"]["ansible_facts"], **there}})
     assert builds.node_builds(given, SERVICES, "c", GROUPS, known, hosts=["c"])["orders"] == []
+
+
+def refused(names, **accelerators):
+    given = {name: {"accelerator": accelerator} for name, accelerator in accelerators.items()}
+    services = {name: {"head": "a", "build": name} for name in accelerators}
+    described = [{"name": name, "memory_mib": 16384} for name in names]
+    nodes = dict(NODES, a={"llama_devices": [*described, {"main": True, "memory_mib": 64000}]})
+    return builds.node_builds(given, services, "a", GROUPS, nodes)["refused"]
+
+
+def test_builds_of_node_are_of_one_kind():
+    (sentence,) = refused([], one="cuda", two="vulkan")
+    assert sentence.startswith("a: builds for cuda and vulkan seen, one kind is needed, since ")
+    assert refused([], one="cuda", two="cpu") == refused([], one="vulkan", two="vulkan") == []
+
+
+def test_cuda_for_cards_of_amd_is_refused():
+    (sentence,) = refused(["AMD Radeon RX 7900 XTX", "Intel Arc A770"], one="cuda", two="cpu")
+    assert sentence == (
+        "llama_builds.one.accelerator: cuda seen for cards of AMD or Intel on a, vulkan or auto is needed: correct it, "
+        "or llama_devices of the node"
+    )
+    for names in ([], [""], ["RTX 3060", "Radeon RX 6600"]):
+        assert refused(names, one="cuda") == []
+    assert refused(["AMD Radeon RX 7900 XTX"], one="vulkan", two="auto") == []
