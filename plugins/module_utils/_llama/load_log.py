@@ -42,7 +42,7 @@ ENDPOINT = re.compile(r"^\S+:\d+\Z")
 # A router starts a server for a model; what that one says begins with its port.
 SPAWNED = re.compile(r"spawning server instance with name=(\S+) on port (\d+)")
 # A device that ggml-rpc-server lists at its start, such as "Vulkan0: ... (24105 MiB, 21697 MiB free)".
-SERVES = re.compile(r"\s*([A-Za-z]+\d*): .+ \(\d+ MiB, \d+ MiB free\)\s*\Z")
+SERVES = re.compile(r"\A\s*([A-Za-z]+\d*): .+ \(\d+ MiB, \d+ MiB free\)\s*\Z")
 # Lines of a worker that are read at most for it.
 START_MOST = 200
 # Lines of a load that are read at most.

@@ -32,7 +32,7 @@ WORDS = {
     "i915": (
         ("hang", re.compile(r"GPU HANG: ecode ")),
         ("reset", re.compile(r"Resetting \S+ for ")),
-        ("failed", re.compile(r"Failed to reset chip|\S+ timed out, cancelling all in-flight rendering")),
+        ("failed", re.compile(r"Failed to reset chip|\S timed out, cancelling all in-flight rendering")),
     ),
 }
 TEXT_MOST = 200

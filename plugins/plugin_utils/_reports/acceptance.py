@@ -35,7 +35,7 @@ MANY = 10
 # Results of a conversation that the table leaves out.
 USUAL = ("none", "skipped: no tools", "skipped: no jinja")
 # A card as llama.cpp names it, such as CUDA0 or Vulkan1; its memory of the host has no number.
-CARD = re.compile(r"[A-Za-z]+\d+\Z")
+CARD = re.compile(r"\A[A-Za-z]+\d+\Z")
 PARTS = ("embedding", "reranking", "tools", "reasoning", "draft", "picture")
 
 
