@@ -45,7 +45,7 @@ def page(rows: Sequence[Map], tasks: Sequence[Map], answers: Sequence[Map], verd
         f"<p>{html.escape(about)}</p>",
         "<p>Intervals have 95 % confidence. Answers in prose are judged by words that they must have, which is weaker "
         "than tests.</p>",
-        "<h2>Answers that pass</h2>",
+        "<h2>Answers that pass, with intervals</h2>",
         f'<div class="wide">{_chart(rows, models)}</div>',
         "<h2>Figures</h2>",
         table(HEADS, [cells(row) for row in rows], range(2, len(HEADS))),
@@ -89,7 +89,7 @@ def _chart(rows: Sequence[Map], models: Sequence[str]) -> str:
     ordered = sorted(rows, key=lambda row: (kinds.index(row["kind"]), colors[row["model"]]))
     bottom = 10 + HEIGHT * len(ordered) + 8 * len(kinds)
     lines = [
-        f'<svg role="img" aria-label="Answers that pass" viewBox="0 0 {LEFT + LENGTH + 40} {bottom + 24}">',
+        f'<svg role="img" aria-label="Answers that pass" viewBox="0 0 {LEFT + LENGTH + 60} {bottom + 24}">',
     ]
     for share in range(0, 101, 20):
         x = LEFT + LENGTH * share / 100
@@ -104,7 +104,9 @@ def _chart(rows: Sequence[Map], models: Sequence[str]) -> str:
         lines.append(
             f'<g class="color-{colors[row["model"]]}"><rect fill="currentColor" fill-opacity=".45" x="{LEFT}" y="{y}" '
             f'width="{share:.1f}" height="{HEIGHT - 2}"/>'
-            f'<line stroke="currentColor" stroke-width="2" x1="{LEFT + low:.1f}" x2="{LEFT + high:.1f}" y1="{middle}" '
+            f'<line stroke="currentColor" x1="{LEFT + low:.1f}" x2="{LEFT + high:.1f}" y1="{middle}" '
             f'y2="{middle}"/></g>'
         )
+        # Without it the interval of a share of 0 looks like a bar.
+        lines.append(f'<text x="{LEFT + high + 6:.1f}" y="{y + 13}">{100 * row["pass_rate"][0]:.0f} %</text>')
     return "\n".join([*lines, "</svg>"])
