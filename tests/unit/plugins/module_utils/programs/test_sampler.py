@@ -232,7 +232,7 @@ def test_unit_sees_processes_beside_graphics_only(graphics):
     unit = environment.from_string(TEMPLATE.read_text()).render(
         ansible_managed="", digest="d", textfile="", graphics=graphics
     )
-    for words in (" CAP_SYS_PTRACE\n", "\nSystemCallFilter=~ptrace ", "\nReadOnlyPaths=/proc\n"):
+    for words in (" CAP_SYS_PTRACE\n", "\nSystemCallFilter=~@debug ", "\nReadOnlyPaths=/proc\n"):
         assert (words in unit) == graphics
 
 
