@@ -24,7 +24,8 @@ if [ -z "${LLAMA_GATEWAY:-}" ]; then
     tests/lab/artifacts.sh
     LLAMA_LAB_IMAGE=$(tests/lab/image.sh)
     archive=$(find "$lab_cache/builds" -name 'llama.cpp-b11434-cpu-*-debian12.tar.gz' | sort | head -1)
-    [ -n "$archive" ] || die "$lab_cache/builds: no build of b11434 for Debian 12 seen, one is needed: run make lab first"
+    [ -n "$archive" ] ||
+        die "$lab_cache/builds: no build of b11434 for Debian 12 seen, one is needed: run make lab first"
     unpacked=$(mktemp -d); trap 'rm -rf "$unpacked"' EXIT
     tar -C "$unpacked" -xzf "$archive"
     export LLAMA_LAB_IMAGE LLAMA_BIN=$unpacked/bin LLAMA_MODEL=$lab_cache/files/SmolLM2-135M-Instruct.Q4_1.gguf
