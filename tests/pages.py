@@ -39,12 +39,10 @@ What an inventory may say, key by key. `tests/pages.py` writes this page from th
 
 %s
 
-The star: how much memory layers, cache and buffers take depends on this key. Where the layers go also depends on
-`tensor_split` and `force_split`, and how much context a slot may have on `rope_scaling`, `rope_scale`,
-`yarn_orig_ctx` and `override_kv`.
+The star: the memory that the service needs depends on this key.
 
-The dagger: a setting of the model's family. It may stand in the model's entry of `llama_models` too, for all services
-of that model, and a service's own value replaces it there: [model families](inventory.md#model-families).
+The dagger: the key may stand in the model's entry of `llama_models` too: [model
+families](inventory.md#model-families).
 
 ## A router
 
@@ -65,19 +63,20 @@ And each key of a service with the dagger.
 
 ## Variables of roles
 
-They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`, and do not touch those that
-come from another variable. The README of each role lists its own:
+They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`. The README of each role lists
+its own:
 
 %s
 """
 MODULES = """
 ## Modules
 
-The playbooks are the product; these modules are also useful without them. `ansible-doc` documents all, and roles:
+These modules are also useful without the playbooks:
 
 ```console
 ansible-doc thefermisea.llama_cluster.gguf_fetch
 ansible-doc -t role thefermisea.llama_cluster.rpc_worker
+ansible-doc -l thefermisea.llama_cluster                  # all modules
 ansible localhost -m thefermisea.llama_cluster.gguf_verify -a path=/srv/model.gguf
 ```
 
@@ -85,11 +84,7 @@ ansible localhost -m thefermisea.llama_cluster.gguf_verify -a path=/srv/model.gg
 |---|---|
 %s
 
-The others belong to the playbooks, and change with them, as filters do:
-
-| module | |
-|---|---|
-%s
+The others belong to the playbooks and change with them, as filters do.
 """
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 # Sections of docs/monitoring.md.
@@ -106,6 +101,8 @@ LONG = 120
 
 def values(key):
     """-> the allowed values of a key"""
+    if key.name in ("cache_type_k", "cache_type_v"):
+        return "as `cache`"
     if key.choices:
         more = ", or one of the build's `cache_types`" if key.name in check_services.CACHES else ""
         return ", ".join("`%s`" % one for one in key.choices) + more
@@ -201,13 +198,13 @@ def marked(text):
 
 
 def modules():
-    """The part of docs/settings.md about modules: what each module says of itself in one line."""
-    found = {}
+    """The part of docs/settings.md about modules: what each public module says of itself in one line."""
+    rows = []
     for path in sorted((ROOT / "plugins/modules").glob("[!_]*.py")):
         short = re.search(r"^short_description: (.*)", path.read_text(), re.MULTILINE)[1].strip('"')
-        internal = short.startswith("Internal: ")
-        found.setdefault(internal, []).append("| `%s` | %s |" % (path.stem, marked(short.removeprefix("Internal: "))))
-    return MODULES % ("\n".join(found[False]), "\n".join(found[True]))
+        if not short.startswith("Internal: "):
+            rows.append("| `%s` | %s |" % (path.stem, marked(short)))
+    return MODULES % "\n".join(rows)
 
 
 def settings_page():

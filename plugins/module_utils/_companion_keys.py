@@ -22,9 +22,8 @@ COMPANIONS = (
     Key(
         "mmproj",
         (bool, str),
-        "Whether it reads pictures with the `mmproj` of its model's entry, as it does without this key: on the first "
-        "card of its head, or with `cpu`, `workers` or `cards: []` in main memory. "
-        "[Pictures and adapters](inventory.md#pictures-and-adapters).",
+        "Whether it reads pictures with the `mmproj` of its model's entry, as it does without this key: [pictures and "
+        "adapters](inventory.md#pictures-and-adapters).",
         form=MMPROJ,
     ),
     Key(

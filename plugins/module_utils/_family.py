@@ -64,9 +64,8 @@ FAMILY = (
     Key(
         "chat_template",
         str,
-        "The chat template, where it is not the model's own: a file on the controller, whose path has a slash or ends "
-        "in `.jinja` and is relative to the inventory, or the name of one that is built in; all of those but `chatml` "
-        "need `jinja: false`.",
+        "The chat template, if it is not the model's own: [a file on the controller, or a name of "
+        "llama.cpp's](inventory.md#model-families).",
         form=TEMPLATE,
         family=True,
     ),
@@ -163,8 +162,7 @@ FAMILY = (
     Key(
         "embeddings",
         bool,
-        "Whether it serves embeddings, and nothing else. A text may fill a slot: without `ubatch_size` and "
-        "`batch_size` both are as large as it, unless `pooling` is `last`, which needs no whole texts.",
+        "Whether it serves embeddings, and nothing else: [texts and batches](inventory.md#model-families).",
         own=False,
         flag=((EVER, {True: ["--embeddings"], False: []}),),
         memory=True,
@@ -182,7 +180,7 @@ FAMILY = (
         "reranking",
         bool,
         "Whether it serves scores of documents for a query, and nothing else; a query and a document together may "
-        "fill a slot, as a text of `embeddings`. Not with `embeddings`.",
+        "fill a slot.",
         flag=((EVER, {True: ["--reranking"], False: []}),),
         family=True,
     ),
@@ -190,9 +188,7 @@ FAMILY = (
         "draft",
         (bool, dict),
         "What drafts tokens that the model checks at once: a small model, `{model: NAME, quant: Q}`, or what was said "
-        "before, `{type: ngram-mod}`, `ngram-simple`, `ngram-map-k`, `ngram-map-k4v` or `ngram-cache`; with `max` "
-        "tokens at a time; `false`: nothing, where the model's entry has one. Not with `embeddings` or `reranking`, a "
-        "small model not with `workers`. [Drafting](inventory.md#drafting).",
+        "before, such as `{type: ngram-mod}`; `false`: nothing. [Drafting](inventory.md#drafting).",
         form=DRAFT,
         family=True,
     ),

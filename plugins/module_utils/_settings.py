@@ -54,8 +54,8 @@ KEYS = (
     Key(
         "names",
         list,
-        "The names by which clients ask for it, in place of its model's name and aliases: behind a gateway two "
-        "services of one model need [names of their own](inventory.md#two-services-of-one-model).",
+        "The names by which clients ask for it, in place of its model's: [two services of one "
+        "model](inventory.md#two-services-of-one-model).",
         form=MODEL_NAME,
     ),
     Key(
@@ -76,8 +76,7 @@ KEYS = (
     Key(
         "workers",
         str,
-        "Nodes that hold layers for the head: hosts, a group or a pattern (`a:b`, `a:!b`, `a:&b`); none for a service "
-        "of one node.",
+        "Nodes that hold layers for the head: hosts, a group or a pattern (`a:b`, `a:!b`, `a:&b`).",
         form=HOSTS,
     ),
     Key(
@@ -111,9 +110,8 @@ KEYS = (
     Key(
         "rpc_cache",
         (bool, str),
-        "Whether each worker keeps the tensors that it receives, so that the next start need not send them again; "
-        "`seeded`: `site.yml`, `upgrade.yml` and `switch_model.yml` copy them before the first: [when it is worth "
-        "it](operations.md#the-tensor-cache-of-workers).",
+        "Whether each worker keeps the tensors that it receives for its next start; `seeded`: it has them before the "
+        "first: [when it is worth it](operations.md#the-tensor-cache-of-workers).",
         default=False,
         form=RPC_CACHE,
     ),
@@ -154,9 +152,9 @@ KEYS = (
     Key(
         "threads",
         int,
-        "CPU threads of the head and of each worker. Without it a head has one for each physical core of its node, of "
-        "Intel's hybrid processors only the performance cores, or [its share](inventory.md#llama_services) of the "
-        "cores, and a worker without a card half of its logical ones.",
+        "CPU threads of the head and of each worker. Without it a head has one for each physical core of its node "
+        "(only performance cores), or [its share](inventory.md#llama_services) of them, and a worker without a card "
+        "half of its logical ones.",
         flag="--threads",
         kinds=KINDS,
     ),
@@ -190,9 +188,7 @@ KEYS = (
     Key(
         "numa",
         (str, dict),
-        "What the head uses of several NUMA nodes: `bind` (the one that `head_server_numa_node` of its node names), "
-        "`{node: N}` (that one), `interleave` (memory of all in turn), `none` (whatever the kernel gives), or one of "
-        "llama.cpp's own ways. Without it as `bind` where that variable is set. [NUMA nodes](inventory.md#numa-nodes).",
+        "What the head uses of several NUMA nodes: [NUMA nodes](inventory.md#numa-nodes).",
         form=NUMA,
     ),
     Key(
@@ -217,9 +213,8 @@ KEYS = (
     Key(
         "split_mode",
         str,
-        "How several devices share the model: each has some layers, or with `tensor` a part of every layer, and all "
-        "compute at the same time. `tensor` is experimental in llama.cpp, and over RPC slow: "
-        "[measured](tuning.md#a-part-of-every-layer).",
+        "How several devices share the model: each has some layers, or with `tensor` a part of every layer: "
+        "experimental in llama.cpp, and over RPC slow: [measured](tuning.md#a-part-of-every-layer).",
         default="layer",
         choices=("layer", "tensor"),
     ),
@@ -255,8 +250,8 @@ KEYS = (
     Key(
         "extra_args",
         list,
-        "Further words for llama-server, for what no key says: the plan does not count them. The build that runs them "
-        "has to know their flags; those that a key stands for are refused.",
+        "Further words for llama-server, for what no key says: the plan does not count them. A flag that has a key is "
+        "refused.",
         form=WORD,
     ),
     Key("memory_max", str, "systemd's MemoryMax of the head.", form=SIZE),

@@ -59,23 +59,30 @@ def rows(inventory):
                 )
 
 
+def split(planned):
+    """The layers of the split service on each device."""
+    return tuple(device["layers"] for device in planned["services"]["reasoning"][0]["devices"])
+
+
 def table(inventory):
     planned_rows = list(rows(inventory))
-    nodes = ", ".join(device["node"] for device in planned_rows[0][3]["services"]["reasoning"][0]["devices"])
-    lines = ["| quant | context | KV | layers on %s | MiB on them | verdict |" % nodes, "|---|---|---|---|---|---|"]
+    devices = planned_rows[0][3]["services"]["reasoning"][0]["devices"]
+    (free,) = {device["free_mib"] for device in devices}
+    (layers,) = {split(planned) for _quant, _tokens, _cache, planned in planned_rows}
+    places = ", ".join(
+        "%s (%d layers)" % (device["node"], count) for device, count in zip(devices, layers, strict=True)
+    )
+    lines = ["| quant | context | KV | of %d MiB on %s | verdict |" % (free, places), "|---|---|---|---|---|"]
     for quant, tokens, cache, planned in planned_rows:
         (one,) = planned["services"]["reasoning"]
-        layers = ", ".join(str(device["layers"]) for device in one["devices"])
-        sizes = ", ".join("%d of %d" % (device["total_mib"], device["free_mib"]) for device in one["devices"])
+        sizes = ", ".join(str(device["total_mib"]) for device in one["devices"])
         verdict = (
             "fits"
             if one["fits"]
             else "refused: " + planned["refused"][0].partition(" MiB are there")[2].partition(": ")[2]
         )
         sharing = [line.strip() for line in planned["sharing"] if "decision" in line]
-        lines.append(
-            "| %s | %d | %s | %s | %s | %s |" % (quant, tokens, cache, layers, sizes, "; ".join([verdict] + sharing))
-        )
+        lines.append("| %s | %d | %s | %s | %s |" % (quant, tokens, cache, sizes, "; ".join([verdict] + sharing)))
     return lines
 
 

@@ -35,10 +35,8 @@ INTENT = {
     "llama_clients": "IPv4 networks that may use the API port (default: the head's own network; with a gateway "
     "only its hosts).",
     "llama_models_dir": "Where models are stored (default: `/opt/models`).",
-    "llama_devices": "The cards that a node uses, for plans that ask no node and for memory that nvidia-smi does not "
-    "tell: `[{name: Tesla V100S-PCIE-32GB, "
-    "memory_mib: 32510, bandwidth: 1134}]`, where `bandwidth` in GB/s may be left out; without a card its main memory, "
-    "`[{main: true, memory_mib: 64000}]`.",
+    "llama_devices": "The cards and the main memory that a node uses, for plans that contact no node: "
+    "[Cards](inventory.md#cards).",
     "llama_targets": "What is wanted of a service, for [reports](measuring.md#targets-in-two-readings): `{SERVICE: "
     "{tokens_per_second: {target: 20, acceptable: 10, critical: 8, source: WHO AND WHEN}}}`; `first_token_seconds` in "
     "the same way.",

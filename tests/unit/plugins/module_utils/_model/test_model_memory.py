@@ -29,10 +29,11 @@ def documented():
     """{(build, model): the largest error of a total in percent}, as docs/plan.md has it."""
     page = (Path(__file__).resolve().parents[5] / "docs/plan.md").read_text()
     found = {}
-    for build, table in re.findall(r"^\*\*b(\d+)\*\*\n\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE):
-        for row in table.splitlines()[2:]:
-            cells = [cell.strip() for cell in row.strip("|").split("|")]
-            found[(int(build), cells[0])] = abs(float(cells[5]))
+    ((title, table),) = re.findall(r"^(\| model \| b.*)\n\|[-:|]*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    for row in table.splitlines():
+        model, *errors = (cell.strip() for cell in row.strip("|").split("|"))
+        for build, worst in zip(re.findall(r"b(\d+): mean", title), errors[1::2], strict=True):
+            found[(int(build), model)] = abs(float(worst))
     return found
 
 
