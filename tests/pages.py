@@ -222,19 +222,12 @@ def settings_page():
 
 def doctor():
     """docs/doctor.md with the table of all rules; the rest is written manually."""
-    rows = ["| rule | severity | says | seen |", "|---|---|---|---|"]
+    rows = ["| rule | severity | says |", "|---|---|---|"]
     for rule in sorted(rules.load(), key=lambda one: one["name"]):
         words = re.sub(r"\{[@/]?([\w.]+)(?:\|\w+)?\}", lambda found: found[1].split(".")[-1].upper(), rule["sentence"])
-        rows.append("| `%s` | %s | %s | %s |" % (rule["name"], rule["severity"], words, seen(rule["seen"])))
+        rows.append("| `%s` | %s | %s |" % (rule["name"], rule["severity"], words))
     page = (ROOT / "docs/doctor.md").read_text()
     return re.sub(r"(?m)^\| rule \|(.*\n\|)*.*\n", lambda _found: "\n".join(rows) + "\n", page, count=1)
-
-
-def seen(place):
-    """-> where the fault of a rule was seen"""
-    if place.startswith("https:"):
-        return "[report](%s)" % place
-    return "card" if "/card/" in place else "test" if place.startswith("tests/") else "lab"
 
 
 def alerts():
@@ -258,7 +251,8 @@ def section(name, severity, alert):
         "*%s*%s." % (severity.capitalize(), ", " + alert["when"] if "when" in alert else ""),
         "",
     ]
-    for title, key in (("Means", "means"), ("Look at", "look_at"), ("Do", "do"), ("Ends", "ends")):
+    texts = (("Means", "means"), ("Look at", "look_at"), ("Do", "do"), ("Ends", "ends"))
+    for title, key in (one for one in texts if one[1] in alert):
         lines += textwrap.wrap(
             "- **%s** %s" % (title, alert[key]),
             120,
