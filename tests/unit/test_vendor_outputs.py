@@ -90,7 +90,7 @@ def test_vulkan(node, tmp_path):
     (tmp_path / "proc").mkdir()
     kib = node.main_mib * 1024
     (tmp_path / "proc" / "meminfo").write_text(f"MemTotal: {kib} kB\nMemAvailable: {kib} kB\n")
-    cards = drm.cards(str(tmp_path / "sys"))
+    cards = drm.collect(str(tmp_path / "sys"))["cards"]
     seen = {"nvidia_smi": {"gpus": []}, "llama_drm": {"cards": cards}}
     assert accelerator_of({}, {"ansible_facts": seen}) == node.accelerator
     tool, server = (

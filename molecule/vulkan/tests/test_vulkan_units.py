@@ -5,9 +5,11 @@ import pytest
 REFUSED = "/dev/dri: no render node seen that this unit may open"
 
 
-@pytest.mark.parametrize(("name", "folder", "account"), [("node1", "head", "llama"), ("node2", "rpc", "llama-rpc")])
-def test_compiled_shaders_are_private_and_bounded(lab, name, folder, account):
-    node, path = getattr(lab, name), "/var/cache/llama-cluster/shaders/" + folder
+@pytest.mark.parametrize(
+    ("name", "unit", "account"), [("node1", "llama-head-chat", "llama"), ("node2", "llama-rpc-chat", "llama-rpc")]
+)
+def test_compiled_shaders_are_private_and_bounded(lab, name, unit, account):
+    node, path = getattr(lab, name), "/var/cache/llama-cluster/shaders/" + unit
     assert node.check_output("stat --format='%%U %%a' %s", path) == account + " 700"
     assert 0 < int(node.check_output("du --summarize --bytes %s", path).split()[0]) < 256 << 20
 

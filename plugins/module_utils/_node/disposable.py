@@ -9,6 +9,7 @@ its process. So a child makes such calls and returns the result through a pipe.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -71,6 +72,7 @@ def _answer(work: Callable[[], Any], pipe: int) -> None:
         for number in range(3):
             # A child that hangs must not keep the output open: Ansible waits for its end.
             os.dup2(nowhere, number)
+        _close_others(pipe)
         try:
             answer = [work(), ""]
         except OSError as error:
@@ -79,3 +81,12 @@ def _answer(work: Callable[[], Any], pipe: int) -> None:
             json.dump(answer, stream)
     finally:
         os._exit(0)
+
+
+def _close_others(pipe: int) -> None:
+    """Closes what the child inherited: one that hangs would keep locks, and a socket on which its program listens."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != pipe:
+            # The directory was open while it was listed.
+            with contextlib.suppress(OSError):
+                os.close(int(name))

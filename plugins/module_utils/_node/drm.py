@@ -44,21 +44,15 @@ OWN, SHARED = re.compile(r"(?:vram|local)\d*\Z"), re.compile(r"(?:gtt|system)\d*
 _child = Disposable(DEADLINE)
 
 
-def cards(root: str = "/sys") -> list[Card]:
-    """The node's cards in order of their PCI slots. It may hang with a driver: see collect.
+def collect(root: str = "/sys", proc: str = "/proc", usage: bool = False) -> dict[str, Any]:
+    """-> {cards in order of their PCI slots, reason: why there is no card, or None, processes: {slot: {process id:
+    MiB}}, if usage is True}.
 
     A card is {slot: "0000:03:00.0", vendor: amd, intel, nvidia or the PCI number, driver, device_id: "0x744c", name,
     numa_node, render: "/dev/dri/renderD128", unified: whether it has no memory of its own, vram_total_mib,
     vram_used_mib, gtt_total_mib, gtt_used_mib, busy_percent, temperature_c, power_w, and counters since boot of Intel's
-    drivers for `between`: idle_ms, energy_uj, at: their monotonic time in seconds}; None for an unknown value.
-    """
-    return [named(card) for card in _read(root)]
-
-
-def collect(root: str = "/sys", proc: str = "/proc", usage: bool = False) -> dict[str, Any]:
-    """-> {cards, reason: why there is no card, or None, processes: {slot: {process id: MiB}}, if usage is True}.
-
-    A child process reads them, which a driver that hangs may hold back: the caller waits until DEADLINE.
+    drivers for `between`: idle_ms, energy_uj, at: their monotonic time in seconds}; None for an unknown value. A child
+    process reads them, which a driver that hangs may hold back: the caller waits until DEADLINE.
     """
     outcome = _child.run(lambda: _all(root, proc, usage))
     if outcome.error:

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from typing import Any, Union
 from xml.etree import ElementTree
 
@@ -205,6 +206,17 @@ def parse_instances(text: str) -> dict[tuple[str | None, int], str]:
         elif device:
             instances[gpu, int(device.group(1))] = device.group(2)
     return instances
+
+
+def processes_by_slot(gpus: Iterable[Facts]) -> dict[str, dict[int, Number]]:
+    """{PCI slot as sysfs writes it: {process id: MiB}} of the cards of `collect`."""
+    found: dict[str, dict[int, Number]] = {}
+    for gpu in gpus:
+        slot = _pci_slot(gpu["pci_bus_id"])
+        held = {one["pid"]: one["memory_used_mib"] for one in gpu["processes"] if one["memory_used_mib"]}
+        if slot:
+            found[slot + gpu["pci_bus_id"][-2:].lower()] = held
+    return found
 
 
 def _pci_slot(bus_id: str | None) -> str | None:

@@ -172,7 +172,7 @@ DECISIONS = DOCS + "/architecture-decisions.md"
 BUILDS = "/opt/llama.cpp"
 # Tensors that workers keep, a directory each.
 TENSORS = "/var/cache/llama-cluster"
-# Shaders that drivers of Vulkan have compiled, a directory for each account.
+# Shaders that drivers of Vulkan have compiled, a directory for each unit.
 SHADERS = TENSORS + "/shaders"
 # Home and caches of the user of SLURM's jobs, on each node.
 JOBS = TENSORS + "/jobs"

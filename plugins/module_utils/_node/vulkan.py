@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from .._files import text_of
 from .._text import printable
-from . import drm
+from . import drm, nvidia_smi
 from .running import resident_mib
 from .vulkaninfo import Found, parse, used
 
@@ -47,9 +47,10 @@ SMALL_MIB, PROCESSES = 64, 64
 SAME = 0.02
 
 
-class Device(NamedTuple):
-    """One device. number: in Vulkan's order, which GGML_VK_VISIBLE_DEVICES names; kind: as in vulkaninfo.Found; total,
-    free: MiB; largest: bytes that one tensor may have; source: list-devices, vulkaninfo or sysfs."""
+class Used(NamedTuple):
+    """A device that llama.cpp uses. number: in Vulkan's order, which GGML_VK_VISIBLE_DEVICES names; kind: as in
+    vulkaninfo.Found; total, free: MiB; largest: bytes that one tensor may have; source: list-devices, vulkaninfo or
+    sysfs."""
 
     number: int
     name: str
@@ -98,7 +99,17 @@ def collect(
     if built.why and os.path.exists(program):
         warning = f"{built.why}: the plan has the devices of {'vulkaninfo' if info.output else 'the kernel'}"
     by_slot = _pairs(devices, cards["cards"])
-    memory, users = _main_memory(proc), _Users(proc, cards["processes"])
+    hidden = [] if VISIBLE in environment else _hidden(devices, cards["cards"])
+    if hidden and not warning:
+        warning = (
+            f"{', '.join(hidden)}: the kernel has it, llama.cpp does not use it through Vulkan: install the Vulkan "
+            "driver of the card, NVIDIA's is in nvidia-vulkan-icd, libnvidia-gl or nvidia-driver-libs"
+        )
+    held = dict(cards["processes"])
+    # NVIDIA's driver does not report processes to the kernel.
+    if any(card.get("driver") == "nvidia" for card in by_slot.values()):
+        held.update(nvidia_smi.processes_by_slot(nvidia_smi.collect()["gpus"]))
+    memory, users = _main_memory(proc), _Users(proc, held)
     gpus = [_gpu(one, by_slot.get(one.number, {}), memory, users) for one in devices]
     return {"available": True, "reason": None, "warning": warning, "gpus": gpus}
 
@@ -116,14 +127,14 @@ def _reason(info: Answer, built: Answer, cards: Facts) -> str:
     return cards["reason"] or f"the kernel has no card with a driver for Vulkan, such as amdgpu or xe{why}"
 
 
-def _of_info(one: Found) -> Device:
+def _of_info(one: Found) -> Used:
     total, free = (size >> 20 for size in one.sizes())
-    return Device(one.number, one.name, one.kind, one.driver, one.slot, total, free, one.largest, "vulkaninfo")
+    return Used(one.number, one.name, one.kind, one.driver, one.slot, total, free, one.largest, "vulkaninfo")
 
 
 def _listed(
-    known: Sequence[Device], built: Answer, environment: Mapping[str, str], program: str, end: float
-) -> tuple[list[Device], str | None]:
+    known: Sequence[Used], built: Answer, environment: Mapping[str, str], program: str, end: float
+) -> tuple[list[Used], str | None]:
     """-> (the devices that the program lists, with what vulkaninfo knows of them; vulkaninfo's without a program, a
     warning if the two disagree). Raises ValueError if the indices of the devices are not known."""
     if not built.output:
@@ -148,7 +159,7 @@ def _listed(
     devices = []
     for number, (name, total, free) in zip(indices, found):
         kind, driver = kinds.get(name, (None, None))
-        devices.append(Device(number, name, kind, driver, None, total, free, None, "list-devices"))
+        devices.append(Used(number, name, kind, driver, None, total, free, None, "list-devices"))
     warning = "llama-server lists other devices than vulkaninfo, the plan uses llama-server's: %s instead of %s" % (
         ", ".join(one.name for one in devices) or "none",
         ", ".join(one.name for one in known) or "none",
@@ -179,7 +190,7 @@ def _indices(
     return indices
 
 
-def _of_sysfs(cards: Iterable[Facts], visible: str | None) -> list[Device]:
+def _of_sysfs(cards: Iterable[Facts], visible: str | None) -> list[Used]:
     """The cards with a driver for Vulkan, in the order of Vulkan's loader: those with memory of their own first.
     Raises ValueError."""
     own = [card for card in cards if card["driver"] in VULKAN_DRIVERS and card["render"]]
@@ -192,7 +203,7 @@ def _of_sysfs(cards: Iterable[Facts], visible: str | None) -> list[Device]:
         name = card["name"] or f"{card['vendor']} {card['device_id']}"
         kind = "integrated" if card["unified"] else "discrete"
         size = None if total is None else int(total)
-        devices.append(Device(index, name, kind, card["driver"], card["slot"], size, None, None, "sysfs"))
+        devices.append(Used(index, name, kind, card["driver"], card["slot"], size, None, None, "sysfs"))
     if visible is None:
         return devices
     words = [word for word in re.split(r"[\s,]+", visible) if word]
@@ -201,7 +212,7 @@ def _of_sysfs(cards: Iterable[Facts], visible: str | None) -> list[Device]:
     return [devices[int(word)] for word in words]
 
 
-def _pairs(devices: Sequence[Device], cards: Sequence[Facts]) -> dict[int, Facts]:
+def _pairs(devices: Sequence[Used], cards: Sequence[Facts]) -> dict[int, Facts]:
     """{index of a device: its card of sysfs}: by slot, or by size if each has one card that is alike."""
     by_slot = {card["slot"]: card for card in cards}
     found = {one.number: by_slot[one.slot] for one in devices if one.slot in by_slot}
@@ -214,6 +225,19 @@ def _pairs(devices: Sequence[Device], cards: Sequence[Facts]) -> dict[int, Facts
             if vendor and re.search(vendor, one.name):
                 found[one.number] = card
     return found
+
+
+def _hidden(devices: Sequence[Used], cards: Iterable[Facts]) -> list[str]:
+    """The cards with memory of their own, or NVIDIA's, that are not among the devices. Devices of unknown slots may be
+    any card."""
+    slots = [one.slot for one in devices if one.kind != "cpu"]
+    if None in slots:
+        return []
+    return [
+        card["name"] or f"{card['vendor']} {card['device_id']} ({card['slot']})"
+        for card in cards
+        if card["driver"] in VULKAN_DRIVERS and card["render"] and not card["unified"] and card["slot"] not in slots
+    ]
 
 
 class _Users:
@@ -250,7 +274,7 @@ def _main_memory(proc: str) -> tuple[int, int]:
     return total, max(0, total - sizes.get("MemAvailable", total))
 
 
-def _gpu(device: Device, card: Facts, memory: tuple[int, int], users: _Users) -> Facts:
+def _gpu(device: Used, card: Facts, memory: tuple[int, int], users: _Users) -> Facts:
     """The fact of one device. card: of sysfs, {} if not known."""
     slot, total = device.slot or card.get("slot"), device.total
     # A device of the CPU works in main memory.

@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
@@ -84,13 +85,14 @@ class Removal:
             self.run(*words)
 
     def units(self, patterns: Sequence[str], kept: Sequence[str] = (), unit_dir: str = paths.UNITS) -> None:
-        """Removes unit files of these names or globs and reloads systemd."""
+        """Removes unit files of these names or globs, with their compiled shaders, and reloads systemd."""
         before = len(self.removed)
         for name in names_in(unit_dir):
             path = os.path.join(unit_dir, name)
             wanted = name not in kept and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
             if wanted and is_managed_unit(path):
                 self._file(path)
+                self._tree(os.path.join(self._below(paths.SHADERS, self.root), name.removesuffix(".service")))
         if len(self.removed) > before and not self.check:
             self.run("daemon-reload")
 
@@ -261,6 +263,13 @@ class Removal:
                     os.unlink(os.path.join(here, os.path.basename(path)) if here else path)
                 except OSError as error:
                     raise OSError(error.errno, error.strerror, path) from None
+
+    def _tree(self, path: str) -> None:
+        """A directory with all that is below it; its parent is root's, and no link is followed."""
+        if os.path.isdir(path) and not os.path.islink(path):
+            self.removed.append(path)
+            if not self.check:
+                shutil.rmtree(path)
 
     def _folder(self, path: str) -> None:
         left = [name for name in names_in(path) if os.path.join(path, name) not in self.removed]

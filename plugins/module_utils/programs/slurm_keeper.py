@@ -19,10 +19,10 @@ import sys
 import time
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
 from .. import _files
-from .._node.disposable import Disposable, Outcome
+from .._node.disposable import Disposable
 from .._node.notify import notify, say
 from .._registry import files, writer
 from .._slurm import actions, ask, keeper, logs, reasons, state
@@ -56,16 +56,6 @@ class Program:
         self._complaints: dict[str, str] = {}
         self._removal = 0.0
         self.due = 0.0
-
-    def _in_child(self, work: Callable[[], Any]) -> Outcome:
-        """Work on a share, which may hang."""
-
-        def without_lock() -> Any:
-            # A child that hangs must not keep the next keeper from running.
-            os.close(self._lock)
-            return work()
-
-        return self._child.run(without_lock)
 
     def complain(self, about: str, text: str) -> None:
         """Prints a fault once, and its end."""
@@ -126,7 +116,7 @@ class Program:
         alive = [job.job_id for job in jobs if job.alive]
         most = logs.KEPT * len(self.config.services)
         for folder in sorted({service.log_dir for service in self.config.services.values()}):
-            self.complain(f"logs in {folder}", self._in_child(partial(logs.remove_old, folder, most, alive)).error)
+            self.complain(f"logs in {folder}", self._child.run(partial(logs.remove_old, folder, most, alive)).error)
 
     def _turn(self, jobs: list[Queued], looked: State, others: list[Queued], now: float) -> None:
         ids = keeper.unexplained(looked)
@@ -190,7 +180,7 @@ class Program:
                 file = registry % (job_id, service.suffix) if registry else ""
                 folder = os.path.join(service.log_dir, str(job_id))
                 asked.append((job_id, file, folder, started.get(job_id), job_id in ids))
-        outcome = self._in_child(lambda: [look(*one) for one in asked]) if asked else None
+        outcome = self._child.run(lambda: [look(*one) for one in asked]) if asked else None
         if outcome:
             self.complain("shares", outcome.error)
         rows = (outcome.value if outcome else None) or []
@@ -263,7 +253,7 @@ class Program:
         if not changes:
             return
         folder = self.config.registry_dir
-        error = self._in_child(lambda: _register_all(folder, changes)).error
+        error = self._child.run(lambda: _register_all(folder, changes)).error
         self.complain(folder, error)
         if not error:
             self._records = {name: data for name, data in wanted.items() if name in own}
@@ -288,7 +278,7 @@ class Program:
             (name, None) for name, data in self._records.items() if data is not None
         ]
         if changes:
-            self._in_child(lambda: _register_all(self.config.registry_dir, changes))
+            self._child.run(lambda: _register_all(self.config.registry_dir, changes))
 
 
 def _register_all(folder: str, changes: Iterable[tuple[str, bytes | None]]) -> None:

@@ -205,7 +205,7 @@ def node_builds(
 
     targets: the programs; hosts: those that it compiles for, whose builds are known from node_facts.
     -> {builds: [Build as a dict], the current one first, orders: [builds that one of `hosts` lacks], refused: [why its
-    cards cannot compute with its builds]}
+    cards cannot compute with its builds], left_out: [cards that they do not use, a line for each build]}
     """
     builds = builds_of({"llama_builds": builds})
     own = [build_on(name, host, builds, hostvars, groups, targets) for name in names_on(host, services, groups)]
@@ -220,6 +220,7 @@ def node_builds(
         "builds": [one.as_dict() for one in own],
         "orders": [one.as_dict() for one in orders.values()],
         "refused": _refused(host, own, hostvars[host]),
+        "left_out": _left_out(host, builds, own, hostvars[host]),
     }
 
 
@@ -229,16 +230,38 @@ def _refused(host: str, own: Sequence[Build], facts: Mapping[str, Any]) -> list[
     if len(kinds) > 1:
         return [
             f"{host}: builds for {' and '.join(kinds)} seen, one kind is needed, since a card is planned for one of "
-            "them: write the same accelerator in llama_builds, or exclude the node from a service"
+            "them: write accelerator: vulkan in llama_builds, which uses the cards of all vendors, or exclude the node "
+            "from a service"
         ]
     names = _card_names(facts)
-    if kinds != ["cuda"] or not names or not all(BY_VULKAN.search(name) for name in names):
+    others = [name for name in names if BY_VULKAN.search(name)]
+    if kinds != ["cuda"] or not others:
         return []
+    if len(others) < len(names):
+        return [
+            f"llama_devices of {host}: {', '.join(others)} seen beside cards of NVIDIA, one kind of cards is needed "
+            "for a build with cuda, which uses only NVIDIA's: remove the others, or write accelerator: vulkan in "
+            "llama_builds, which uses all of them"
+        ]
     return [
         f"llama_builds.{one.name}.accelerator: cuda seen for cards of AMD or Intel on {host}, vulkan or auto is "
         "needed: correct it, or llama_devices of the node"
         for one in own
         if one.accelerator == "cuda"
+    ]
+
+
+def _left_out(host: str, builds: Mapping[str, Any], own: Sequence[Build], facts: Mapping[str, Any]) -> list[str]:
+    """The cards of AMD or Intel beside NVIDIA's, where accelerator auto is cuda, in lines for the operator."""
+    seen = facts.get("ansible_facts", {}).get("llama_drm", {}).get("cards", [])
+    cards = [card["name"] or card["slot"] for card in seen if serves_vulkan(card) and card["unified"] is False]
+    auto = [one.name for one in own if (builds.get(one.name) or {}).get("accelerator", "auto") == "auto"]
+    if not cards or not auto or any(one.accelerator == "vulkan" for one in own):
+        return []
+    return [
+        f"warning: llama_builds.{name}: accelerator auto is cuda on {host} and leaves out {', '.join(cards)}: "
+        "accelerator: vulkan uses the cards of all vendors, cuda says that NVIDIA's are enough"
+        for name in auto
     ]
 
 

@@ -64,7 +64,7 @@ def unit_files(
             bool(_numactl(item, process)),
             bool(item.get("rdma")),
             node.get("card_groups") or (),
-            _shaders(kind),
+            _shaders(kind, item),
             _named_devices(item, process),
         )
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
@@ -170,7 +170,7 @@ def process_words(kind: str, item: Instance, process: Mapping[str, Any], release
 def _words(kind: str, item: Instance, process: Mapping[str, Any], release: str) -> dict[str, Any]:
     """Variables of a unit's template, escaped for systemd."""
     words = process_words(kind, item, process, release)
-    caches = shader_cache(_shaders(kind)) if item.get("accelerator") == "vulkan" else {}
+    caches = shader_cache(_shaders(kind, item)) if item.get("accelerator") == "vulkan" else {}
     return {
         "command": " ".join(systemd_escape(word, command=True) for word in words["argv"]),
         # `environment` is Ansible's own in a task.
@@ -180,9 +180,9 @@ def _words(kind: str, item: Instance, process: Mapping[str, Any], release: str) 
     }
 
 
-def _shaders(kind: str) -> str:
-    """Workers have one account, heads and routers another."""
-    return f"{paths.SHADERS}/{'rpc' if kind == 'rpc' else 'head'}"
+def _shaders(kind: str, item: Instance) -> str:
+    """The directory of a unit's compiled shaders, which no other unit writes."""
+    return f"{paths.SHADERS}/{_unit(kind, item).removesuffix('.service')}"
 
 
 def _named_devices(item: Instance, process: Mapping[str, Any]) -> str | None:

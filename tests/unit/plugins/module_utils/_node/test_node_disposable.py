@@ -77,3 +77,13 @@ def test_hanging_child_leaves_the_output(tmp_path):
         text=True,
     )
     assert words == "no answer for 0 s\n" and time.monotonic() - began < 6
+
+
+def test_child_inherits_no_descriptor():
+    """A socket that listens would stay open in a child that hangs."""
+    reading, writing = os.pipe()
+    os.set_inheritable(writing, True)
+    assert Disposable(60).run(lambda: os.write(writing, b"x")) == Outcome(error=os.strerror(errno.EBADF))
+    os.close(writing)
+    assert os.read(reading, 1) == b""
+    os.close(reading)

@@ -94,7 +94,7 @@ def fixture_sys(tmp_path):
 
 
 def test_cards_in_order_of_slots(sys):
-    found = drm.cards(str(sys))
+    found = drm.collect(str(sys))["cards"]
     assert [(one["slot"], one["vendor"], one["driver"], one["render"]) for one in found] == [
         ("0000:03:00.0", "amd", "amdgpu", "/dev/dri/renderD128"),
         ("0000:04:00.0", "intel", "xe", "/dev/dri/renderD130"),
@@ -106,14 +106,14 @@ def test_cards_in_order_of_slots(sys):
 
 
 def test_amdgpu_card_has_memory_and_sensors(sys):
-    card = drm.cards(str(sys))[0]
+    card = drm.collect(str(sys))["cards"][0]
     assert (card["vram_total_mib"], card["vram_used_mib"]) == (24560, 18430.28)
     assert (card["gtt_total_mib"], card["gtt_used_mib"]) == (32050.41, 50)
     assert (card["busy_percent"], card["temperature_c"], card["power_w"]) == (97, 54, 303)
 
 
 def test_intel_counters_become_busy_and_power(sys):
-    before = drm.cards(str(sys))[1]
+    before = drm.collect(str(sys))["cards"][1]
     assert (before["vram_total_mib"], before["temperature_c"], before["busy_percent"]) == (12288, 61, None)
     now = {**before, "at": before["at"] + 10, "idle_ms": before["idle_ms"] + 2500, "energy_uj": 5000000000 + 1900000000}
     seen = drm.between(before, now)
@@ -123,7 +123,7 @@ def test_intel_counters_become_busy_and_power(sys):
 
 def test_sleeping_card_is_not_woken(tmp_path):
     add_card(tmp_path, "0000:03:00.0", {**XTX, "power/runtime_status": "suspended"})
-    card = drm.cards(str(tmp_path))[0]
+    card = drm.collect(str(tmp_path))["cards"][0]
     assert card["vram_total_mib"] == 24560
     assert (card["busy_percent"], card["temperature_c"], card["power_w"]) == (None, None, None)
 
@@ -132,12 +132,11 @@ def test_sleeping_card_is_not_woken(tmp_path):
 def test_damaged_files_are_unknown_values(tmp_path, text):
     names = ("mem_info_vram_total", "gpu_busy_percent", "hwmon/hwmon3/temp1_input")
     add_card(tmp_path, "0000:03:00.0", {**XTX, **dict.fromkeys(names, text)})
-    card = drm.cards(str(tmp_path))[0]
+    card = drm.collect(str(tmp_path))["cards"][0]
     assert (card["vram_total_mib"], card["busy_percent"], card["temperature_c"]) == (None, None, None)
 
 
 def test_node_without_cards(tmp_path):
-    assert drm.cards(str(tmp_path)) == []
     assert drm.collect(str(tmp_path)) == {"cards": [], "reason": None, "processes": {}}
 
 

@@ -13,10 +13,12 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.vulkan_devices imp
     XTX,
     device,
     llvmpipe,
+    nvidia,
     printed,
 )
 
 CARD = "AMD Radeon RX 7900 XTX (RADV NAVI31)"
+UNKNOWN = ("vram_total_mib", "vram_used_mib", "gtt_total_mib", "gtt_used_mib")
 HALO = "Radeon 8060S Graphics (RADV GFX1151)"
 LOG = "ggml_vulkan: 0 = %s (radv) | uma: %d | fp16: 1 | bf16: 0 | warp size: 64 | shared memory: 65536\n"
 
@@ -225,6 +227,36 @@ def test_card_without_its_vulkan_driver(node):
     found = node.look()
     assert not found["available"] and found["gpus"] == []
     assert "the kernel has AMD Radeon RX 6600: install the Vulkan driver" in found["reason"]
+
+
+def test_cards_of_two_vendors(node, monkeypatch):
+    """Processes on NVIDIA's are known only to nvidia-smi."""
+    nvidia_card = card("0000:01:00.0", vendor="nvidia", driver="nvidia", unified=None, **dict.fromkeys(UNKNOWN))
+    node.cards, node.held = [nvidia_card, card()], {"0000:03:00.0": {77: 200.4}}
+    (node.proc / "78").mkdir()
+    held = [{"pid": 78, "name": "llama-server", "memory_used_mib": 9000}]
+    gpus = [{"pci_bus_id": "00000000:01:00.0", "processes": held}]
+    monkeypatch.setattr(vulkan.nvidia_smi, "collect", lambda: {"gpus": gpus})
+    node.info(nvidia(0), device(1, CARD, XTX))
+    found = node.look()
+    assert found["warning"] is None
+    assert [(one["name"], [each["pid"] for each in one["processes"]]) for one in found["gpus"]] == [
+        ("NVIDIA GeForce RTX 3090", [78]),
+        (CARD, [77]),
+    ]
+
+
+def test_card_that_vulkan_does_not_show(node):
+    """NVIDIA's Vulkan driver is a package of its own."""
+    inner = card("0000:c5:00.0", unified=True)
+    node.cards = [card("0000:01:00.0", vendor="nvidia", driver="nvidia", unified=None, device_id="0x2204"), inner]
+    node.cards.append(card())
+    node.info(device(0, CARD, XTX))
+    found = node.look()
+    assert len(found["gpus"]) == 1
+    assert found["warning"].startswith("nvidia 0x2204 (0000:01:00.0): the kernel has it, llama.cpp does not use it ")
+    node.environment = {"GGML_VK_VISIBLE_DEVICES": "0"}
+    assert node.look()["warning"] is None
 
 
 def test_node_without_a_card(node):

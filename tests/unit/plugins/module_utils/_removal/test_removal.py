@@ -98,6 +98,19 @@ def test_units_go_by_globs(units):
     assert removed == ["llama-rpc-chat.service", "llama-rpc-code.service", "daemon-reload"]
 
 
+def test_unit_goes_with_its_shaders(units, tmp_path):
+    write(units / "llama-rpc-chat.service", OUR_UNIT)
+    shaders = tmp_path / "var/cache/llama-cluster/shaders"
+    for name in ("llama-rpc-chat", "llama-rpc-code"):
+        write(shaders / name / "mesa_shader_cache/index", "")
+    removal = Removal(True, str(tmp_path), run=lambda *_words: None)
+    removal.units(["llama-rpc-*.service"], unit_dir=str(units))
+    assert removal.removed == [str(units / "llama-rpc-chat.service"), str(shaders / "llama-rpc-chat")]
+    removal = Removal(False, str(tmp_path), run=lambda *_words: None)
+    removal.units(["llama-rpc-*.service"], unit_dir=str(units))
+    assert os.listdir(str(shaders)) == ["llama-rpc-code"]
+
+
 @pytest.mark.parametrize("check", [False, True])
 def test_our_units_are_stopped_and_disabled(check):
     called = []

@@ -345,7 +345,7 @@ def test_hanging_child_lets_the_next_keeper_run(keeper, monkeypatch):
     config = state.configuration(str(keeper.folder / "jobs.json"))
     lock = slurm_keeper.locked(config.directory, 0)
     program = slurm_keeper.Program(str(keeper.folder / "jobs.json"), config, lock)
-    assert "no answer" in program._in_child((keeper.folder / "share").read_text).error
+    assert "no answer" in program._child.run((keeper.folder / "share").read_text).error
     os.close(lock)
     os.close(slurm_keeper.locked(config.directory, 0))
 

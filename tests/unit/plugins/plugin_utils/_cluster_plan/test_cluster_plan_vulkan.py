@@ -51,6 +51,17 @@ def test_units_leave_integrated_graphics_out():
     assert (head.cards, worker["cards"]) == (["0"], ["0"])
 
 
+def test_cards_of_two_vendors_serve_together():
+    held = [{"pid": 7, "name": "llama-server", "memory_used_mib": 9000}]
+    other = {"name": "NVIDIA GeForce RTX 3090", "memory_used_mib": 9000, "processes": held}
+    given = known(gpu(0, **other, memory_total_mib=24576), gpu(1))
+    for name in given:
+        assert [one["others_mib"] for one in given[name]["devices"]] == [9000, 0]
+    found = of_vulkan("n", {"gpus": [gpu(0, **other), gpu(1)], "reason": None}, 64000, 1024, [7])
+    assert [(one.others_mib, one.bandwidth) for one in found] == [(0, 936), (0, 960)]
+    assert plan({"a": ALONE, "b": dict(ALONE, cards=[1])}, given)["refused"] == []
+
+
 def header(**more):
     """The header of model small, with these sizes of its largest tensors."""
     shape = estimate(MODELS["small"]["header"], 4 << 30)._replace(**more)

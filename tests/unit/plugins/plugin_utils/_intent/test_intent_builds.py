@@ -207,6 +207,7 @@ def refused(names, **accelerators):
 def test_builds_of_node_are_of_one_kind():
     (sentence,) = refused([], one="cuda", two="vulkan")
     assert sentence.startswith("a: builds for cuda and vulkan seen, one kind is needed, since ")
+    assert "write accelerator: vulkan in llama_builds, which uses the cards of all vendors" in sentence
     assert refused([], one="cuda", two="cpu") == refused([], one="vulkan", two="vulkan") == []
 
 
@@ -216,6 +217,34 @@ def test_cuda_for_cards_of_amd_is_refused():
         "llama_builds.one.accelerator: cuda seen for cards of AMD or Intel on a, vulkan or auto is needed: correct it, "
         "or llama_devices of the node"
     )
-    for names in ([], [""], ["RTX 3060", "Radeon RX 6600"]):
+    for names in ([], [""], ["RTX 3060", ""]):
         assert refused(names, one="cuda") == []
     assert refused(["AMD Radeon RX 7900 XTX"], one="vulkan", two="auto") == []
+
+
+def test_cuda_plans_no_card_of_amd():
+    """Beside one of NVIDIA, also where accelerator auto is cuda."""
+    names = ["RTX 3060", "Radeon RX 6600"]
+    for accelerator in ("cuda", "auto"):
+        (sentence,) = refused(names, one=accelerator)
+        assert sentence.startswith("llama_devices of a: Radeon RX 6600 seen beside cards of NVIDIA, one kind of cards ")
+        assert sentence.endswith("or write accelerator: vulkan in llama_builds, which uses all of them")
+    assert refused(names, one="vulkan") == []
+
+
+def left_out(drm, **entry):
+    facts = {**cards("8.6")["ansible_facts"], "llama_drm": {"cards": drm, "reason": None}}
+    nodes = dict(NODES, a={"ansible_facts": facts})
+    return builds.node_builds({"default": entry}, {"chat": {"head": "a"}}, "a", GROUPS, nodes)["left_out"]
+
+
+def test_auto_names_cards_that_it_leaves_out():
+    xtx = {**card("amd", "amdgpu", 24560, 15872), "name": "Radeon RX 7900 XTX", "slot": "0000:03:00.0"}
+    inner = {**card("amd", "amdgpu", 512, 15872), "name": None, "slot": "0000:c5:00.0", "unified": True}
+    assert left_out([{**xtx, "unified": False}, inner]) == [
+        "warning: llama_builds.default: accelerator auto is cuda on a and leaves out Radeon RX 7900 XTX: "
+        "accelerator: vulkan uses the cards of all vendors, cuda says that NVIDIA's are enough"
+    ]
+    assert left_out([inner]) == left_out([]) == []
+    for accelerator in ("cuda", "vulkan", "cpu"):
+        assert left_out([{**xtx, "unified": False}], accelerator=accelerator) == []

@@ -5,6 +5,7 @@
 
 import copy
 import json
+import os
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units import files
@@ -219,8 +220,8 @@ def test_unit_sees_only_cards_of_its_service():
     assert len({digest(dict(HEAD, cards=cards)) for cards in (None, [], ["GPU-a"], ["GPU-b"])}) == 4
 
 
-@pytest.mark.parametrize(("kind", "folder"), [("head", "head"), ("router", "head"), ("rpc", "rpc")])
-def test_units_of_vulkan_have_cache_and_groups(kind, folder):
+@pytest.mark.parametrize("kind", ["head", "router", "rpc"])
+def test_units_of_vulkan_have_cache_and_groups(kind):
     item = dict(WORKER if kind == "rpc" else HEAD, accelerator="vulkan")
     node = {**NODE, "card_groups": ["render"]}
 
@@ -228,6 +229,7 @@ def test_units_of_vulkan_have_cache_and_groups(kind, folder):
         return files.unit_files([{**item, **more}], kind, node, process or PROCESS, True)[0]
 
     entry = unit(cards=["1", "0"])
+    folder = os.path.basename(entry["path"])[: -len(".service")]
     cache = f"/var/cache/llama-cluster/shaders/{folder}"
     assert {"SupplementaryGroups=render", f"CacheDirectory=llama-cluster/shaders/{folder}"} <= set(
         entry["vars"]["sandbox"]
@@ -241,6 +243,8 @@ def test_units_of_vulkan_have_cache_and_groups(kind, folder):
         for one in (entry, unit(), unit(process=software), unit(cards=[]))
     ]
     assert [("[ -e /dev/dri ] ||" in line) for lines in opened for line in lines] == [False, False, True]
+    other = unit(unit="llama-other.service")
+    assert f"MESA_SHADER_CACHE_DIR={cache}" not in own_variables(other)
     # The inventory's own directory counts.
     own = unit(process=dict(PROCESS, environment={"MESA_SHADER_CACHE_DIR": "/scratch/shaders"}))
     assert "MESA_SHADER_CACHE_DIR=/scratch/shaders" in own_variables(own)
