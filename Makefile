@@ -1,5 +1,7 @@
 # `make lab` and `make test` work from a fresh clone. CONTRIBUTING.md says which target to use when.
 .PHONY: help lab lab-down check unit golden coverage scenarios gates test bench e2e soak-slurm card
+# Images of Python set it: each of thousands of processes would compile Ansible and the collection again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12

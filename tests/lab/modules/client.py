@@ -9,7 +9,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 # In the node's network namespace, without a file.
 NAME = "\0llama-lab-modules-%d%s" % (os.geteuid(), os.environ.get("MODULE_SERVER", ""))
-PYTHON = "/usr/bin/python3"
+PYTHON = sys.executable
 
 
 def start():
@@ -27,9 +27,8 @@ def start():
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
-    os.dup2(listener.fileno(), 3)
-    os.set_inheritable(3, True)
-    os.execv(PYTHON, [PYTHON, HERE + "/server.py"])
+    os.set_inheritable(listener.fileno(), True)
+    os.execv(PYTHON, [PYTHON, HERE + "/server.py", str(listener.fileno())])
 
 
 def connected():

@@ -22,7 +22,6 @@ import traceback
 import types
 import zipfile
 
-LISTENER = 3
 ARCHIVE = re.compile(rb"^zip_data='([A-Za-z0-9+/=]+)'", re.MULTILINE)
 LOADER = "ansible.module_utils._internal._ansiballz._loader"
 # The module that installs what it has loaded.
@@ -133,7 +132,7 @@ def serve():
     """-> the program of a module, in the process that is to run it"""
     # Not in a file system that may be unmounted.
     os.chdir("/")
-    listener = socket.socket(fileno=LISTENER)
+    listener = socket.socket(fileno=int(sys.argv[1]))
     loaded = Loaded()
     # {descriptor of a module's process: (connection of its client, process)}
     jobs = {}
