@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import judge  # noqa: E402
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules  # noqa: E402
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import (  # noqa: E402
     check_models,
@@ -221,13 +222,13 @@ def settings_page():
 
 
 def doctor():
-    """docs/doctor.md with the table of all rules; the rest is written manually."""
-    rows = ["| rule | severity | says |", "|---|---|---|"]
+    """docs/doctor.md with the names of all rules by severity; the rest is written manually."""
+    names = {severity: [] for severity in judge.SEVERITIES}
     for rule in sorted(rules.load(), key=lambda one: one["name"]):
-        words = re.sub(r"\{[@/]?([\w.]+)(?:\|\w+)?\}", lambda found: found[1].split(".")[-1].upper(), rule["sentence"])
-        rows.append("| `%s` | %s | %s |" % (rule["name"], rule["severity"], words))
-    page = (ROOT / "docs/doctor.md").read_text()
-    return re.sub(r"(?m)^\| rule \|(.*\n\|)*.*\n", lambda _found: "\n".join(rows) + "\n", page, count=1)
+        names[rule["severity"]].append("`%s`" % rule["name"])
+    before, title, _names = (ROOT / "docs/doctor.md").read_text().partition("### All rules\n")
+    lists = ["**%s**: %s." % (severity.capitalize(), ", ".join(found)) for severity, found in names.items()]
+    return before + title + "".join("\n%s\n" % textwrap.fill(one, 120, break_on_hyphens=False) for one in lists)
 
 
 def alerts():
