@@ -41,7 +41,7 @@ def rows(inventory):
         node: {"devices": as_dicts(of_inventory(node, cards, MARGIN)), "cores": None} for node in groups["llama_nodes"]
     }
     for quant in ("Q4_K_M", "Q6_K", "Q8_0"):
-        for tokens in (4096, 32768, 131072):
+        for tokens in (32768, 131072):
             for cache in ("f16", "q4_0"):
                 services = copy.deepcopy(intent["llama_services"])
                 services["reasoning"].update(

@@ -114,7 +114,7 @@ def test_tables_of_page_are_what_make_plans_prints():
     page = (INVENTORIES.parent / "docs/plan.md").read_text().splitlines()
     first = page.index(next(line for line in printed if line.startswith("| quant")))
     tables = [line for line in printed if line.startswith("|")]
-    assert [line for line in page[first:] if line.startswith("|")] == tables and len(tables) == 2 * (2 + 18) + (
+    assert [line for line in page[first:] if line.startswith("|")] == tables and len(tables) == 2 * (2 + 12) + (
         2 + 3
     ) + (2 + 9)
 
