@@ -12,6 +12,8 @@ author: [The Fermi Sea (@thefermisea)]
 description:
   - Stops a unit of the collection and runs its server with other arguments in a unit that systemd forgets at the next
     boot. A head listens only on loopback, at its port. It does not wait until the server answers.
+  - With O(worker) a worker on the loopback is started before the head, in a unit of its own with the head's user and
+    sandbox. It has the cards, the head has none. Only this user can connect to it.
   - After O(seconds) the node starts the deployed unit again by itself.
 options:
   state:
@@ -23,6 +25,11 @@ options:
   kind: {description: Which unit of the service., type: str, choices: [head, rpc], default: head}
   arguments: {description: The arguments of its server., type: list, elements: str, default: []}
   rpc_endpoints: {description: "The workers of a head, C(HOST:PORT).", type: list, elements: str, default: []}
+  worker:
+    description: Arguments of a worker beside the head, with C(--host 127.0.0.1) and a free C(--port).
+    type: list
+    elements: str
+    default: []
   run: {description: "The id of the run, which has to hold the node's lock; empty is any.", type: str, default: ""}
   seconds: {description: The lifetime of the variant., type: int, default: 1800}
 extends_documentation_fragment: [thefermisea.llama_cluster.attributes]
@@ -63,6 +70,7 @@ def main():
             "kind": {"type": "str", "choices": ["head", "rpc"], "default": "head"},
             "arguments": {"type": "list", "elements": "str", "default": []},
             "rpc_endpoints": {"type": "list", "elements": "str", "default": []},
+            "worker": {"type": "list", "elements": "str", "default": []},
             "run": {"type": "str", "default": ""},
             "seconds": {"type": "int", "default": 1800},
         },
@@ -74,7 +82,7 @@ def main():
         if given["state"] == "ended":
             ended = Variants().end(given["service"], module.check_mode)
             module.exit_json(changed=bool(ended), ended=ended)
-        changed = Changed(given["arguments"], given["rpc_endpoints"])
+        changed = Changed(given["arguments"], given["rpc_endpoints"], given["worker"])
         if not module.check_mode:
             Variants().start(given["kind"], given["service"], changed, given["seconds"], given["run"])
     except Refusal as refusal:

@@ -281,9 +281,11 @@ def _head(
     cluster, name, own, shape = view.cluster, placed.name, case.devices, case.shape
     service, workers = cluster.services[name], cluster.workers(name)
     experts, split, force = value(service, "cpu_moe"), value(service, "tensor_split"), value(service, "force_split")
+    # Only in candidates of tune.yml, whose head sees no card then.
+    beside = workers == [head]
     main = view.main(head) if own[-1].unified or not workers else None
     # llama.cpp computes on a head's main memory only where there is nothing else.
-    local = 0 if workers and own[0].kind == "main" else len(own)
+    local = 0 if workers and (own[0].kind == "main" or beside) else len(own)
     devices = view.of(workers) + own[:local]
     refused = refusals.settings(name, service, shape, case.settings, devices)
     refused += refusals.model(name, service, shape, own[0], main)
@@ -313,6 +315,7 @@ def _head(
         planned = case._replace(counts=earlier.counts).plan(force)
     if not planned or not (planned.fits or experts):
         planned = case.plan(force)
+    planned = _with_head(planned, own[-1]) if beside else planned
     part = _described(view, placed, head, entry, case, planned, inputs)
     placed.parts.append(part)
     if not case.settings.embeddings:
@@ -321,19 +324,30 @@ def _head(
     placed.refused += refusals.memory_max(name, {**service, "load_mode": mode}, part)
     placed.refused += refusals.tensors(name, case, planned)
     # One device is enough wherever it is; the head's own are looked at first.
-    one = plan(shape, case.settings, own + view.of(workers), len(own)) if workers and not force else planned
+    one = plan(shape, case.settings, own + view.of(workers), len(own)) if workers and not (force or beside) else planned
     if one is not planned and one.topology != "split" and one.fits:
         placed.refused.append(refusals.needs_no_split(name, part, one, head))
     elif not planned.fits:
         words = refusals.own_words(case, whole, force)
-        beside = view.beside(devices + ([main] if main else []))
-        placed.misfits.append(Misfit(name, case, part, words, beside))
+        others = view.beside(devices + ([main] if main else []))
+        placed.misfits.append(Misfit(name, case, part, words, others))
     elif not counts and workers:
         idle = [worker for worker in workers if not part.layers[worker]]
         placed.refused += [table.idle_workers(f"llama_services.{name}.workers", part, idle)] if idle else []
     placed.rows += planned.devices if planned.fits else []
     if planned.fits:
         placed.lines += _sharing(view, cluster.title(name, head), planned)
+
+
+def _with_head(planned: Plan, own: Device) -> Plan:
+    """A worker's plan with what its head keeps beside it, where the device is main memory or works there."""
+    if own.kind == "GPU" and not own.unified:
+        return planned
+    row = planned.devices[-1]
+    more = max(0, sum(planned.host.values()) - own.spare_mib)
+    row = row._replace(compute_mib=row.compute_mib + more, total_mib=row.total_mib + more)
+    fits = planned.fits and row.total_mib <= (row.free_mib or 0)
+    return planned._replace(devices=[*planned.devices[:-1], row], fits=fits)
 
 
 def _sharing(view: View, title: str, planned: Plan) -> list[str]:

@@ -7,15 +7,18 @@ inventory's services with its change, planned and checked as any other. Private 
 from __future__ import annotations
 
 import itertools
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from ...module_utils._bench.variant import LOOPBACK
 from ...module_utils._settings import WORKER_KEYS, caches, context, effective, resolved, value
 from ...module_utils._text import Refusal
 from .._cluster_plan.plan import memory_plan
 from .._intent.check_services import service_errors
 from .._intent.inventory import Inventory
 from .._intent.models import model_items
+from .._intent.ports import ports
 from .._intent.records import Groups, HostVars, Models, Services, Settings
 from .._intent.rules import SHORT
 from .._intent.tuned import alike
@@ -31,6 +34,8 @@ WINNERS = 4
 OF_WORKERS = ("workers", "tensor_split", "force_split", *WORKER_KEYS)
 # The part of its plan that a head may need at most.
 ROOM = 1.1
+# The first port that a worker on the loopback may have.
+RPC_PORT = 50052
 
 
 class Known(NamedTuple):
@@ -59,6 +64,11 @@ class Deployed(NamedTuple):
     @property
     def rows(self) -> Sequence[Map]:
         return self.part.get("devices") or []
+
+    @property
+    def cards(self) -> Sequence[Map]:
+        """Those of its head's node."""
+        return [one for one in self.node.get("devices") or [] if one["kind"] == "GPU"]
 
     @property
     def computes_on_cpu(self) -> bool:
@@ -194,13 +204,15 @@ def tune_candidates(
     goal: str = "single",
     combine: Sequence[Map] = (),
     quants: Sequence[Map] = (),
+    node: str = "",
 ) -> list[dict[str, Any]]:
     """-> [{name, axis, changes: {key: value}, services: all of them with the change, plan: of memory_plan() for these,
     why: it is refused, empty if it is not, restarts_workers, most_mib: what its head may need at most, None where it is
     not known}], what is deployed first
 
     axes: names of AXES or placement, none for those that make sense for the goal; combine: as tune_round() returns it;
-    quants: results of llama_plan for tune_quants(), of which placement takes those whose file is there.
+    quants: results of llama_plan for tune_quants(), of which placement takes those whose file is there; node: that of
+    the replica which is measured, empty for the first one.
     """
     there = [dict(one) for one in quants if one.get("shape")]
     known = Known(models, groups, hostvars, nodes, [*headers, *there], builds or {}, list(previous))
@@ -210,8 +222,9 @@ def tune_candidates(
         raise Refusal(f"tune: axes {wrong} seen{step}")
     plan = known.plan(services)
     entry = services[name]
-    part: Map = next(iter(plan["services"].get(name, [])), {})
-    head = part.get("node") or next(iter(nodes), "")
+    parts = plan["services"].get(name, [])
+    part: Map = next((one for one in parts if one["node"] == node), next(iter(parts), {}))
+    head = node or part.get("node") or next(iter(nodes), "")
     deployed = Deployed(resolved(entry, models.get(entry["model"])), part, nodes.get(head, {}))
     wanted = {one.name: one.changes(deployed) for one in AXES if (one.name in axes if axes else goal in one.goals)}
     wanted = {axis: changes for axis, changes in wanted.items() if changes}
@@ -224,6 +237,7 @@ def tune_candidates(
         for title, single in _placements(entry, head, deployed) + others:
             one = _planned(dict(services, **{name: single}), name, known, plan)
             found.append({"name": title, "axis": PLACEMENT, "changes": {}, "restarts_workers": False, **one})
+        found.insert(len(found) - len(others), _on_loopback(services, name, known, plan, head, deployed))
     return found
 
 
@@ -295,10 +309,12 @@ def _candidate(
     }
 
 
-def _planned(services: Services, name: str, known: Known, before: Map) -> dict[str, Any]:
-    """A candidate is refused for what the deployed services are not."""
+def _planned(services: Services, name: str, known: Known, before: Map, allowed: str = "") -> dict[str, Any]:
+    """A candidate is refused for what the deployed services are not. allowed: the beginning of a mistake that is none
+    here, empty for none."""
     entry = f"llama_services.{name}"
     refused = service_errors(Inventory(services, known.models, known.groups, known.hostvars), name)
+    refused = [one for one in refused if not (allowed and one.startswith(f"{entry}.{allowed}"))]
     plan: dict[str, Any] = {}
     if not refused:
         plan = known.plan(services)
@@ -319,13 +335,41 @@ def _placements(entry: Settings, head: str, deployed: Deployed) -> list[tuple[st
     """A split service on only its head's node, and with only its first worker."""
     if not deployed.workers:
         return []
-    cards = [row for row in deployed.rows if row["node"] == head and row["kind"] == "GPU"]
-    # One device has no mode.
-    gone = OF_WORKERS if len(cards) > 1 else (*OF_WORKERS, "split_mode")
-    single = {key: one for key, one in entry.items() if key not in gone}
     first = [node for node, count in (deployed.part.get("layers") or {}).items() if node != head]
-    found = [(f"only {head}", single)]
+    found = [(f"only {head}", _single(entry, deployed))]
     if first[1:]:
         fewer = {key: one for key, one in entry.items() if key != "tensor_split"}
         found.append((f"worker {first[0]}", dict(fewer, workers=first[0], force_split=True)))
     return found
+
+
+def _single(entry: Settings, deployed: Deployed) -> dict[str, Any]:
+    """An entry without workers. One device has no mode."""
+    gone = OF_WORKERS if len(deployed.cards) > 1 else (*OF_WORKERS, "split_mode")
+    return {key: one for key, one in entry.items() if key not in gone}
+
+
+def _on_loopback(
+    services: Services, name: str, known: Known, plan: Map, head: str, deployed: Deployed
+) -> dict[str, Any]:
+    """The whole model on a worker of its head's node: the cost of RPC without a network."""
+    entry = dict(_single(services[name], deployed), head=head, workers=head)
+    taken = {*ports(services).values(), *(one.get("rpc_port") for one in services.values())}
+    entry["rpc_port"] = next(port for port in itertools.count(RPC_PORT) if port not in taken)
+    if not deployed.cards:
+        # Without a card these are as the head alone has them: a worker's own number is another one.
+        entry.pop("cards", None)
+        share = plan["threads"].get(name, {}).get(head)
+        threads = share or deployed.node.get("physical_cores") or deployed.node.get("cores")
+        entry = {**({"threads": threads} if threads else {}), **entry}
+    beside = known._replace(hostvars=on_loopback(known.hostvars, head))
+    changed = dict(services, **{name: entry})
+    one = _planned(changed, name, beside, plan, f"workers: {head} is its head too")
+    return {"name": "RPC on loopback", "axis": PLACEMENT, "changes": {}, "restarts_workers": False, **one}
+
+
+def on_loopback(hostvars: HostVars, node: str) -> HostVars:
+    """hostvars of an inventory whose heads reach workers of a node on its loopback."""
+    # ChainMap changes only its first map, and looks values up when they are needed.
+    own = ChainMap({"llama_fabric_address": LOOPBACK}, cast(dict[str, Any], hostvars[node]))
+    return ChainMap({node: own}, cast(dict[str, Any], hostvars))

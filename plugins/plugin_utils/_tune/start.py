@@ -11,6 +11,7 @@ from typing import Any
 
 from .._intent.records import Groups, HostVars, Models
 from .._intent.services import head_instances, rpc_instances
+from .grid import on_loopback
 
 Map = Mapping[str, Any]
 # Assumed before anything is measured: MiB/s of loading, seconds of a start, tokens/s, rounds that all candidates take.
@@ -29,7 +30,7 @@ def tune_start(
     """Returns {name: how the candidate is started} of those that may be, the deployed configuration first.
 
     -> {arguments: of its head on the node, rpc_endpoints, workers: {node: arguments of a worker that differ from the
-    deployed ones}}
+    deployed ones}, worker: arguments of one on the loopback, empty without one}
     """
     found: dict[str, dict[str, Any]] = {}
     deployed: Map = {}
@@ -37,21 +38,22 @@ def tune_start(
         if one["why"]:
             continue
         services, plan = one["services"], one["plan"]
-        heads = head_instances(services, models, node, groups, hostvars, models_dir, plan)
+        known = on_loopback(hostvars, node) if services[service].get("workers") == node else hostvars
+        heads = head_instances(services, models, node, groups, known, models_dir, plan)
         head = next(head for head in heads if head.service == service)
         workers = {
-            share.node: worker.args
+            share.node: [str(word) for word in worker.args]
             for share in head.shares
-            for worker in rpc_instances(services, share.node, groups, hostvars, plan)
+            for worker in rpc_instances(services, share.node, groups, known, plan)
             if worker.service == service
         }
+        beside = workers.pop(node, [])
         deployed = deployed or workers
         found[one["name"]] = {
             "arguments": [str(word) for word in head.args],
             "rpc_endpoints": list(head.rpc_endpoints),
-            "workers": {
-                name: [str(word) for word in args] for name, args in workers.items() if args != deployed.get(name)
-            },
+            "workers": {name: args for name, args in workers.items() if args != deployed.get(name)},
+            "worker": beside,
         }
     return found
 

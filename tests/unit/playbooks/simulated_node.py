@@ -86,7 +86,7 @@ class Node:
 
 def worker_at(endpoint):
     """The worker that listens at an endpoint, on any node."""
-    for path in NODES.glob("*/run/llama-rpc*"):
+    for path in [*NODES.glob("*/run/llama-rpc*"), *NODES.glob("*/run/llama-tune-rpc*")]:
         process = json.loads(path.read_text())
         arguments = process["arguments"]
         if "%s:%s" % (arguments[arguments.index("--host") + 1], arguments[arguments.index("--port") + 1]) == endpoint:
@@ -666,16 +666,17 @@ class ActionModule(ActionBase):
         return {"changed": False, "answers": dict.fromkeys(arguments["endpoints"], "refused")}
 
     def do_llama_variant(self, arguments):
-        """A process beside the deployed unit, which runs again at the end."""
+        """A process beside the deployed unit, which runs again at the end. A worker on the loopback has no such one."""
         node = Node(self._task.delegate_to or self.node.name)
         service, kind = arguments.get("service", ""), arguments.get("kind")
         if arguments["state"] == "ended":
             ended = sorted(node.running.glob("llama-tune-*-%s.service" % (service or "*")))
             for path in ended:
                 deployed = path.name.replace("llama-tune-", "llama-")
-                self.event("deployed %s on %s" % (deployed, node.name))
+                if node.unit(deployed):
+                    self.event("deployed %s on %s" % (deployed, node.name))
+                    (node.running / deployed).write_text(json.dumps(node.unit(deployed)))
                 path.unlink()
-                (node.running / deployed).write_text(json.dumps(node.unit(deployed)))
             return {"changed": bool(ended), "ended": [path.name for path in ended]}
         kind = kind or "head"
         unit, name = node.unit("llama-%s-%s.service" % (kind, service)), "llama-tune-%s-%s.service" % (kind, service)
@@ -683,7 +684,13 @@ class ActionModule(ActionBase):
         changed = " ".join(
             word for word in arguments["arguments"] if word not in unit["arguments"] or word.startswith("--no")
         )
+        beside, worker = node.running / ("llama-tune-rpc-%s.service" % service), arguments.get("worker") or []
+        changed += " beside " + " ".join(worker) if worker else ""
         self.event("variant %s on %s: %s" % (kind, node.name, changed or "as deployed"))
+        if kind == "head":
+            beside.unlink(missing_ok=True)
+        if worker:
+            beside.write_text(json.dumps(dict(unit, arguments=worker)))
         (node.running / name).write_text(json.dumps(dict(unit, arguments=arguments["arguments"])))
         return {"changed": True, "unit": name}
 

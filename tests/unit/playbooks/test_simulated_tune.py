@@ -91,6 +91,17 @@ def test_absent_quant_is_no_candidate(cluster):
     assert "as deployed" in output and "; quant " not in output
 
 
+def test_worker_on_loopback_is_measured_and_gone(cluster):
+    (cluster.node("node1") / "planted.json").write_text(json.dumps({"--rpc 127.0.0.1": 1.4}))
+    output = cluster.done("tune", *CHAT, "-e", "axes=placement", "-e", "interrupt=true", "-e", "write=true")
+    (start,) = {event for event in variants(cluster) if " beside " in event}
+    assert start.endswith(": 127.0.0.1:50053 beside --host 127.0.0.1 --port 50053")
+    assert {one["name"] for one in kept(cluster)} == {"as deployed", "only node1", "RPC on loopback"}
+    assert not [one for one in kept(cluster) if one["error"]]
+    assert "nothing is better than as deployed" in output
+    assert not list(cluster.folder.rglob("llama-tune-*")) and not list(cluster.folder.rglob("tuned.yml"))
+
+
 @pytest.mark.parametrize("event", ["node1 variant head on node1: *256*", "node1 ask llama-tune-head-chat.service"])
 def test_failed_candidate_is_a_row(cluster, event):
     cluster.fail(event)

@@ -3,10 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A head or worker with other settings for a while: units made of the deployed ones, which end by themselves."""
 
+import socket
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.variant import Changed, Variants
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.variant import (
+    Changed,
+    Variants,
+    require_free,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import service_of
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
@@ -19,6 +24,9 @@ HEAD, WORKER = RUN + "/llama-tune-head-chat.service", RUN + "/llama-tune-rpc-cha
 END, TIMER = RUN + "/llama-tune-end-chat.service", RUN + "/llama-tune-end-chat.timer"
 ENDPOINTS = ["10.0.0.2:50052", "10.0.0.3:50052"]
 CHANGED = Changed(["--host", "10.0.0.1", "--port", "8000", "--threads", "2", "--chat-template", "a b %"], ENDPOINTS)
+
+LOOPBACK = ["--host", "127.0.0.1", "--port", "50053", "--threads", "2"]
+BESIDE = Changed(["--threads", "2", "--rpc", "127.0.0.1:50053"], ["127.0.0.1:50053"], LOOPBACK)
 
 
 def unit(kind, numactl=""):
@@ -48,15 +56,19 @@ class Node:
 
     def __init__(self, root, **units):
         self.root, self.ran, self.waits, self.files = root, [], True, []
-        for folder in (RUN, "etc/systemd/system", "etc/llama-cluster"):
+        for folder in (RUN, "etc/systemd/system", "etc/llama-cluster", "usr/sbin"):
             (root / folder).mkdir(parents=True)
+        (root / "usr/sbin/nft").touch()
         for kind, text in units.items():
             (root / f"etc/systemd/system/llama-{kind}-chat.service").write_text(text)
-        self.variants = Variants(str(root), self.run, self.show, lambda: 1795600000.0)
+        self.variants = Variants(str(root), self.run, self.show, lambda: 1795600000.0, self.free)
 
     def run(self, *words):
         self.ran.append(" ".join(words))
         self.files.append(sorted(path.name for path in (self.root / RUN).iterdir()))
+
+    def free(self, port):
+        self.ran.append(f"port {port}")
 
     def show(self, names):
         return "".join(f"Id={name}\nSubState={'waiting' if self.waits else 'elapsed'}\n\n" for name in names)
@@ -196,3 +208,76 @@ def test_task_of_a_dead_run_starts_nothing(node):
     assert node.ran == []
     lock.write_text("a11ce {}\n")
     assert node.variants.start("head", "chat", CHANGED, 600, "a11ce")
+
+
+def test_worker_on_loopback_starts_before_its_head(tmp_path):
+    node = Node(tmp_path, head=unit("head"))
+    assert node.variants.start("head", "chat", BESIDE, 600) == "llama-tune-head-chat.service"
+    lines = node.text(HEAD).splitlines()
+    assert "Requires=llama-tune-rpc-chat.service" in lines and "After=llama-tune-rpc-chat.service" in lines
+    (waits,) = [line for line in lines if "wait_for_workers" in line]
+    # As the unit's user: the rules let only that one through.
+    assert waits.startswith("ExecStartPre=/opt/") and waits.endswith(" --build b11434-cpu-1 127.0.0.1:50053")
+    cards = [line for line in lines if "CUDA_VISIBLE_DEVICES" in line]
+    assert cards[-1] == "Environment=CUDA_VISIBLE_DEVICES= GGML_VK_VISIBLE_DEVICES="
+    assert node.ran[2:] == [
+        "stop llama-head-chat.service llama-tune-head-chat.service llama-tune-rpc-chat.service",
+        "port 50053",
+        "start --no-block llama-tune-head-chat.service",
+    ]
+
+
+def test_worker_on_loopback_has_sandbox_and_rules(tmp_path):
+    node = Node(tmp_path, head=unit("head", "/usr/bin/numactl --membind=0 -- "))
+    node.variants.start("head", "chat", BESIDE, 600)
+    text = node.text(WORKER)
+    assert command(text) == (
+        f"/usr/bin/numactl --membind=0 -- /usr/bin/stdbuf -oL {RELEASE}/bin/ggml-rpc-server " + " ".join(LOOPBACK)
+    )
+    ends = ("BindsTo=llama-tune-head-chat.service", "Conflicts=llama-head-chat.service", "RuntimeMaxSec=630")
+    shut = ("IPAddressDeny=any", "IPAddressAllow=127.0.0.1", "User=llama", "MemoryMax=9G", "Restart=no")
+    for line in (*unit_sandbox("cuda"), *ends, *shut, "Environment=CUDA_VISIBLE_DEVICES=GPU-1"):
+        assert line in text.splitlines()
+    # Not the key of the head's clients.
+    for word in ("BindReadOnlyPaths", "LLAMA_CLUSTER_DIGEST", "[Install]", "wait_for_workers", "GGML_VK_VISIBLE"):
+        assert word not in text
+    (rules,) = [line for line in text.splitlines() if line.startswith('ExecStartPre=+/usr/sbin/nft "')]
+    assert 'ip daddr 127.0.0.1 tcp dport 50053 meta skuid != \\"llama\\" reject' in rules
+    assert "ExecStopPost=-+/usr/sbin/nft delete table inet llama_tune" in text.splitlines()
+
+
+def test_next_candidate_ends_worker_on_loopback(tmp_path):
+    node = Node(tmp_path, head=unit("head"))
+    node.variants.start("head", "chat", BESIDE, 600)
+    node.variants.start("head", "chat", Changed(["--threads", "2"]), 600)
+    assert "llama-tune-rpc" not in node.text(HEAD)
+    assert node.ran[-2] == "stop llama-head-chat.service llama-tune-head-chat.service llama-tune-rpc-chat.service"
+    node.ran.clear()
+    assert node.variants.end() == ["chat"]
+    assert node.ran[:3] == [
+        "stop llama-tune-head-chat.service",
+        "start --no-block llama-head-chat.service",
+        "stop llama-tune-rpc-chat.service",
+    ]
+    assert list((node.root / RUN).iterdir()) == []
+
+
+def test_worker_on_loopback_needs_its_rules(tmp_path):
+    node = Node(tmp_path, head=unit("head"))
+    (node.root / "usr/sbin/nft").unlink()
+    with pytest.raises(Refusal, match="/usr/sbin/nft: missing"):
+        node.variants.start("head", "chat", BESIDE, 600)
+    (node.root / "usr/sbin/nft").touch()
+    with pytest.raises(Refusal, match="10.0.0.1 --port 1 seen, --host 127.0.0.1"):
+        node.variants.start("head", "chat", BESIDE._replace(worker=["--host", "10.0.0.1", "--port", "1"]), 600)
+    assert node.ran == [] and list((node.root / RUN).iterdir()) == []
+
+
+def test_port_in_use_is_refused():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(Refusal, match=f"127.0.0.1:{port}: in use"):
+            require_free(port)
+    require_free(port)

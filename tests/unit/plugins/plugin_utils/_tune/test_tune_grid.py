@@ -24,6 +24,7 @@ HOSTVARS = {name: {"llama_fabric_address": "10.1.0.%d" % index} for index, name 
 ALONE = {"model": "small", "quant": "Q8_0", "workers": None, "rpc_port": None, "ctx_size": None}
 ALONE = dict(ALONE, slot_ctx_size=4096)
 BUILDS = {"default": {"version": "b11434"}}
+LOOPBACK = "RPC on loopback"
 
 
 def candidates(services, axes=(), goal="single", memory=None, **more):
@@ -140,12 +141,12 @@ def test_other_quants_on_the_node_are_placements():
     one = there["quant Q4_K_M"]
     assert (one["changes"], one["why"]) == ({}, "") and one["services"]["chat"]["quant"] == "Q4_K_M"
     missing = {"item": items[0], "msg": "no such file"}
-    assert list(by_name(chat(**service), axes=["placement"], quants=[missing])) == [BASELINE]
+    assert list(by_name(chat(**service), axes=["placement"], quants=[missing])) == [BASELINE, LOOPBACK]
 
 
 def test_placements_are_no_settings():
     found = by_name(chat(model="small", quant="Q8_0", force_split=True), axes=["placement"])
-    assert list(found) == [BASELINE, "only node1", "worker node2"]
+    assert list(found) == [BASELINE, "only node1", "worker node2", LOOPBACK]
     assert {one["axis"] for one in found.values()} == {"", "placement"}
     assert {str(one["changes"]) for one in found.values()} == {"{}"}
     assert "workers" not in found["only node1"]["services"]["chat"] and found["only node1"]["why"] == ""
@@ -158,6 +159,57 @@ def test_head_with_one_card_has_no_split_mode(cards, kept):
     services = chat(model="small", quant="Q8_0", split_mode="tensor")
     only = by_name(services, axes=["placement"], memory=memory)["only node1"]
     assert only["why"] == "" and ("split_mode" in only["services"]["chat"]) == kept
+
+
+def rows(one):
+    """{device: MiB} of the head's node."""
+    devices = one["plan"]["services"]["chat"][0]["devices"]
+    return {row["device"]: row["total_mib"] for row in devices if row["node"] == "node1"}
+
+
+def processors(memory):
+    return {name: dict(main_memory(name, memory), cores=16, physical_cores=8) for name in GROUPS["all"]}
+
+
+def test_worker_on_loopback_has_what_the_head_had():
+    split = by_name(chat(model="small", quant="Q8_0", force_split=True), axes=["placement"])
+    assert split[LOOPBACK]["why"] == "" and rows(split[LOOPBACK]) == rows(split["only node1"])
+    found = by_name(chat(**ALONE), axes=["placement"])
+    assert rows(found[LOOPBACK]) == rows(found[BASELINE]) and not found[LOOPBACK]["restarts_workers"]
+    several = nodes(node1={"devices": three_nodes.cards("node1", 32510, 32510), "cores": 40})
+    assert rows(by_name(chat(**ALONE), axes=["placement"], memory=several)[LOOPBACK])["GPU1"] == 0
+
+
+def test_processor_holds_worker_and_head():
+    """Both have the memory of one node, where weights that a head shares with its output are there twice."""
+    for service in (ALONE, {**ALONE, "cards": []}):
+        found = by_name(chat(**service), axes=["placement"], memory=processors(64000))
+        (alone,), (both,) = rows(found[BASELINE]).values(), rows(found[LOOPBACK]).values()
+        assert both > alone and found[LOOPBACK]["why"] == ""
+        assert found[LOOPBACK]["services"]["chat"]["threads"] == 8
+    found = by_name(chat(**ALONE), axes=["placement"], memory=processors(both - 1))
+    assert found[BASELINE]["plan"]["refused"] == []
+    assert f"{both} MiB are needed on main of node1 and {both - 1} MiB are there" in found[LOOPBACK]["why"]
+
+
+def test_loopback_has_a_port_of_no_service():
+    services = chat(**{**ALONE, "port": 50053})
+    services["other"] = dict(services["chat"], port=8001, head="node2", workers="node3", rpc_port=50052)
+    one = by_name(services, axes=["placement"])[LOOPBACK]
+    assert one["services"]["chat"]["rpc_port"] == 50054
+
+
+@pytest.mark.parametrize(("key", "value"), [("cards", []), ("cache_ram", 512)])
+def test_loopback_is_refused_as_workers_are(key, value):
+    found = by_name(chat(**{**ALONE, key: value}), axes=["placement"])
+    assert found[LOOPBACK]["why"].startswith(f"{key}: ") and "seen with workers" in found[LOOPBACK]["why"]
+
+
+def test_replica_that_is_measured_has_the_worker():
+    services = chat(**ALONE, head="llama_rpc")
+    found = by_name(services, axes=["placement"], node="node3")
+    parts = found[LOOPBACK]["plan"]["services"]["chat"]
+    assert found[LOOPBACK]["why"] == "" and [part["node"] for part in parts] == ["node3"]
 
 
 def test_unknown_axis_is_refused():
