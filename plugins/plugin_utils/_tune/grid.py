@@ -357,7 +357,7 @@ def _on_loopback(
     taken = {*ports(services).values(), *(one.get("rpc_port") for one in services.values())}
     entry["rpc_port"] = next(port for port in itertools.count(RPC_PORT) if port not in taken)
     if not deployed.cards:
-        # Without a card these are as the head alone has them: a worker's own number is another one.
+        # A processor computes with the threads of a head without workers: a worker's own number is another one.
         entry.pop("cards", None)
         share = plan["threads"].get(name, {}).get(head)
         threads = share or deployed.node.get("physical_cores") or deployed.node.get("cores")

@@ -184,8 +184,8 @@ def test_processor_holds_worker_and_head():
     """Both have the memory of one node, where weights that a head shares with its output are there twice."""
     for service in (ALONE, {**ALONE, "cards": []}):
         found = by_name(chat(**service), axes=["placement"], memory=processors(64000))
-        (alone,), (both,) = rows(found[BASELINE]).values(), rows(found[LOOPBACK]).values()
-        assert both > alone and found[LOOPBACK]["why"] == ""
+        (single,), (both,) = rows(found[BASELINE]).values(), rows(found[LOOPBACK]).values()
+        assert both > single and found[LOOPBACK]["why"] == ""
         assert found[LOOPBACK]["services"]["chat"]["threads"] == 8
     found = by_name(chat(**ALONE), axes=["placement"], memory=processors(both - 1))
     assert found[BASELINE]["plan"]["refused"] == []
