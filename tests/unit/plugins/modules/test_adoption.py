@@ -3,29 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module's wiring: each part's steps, check mode, and a refusal as one sentence."""
 
-import json
-
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.gateway import Gateway
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import adoption
 from ansible_collections.thefermisea.llama_cluster.tests.unit.other_users import give_away
 
 
 @pytest.fixture(name="run")
-def fixture_run(tmp_path, monkeypatch, capsys):
+def fixture_run(tmp_path, monkeypatch, run):
     (tmp_path / "site").write_text("server {}\n")
     site = str(tmp_path / "site")
     monkeypatch.setattr(adoption, "find_gateway", lambda _ports: Gateway([site], [site], [], True))
     monkeypatch.setattr(adoption, "find", lambda: ([], []))
 
-    def run(**options):
-        arguments = {"directory": str(tmp_path / "adopted"), "moved": [str(tmp_path / "build")]}
-        with patch_module_args(dict(arguments, **options)), pytest.raises(SystemExit):
-            adoption.main()
-        return json.loads(capsys.readouterr().out)
-
-    return run
+    arguments = {"directory": str(tmp_path / "adopted"), "moved": [str(tmp_path / "build")]}
+    return lambda **options: run(**arguments, **options)[1]
 
 
 def test_gateway_is_saved_once(run, tmp_path):

@@ -3,24 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import hashlib
-import json
 import os
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request
-from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_verify
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 MODEL = gguf_files.model(1)
-
-
-def run(capsys, **options):
-    with patch_module_args(options), pytest.raises(SystemExit) as stop:
-        gguf_verify.main()
-    return stop.value.code, json.loads(capsys.readouterr().out)
 
 
 @pytest.fixture
@@ -29,9 +20,9 @@ def path(tmp_path):
     return str(tmp_path / "m.gguf")
 
 
-def test_every_model_has_entry_in_order(capsys, path, tmp_path):
+def test_every_model_has_entry_in_order(run, path, tmp_path):
     (tmp_path / "n.gguf").write_bytes(gguf_files.model(2))
-    code, result = run(capsys, paths=[str(tmp_path / "n.gguf"), path])
+    code, result = run(paths=[str(tmp_path / "n.gguf"), path])
     assert (code, result["changed"]) == (0, False)
     assert [(model["path"], model["tensors"]) for model in result["models"]] == [
         (str(tmp_path / "n.gguf"), 2),
@@ -39,9 +30,9 @@ def test_every_model_has_entry_in_order(capsys, path, tmp_path):
     ]
 
 
-def test_one_bad_model_fails_and_all_are_returned(capsys, path, tmp_path):
+def test_one_bad_model_fails_and_all_are_returned(run, path, tmp_path):
     (tmp_path / "short.gguf").write_bytes(MODEL[:1000])
-    code, result = run(capsys, paths=[path, str(tmp_path / "short.gguf"), str(tmp_path / "none.gguf")])
+    code, result = run(paths=[path, str(tmp_path / "short.gguf"), str(tmp_path / "none.gguf")])
     assert code == 1
     assert [model["complete"] for model in result["models"]] == [True, False, False]
     assert result[
@@ -53,11 +44,11 @@ def test_one_bad_model_fails_and_all_are_returned(capsys, path, tmp_path):
     )
 
 
-def test_digests_belong_to_paths(capsys, path):
+def test_digests_belong_to_paths(run, path):
     digest = hashlib.sha256(MODEL).hexdigest()
-    assert run(capsys, path=[path], sha256=[digest])[1]["models"][0]["sha256"] == digest
-    assert run(capsys, path=[path], sha256=["0" * 64])[0] == 1
-    code, result = run(capsys, path=[path], sha256=[digest, digest])
+    assert run(path=[path], sha256=[digest])[1]["models"][0]["sha256"] == digest
+    assert run(path=[path], sha256=["0" * 64])[0] == 1
+    code, result = run(path=[path], sha256=[digest, digest])
     assert (code, result["msg"]) == (1, "gguf_verify: sha256: 2 digests given, paths has 1 files: give one for each")
 
 
@@ -84,20 +75,20 @@ def flip(path, place):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_models_are_compared_with_their_records(capsys, published, tmp_path):
+def test_models_are_compared_with_their_records(run, published, tmp_path):
     paths = [str(path) for path in published]
-    code, result = run(capsys, paths=paths, recorded=True, progress="/run/llama-models-test")
+    code, result = run(paths=paths, recorded=True, progress="/run/llama-models-test")
     assert (code, result["changed"]) == (0, False)
     assert [model["hashed"] for model in result["models"]] == [True, True]
     assert not os.path.exists("/run/llama-models-test")
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_flipped_byte_is_named_by_its_piece(capsys, published, check):
+def test_flipped_byte_is_named_by_its_piece(run, published, check):
     flip(published[0], 600000)
     flip(published[1].parent / "s-00002-of-00002.gguf", 500)
     times = [path.stat().st_mtime_ns for path in published]
-    code, result = run(capsys, paths=[str(path) for path in published], recorded=True, _ansible_check_mode=check)
+    code, result = run(paths=[str(path) for path in published], recorded=True, _ansible_check_mode=check)
     assert (code, result["changed"]) == (1, not check)
     problems = [model["problem"] for model in result["models"]]
     assert problems[0].startswith("%s: bytes 5000 to %d have sha256 " % (published[0], len(MODEL) - 1))
@@ -106,15 +97,15 @@ def test_flipped_byte_is_named_by_its_piece(capsys, published, check):
     assert (published[0].stat().st_mtime_ns == times[0]) is check
 
 
-def test_model_without_record_is_not_compared(capsys, path):
-    code, result = run(capsys, path=[path], recorded=True)
+def test_model_without_record_is_not_compared(run, path):
+    code, result = run(path=[path], recorded=True)
     assert (code, result["models"][0]["hashed"]) == (1, False)
     assert result["msg"] == "gguf_verify: %s: no record is beside it: run site.yml --tags model" % path
 
 
-def test_found_model_without_digests_is_not_compared(capsys, tmp_path):
+def test_found_model_without_digests_is_not_compared(run, tmp_path):
     (tmp_path / "m.gguf").write_bytes(MODEL)
     with FakeHub() as fake:
         acquire(Request(str(tmp_path / "m.gguf"), urls=[fake.add_plain("m.gguf", MODEL)]))
-    code, result = run(capsys, path=[str(tmp_path / "m.gguf")], recorded=True)
+    code, result = run(path=[str(tmp_path / "m.gguf")], recorded=True)
     assert (code, result["models"][0]["hashed"], result["models"][0]["complete"]) == (0, False, True)

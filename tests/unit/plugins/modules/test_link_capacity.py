@@ -3,10 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The step of each state."""
 
-import json
-
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import link_capacity
 
@@ -15,10 +12,10 @@ CAPACITY = {"gbit_per_second": 62.1, "retransmits": 12}
 
 
 @pytest.fixture(name="run")
-def fixture_run(capsys, monkeypatch):
-    """run(**options) -> (exit code, result, steps)"""
+def fixture_run(run, monkeypatch):
+    """stepped(**options) -> (exit code, result, steps)"""
 
-    def run(**options):
+    def stepped(**options):
         steps = []
         for name in ("serve", "measure", "end"):
 
@@ -29,11 +26,9 @@ def fixture_run(capsys, monkeypatch):
                 return CAPACITY
 
             monkeypatch.setattr(link_capacity, name, step)
-        with patch_module_args(options), pytest.raises(SystemExit) as stop:
-            link_capacity.main()
-        return stop.value.code, json.loads(capsys.readouterr().out), steps
+        return *run(**options), steps
 
-    return run
+    return stepped
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench import ask, exchange
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_ask
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
@@ -27,16 +26,9 @@ def question(key="a", **changes):
 
 
 @pytest.fixture(name="run")
-def fixture_run(capsys, server):
+def fixture_run(run, server):
     server.responses["/v1/chat/completions"] = (200, stream({"content": "Blue"}, {"content": "."}))
-
-    def run(**options):
-        arguments = dict({"url": server.url + "/v1", "questions": [question()]}, **options)
-        with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
-            llama_ask.main()
-        return stop.value.code, json.loads(capsys.readouterr().out)
-
-    return run
+    return lambda **options: run(**{"url": server.url + "/v1", "questions": [question()], **options})
 
 
 def test_answers_have_text_and_figures(run, server):

@@ -2,13 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_bench
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
@@ -16,23 +14,10 @@ STREAM = 'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}
 PROMPTS = [{"name": "short", "text": "Name a color."}, {"name": "code", "text": "Write a loop."}]
 
 
-@pytest.fixture(name="server")
-def fixture_server():
-    server = fake.FakeLlamaServer()
-    server.responses["/v1/chat/completions"] = (200, STREAM)
-    yield server
-    server.stop()
-
-
 @pytest.fixture(name="run")
-def fixture_run(capsys, server):
-    def run(**options):
-        arguments = dict({"url": server.url + "/v1", "prompts": PROMPTS, "requests": 2}, **options)
-        with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
-            llama_bench.main()
-        return stop.value.code, json.loads(capsys.readouterr().out)
-
-    return run
+def fixture_run(run, server):
+    server.responses["/v1/chat/completions"] = (200, STREAM)
+    return lambda **options: run(**{"url": server.url + "/v1", "prompts": PROMPTS, "requests": 2, **options})
 
 
 def test_prompt_depth_and_concurrency_make_a_cell(run, server, tmp_path):

@@ -2,22 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-import json
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_health
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 
 @pytest.fixture(name="run")
-def fixture_run(capsys, server):
-    def run(**options):
-        with patch_module_args(dict({"url": server.url}, **options)), pytest.raises(SystemExit) as stop:
-            llama_health.main()
-        return stop.value.code, json.loads(capsys.readouterr().out)
-
-    return run
+def fixture_run(run, server):
+    return lambda **options: run(**{"url": server.url, **options})
 
 
 def test_a_look_changes_nothing_and_asks_nothing(run, server):

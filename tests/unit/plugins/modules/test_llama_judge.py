@@ -4,10 +4,9 @@
 """Module llama_judge, with a sandbox that is not started."""
 
 import contextlib
-import json
+import functools
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._judge.exchange import Outcome
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._judge.sandbox import Way
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
@@ -18,7 +17,7 @@ ANSWER = {"answer": "1", "task": "own/a", "source": "text"}
 
 
 @pytest.fixture(name="run")
-def fixture_run(monkeypatch, capsys):
+def fixture_run(monkeypatch, run):
     @contextlib.contextmanager
     def found_way(image):
         if image == "none":
@@ -32,12 +31,7 @@ def fixture_run(monkeypatch, capsys):
     monkeypatch.setattr(llama_judge, "found_way", found_way)
     monkeypatch.setattr(llama_judge, "runner", lambda way: start)
 
-    def run(**arguments):
-        with patch_module_args({"tasks": [TASK], **arguments}), pytest.raises(SystemExit) as stop:
-            llama_judge.main()
-        return stop.value.code, json.loads(capsys.readouterr().out)
-
-    return run
+    return functools.partial(run, tasks=[TASK])
 
 
 def test_verdicts_come_with_what_they_depend_on(run):

@@ -3,22 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module on headers of real models' shapes: from a sparse file, by range from a server, from a repository."""
 
-import json
 import mmap
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_plan
 from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files, gguf_files, model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 CARDS = [{"name": "node%d" % number, "memory_mib": 32510} for number in (2, 3, 1)]
-
-
-def run(capsys, **options):
-    with patch_module_args(options), pytest.raises(SystemExit) as stop:
-        llama_plan.main()
-    return stop.value.code, json.loads(capsys.readouterr().out)
 
 
 def remote(fake, path):
@@ -33,8 +24,8 @@ def qwen(tmp_path):
     return tmp_path / "Qwen2-72B.Q8_0.gguf"
 
 
-def test_a_local_model(capsys, qwen):
-    code, result = run(capsys, path=str(qwen), devices=CARDS, slot_ctx_size=4096, parallel=1, build="b11434")
+def test_a_local_model(run, qwen):
+    code, result = run(path=str(qwen), devices=CARDS, slot_ctx_size=4096, parallel=1, build="b11434")
     assert (code, result["changed"], result["fits"], result["topology"]) == (0, False, True, "split")
     assert result["tensor_split"] == [27, 27, 27]
     assert [device["node"] for device in result["devices"]] == ["node2", "node3", "node1"]
@@ -54,33 +45,33 @@ def test_a_local_model(capsys, qwen):
     assert result["lines"][3].split()[2:4] == ["0-26", "(27)"]
 
 
-def test_adapter_is_no_model_but_described(capsys, tmp_path):
+def test_adapter_is_no_model_but_described(run, tmp_path):
     (tmp_path / "t.gguf").write_bytes(gguf_files.file_bytes(*companion_files.adapter(blocks=1)))
-    code, result = run(capsys, path=str(tmp_path / "t.gguf"), urls=["file:///nowhere/t.gguf"])
+    code, result = run(path=str(tmp_path / "t.gguf"), urls=["file:///nowhere/t.gguf"])
     assert code == 1 and "a LoRA adapter, which is no model" in result["msg"]
     assert (result["companion"]["kind"], result["companion"]["blocks"]) == ("adapter", [36864])
 
 
-def test_header_of_damaged_file_comes_from_source(capsys, qwen, tmp_path):
-    wanted = run(capsys, path=str(qwen))[1]["shape"]
+def test_header_of_damaged_file_comes_from_source(run, qwen, tmp_path):
+    wanted = run(path=str(qwen))[1]["shape"]
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(b"nothing of a model")
-    code, result = run(capsys, path=str(damaged), urls=[str(qwen)])
+    code, result = run(path=str(damaged), urls=[str(qwen)])
     assert (code, result["shape"]) == (0, wanted)
-    assert run(capsys, path=str(damaged))[0] == 1
+    assert run(path=str(damaged))[0] == 1
 
 
-def test_without_devices_only_the_shape(capsys, qwen):
-    code, result = run(capsys, path=str(qwen))
+def test_without_devices_only_the_shape(run, qwen):
+    code, result = run(path=str(qwen))
     assert (code, result["shape"]["block_count"]) == (0, 80)
     assert "fits" not in result
 
 
-def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
+def test_a_giant_is_refused_from_its_remote_header(run, tmp_path):
     path = tmp_path / "DeepSeek-V3.Q4_K_M.gguf"
     model_files.deepseek_v3().write(path)
     with FakeHub() as fake:
-        code, result = run(capsys, url=[remote(fake, path)], devices=CARDS, slot_ctx_size=4096, parallel=1)
+        code, result = run(url=[remote(fake, path)], devices=CARDS, slot_ctx_size=4096, parallel=1)
     assert (code, result["fits"]) == (0, False)
     assert sum(device["total_mib"] for device in result["devices"]) > 350000
     assert any("does not fit" in line for line in result["lines"])
@@ -89,21 +80,20 @@ def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
     assert not any("use 12 cards" in line for line in result["lines"])
 
 
-def test_too_large_weights_are_offered_more_cards(capsys, qwen):
-    result = run(capsys, path=str(qwen), devices=CARDS[:1], slot_ctx_size=32768, parallel=4, build="b11434")[1]
+def test_too_large_weights_are_offered_more_cards(run, qwen):
+    result = run(path=str(qwen), devices=CARDS[:1], slot_ctx_size=32768, parallel=4, build="b11434")[1]
     assert result["advice"] == ["use 4 cards of 32510 MiB"]
     fitting = {"slot_ctx_size": 32768, "cache": "q4_0", "parallel": 4, "build": "b11434"}
-    assert run(capsys, path=str(qwen), devices=CARDS, **fitting)[1]["fits"], "three do with a smaller cache"
+    assert run(path=str(qwen), devices=CARDS, **fitting)[1]["fits"], "three do with a smaller cache"
 
 
-def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
+def test_a_remote_header_with_its_vocabulary_costs_little(run, tmp_path):
     model, words = model_files.qwen2_72b(), [f"token {number:06}" for number in range(152064)]
     model.metadata.append(("tokenizer.ggml.tokens", gguf_files.ARRAY, (gguf_files.STRING, words)))
     model.write(tmp_path / "m.gguf")
     size = len(model.header())
     with FakeHub() as fake:
         code, result = run(
-            capsys,
             url=[remote(fake, tmp_path / "m.gguf")],
             devices=CARDS,
             slot_ctx_size=4096,
@@ -114,7 +104,7 @@ def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
     assert (code, result["tensor_split"]) == (0, [27, 27, 27])
 
 
-def test_ten_shards_cost_no_more(capsys, tmp_path):
+def test_ten_shards_cost_no_more(run, tmp_path):
     """A giant as hubs have it: the vocabulary in the first of ten shards."""
     model = model_files.deepseek_v3()
     words = (gguf_files.STRING, ["token %06d" % number for number in range(257021)])  # tokens and merges
@@ -134,23 +124,23 @@ def test_ten_shards_cost_no_more(capsys, tmp_path):
                 stream.write(header_bytes)
                 stream.truncate(len(header_bytes) + -len(header_bytes) % 32 + sum(size + -size % 32 for size in sizes))
             urls.append(remote(fake, path))
-        code, result = run(capsys, urls=urls, devices=CARDS, slot_ctx_size=4096, parallel=1)
+        code, result = run(urls=urls, devices=CARDS, slot_ctx_size=4096, parallel=1)
         assert fake.sent < 16 << 20
     assert (code, result["fits"], result["shape"]["block_count"]) == (0, False, 61)
 
 
-def test_a_repository_and_its_shards(capsys):
+def test_a_repository_and_its_shards(run):
     with FakeHub() as fake:
         names = ["m-%05d-of-00003.gguf" % number for number in (1, 2, 3)]
         fake.add_repo("some/m-GGUF", dict(zip(names, gguf_files.shards(3))))
-        code, result = run(capsys, repo="some/m-GGUF", files=names[:1], endpoint=fake.url)
+        code, result = run(repo="some/m-GGUF", files=names[:1], endpoint=fake.url)
     # Its shards are found and read; that these three have no embedding is the answer.
     assert code == 1
     assert result["msg"].startswith("architecture llama: ")
 
 
-def test_context_beyond_the_models_own_is_named(capsys, qwen):
-    result = run(capsys, path=str(qwen), devices=CARDS, slot_ctx_size=65536, parallel=1, cache="q4_0")[1]
+def test_context_beyond_the_models_own_is_named(run, qwen):
+    result = run(path=str(qwen), devices=CARDS, slot_ctx_size=65536, parallel=1, cache="q4_0")[1]
     assert result["advice"][0] == (
         "lower slot_ctx_size to 32768, where llama-server caps each slot, or set rope_scaling: yarn, rope_scale: 2, "
         "yarn_orig_ctx: 32768, "
@@ -169,24 +159,24 @@ def test_context_beyond_the_models_own_is_named(capsys, qwen):
         ({"path": __file__}, "%s: starts with " % __file__),
     ],
 )
-def test_no_header(capsys, options, sentence):
-    code, result = run(capsys, **options)
+def test_no_header(run, options, sentence):
+    code, result = run(**options)
     assert code == 1
     assert result["msg"].startswith(sentence)
 
 
-def test_a_repo_needs_its_files(capsys):
-    code, result = run(capsys, repo="some/m-GGUF")
+def test_a_repo_needs_its_files(run):
+    code, result = run(repo="some/m-GGUF")
     assert code == 1 and "files" in result["msg"]
 
 
-def test_two_cards_and_main_memory_of_one_node(capsys, qwen):
+def test_two_cards_and_main_memory_of_one_node(run, qwen):
     devices = [
         {"node": "mem1", "name": "main", "main": True, "memory_mib": 257000},
         {"node": "rtx1", "name": "RTX 3090", "memory_mib": 49152},
         {"node": "rtx1", "name": "of our own", "bandwidth": 468, "memory_mib": 49152},
     ]
-    code, result = run(capsys, path=str(qwen), devices=devices, slot_ctx_size=4096)
+    code, result = run(path=str(qwen), devices=devices, slot_ctx_size=4096)
     assert (code, result["fits"]) == (0, True)
     assert [(one["node"], one["device"]) for one in result["devices"]] == [
         ("mem1", "main"),
@@ -201,6 +191,6 @@ def test_two_cards_and_main_memory_of_one_node(capsys, qwen):
         ": leave it out of nodes"
     )
     # A head without a GPU holds none beside workers, however much memory it has.
-    result = run(capsys, path=str(qwen), devices=devices[1:2] + devices[:1], slot_ctx_size=4096)[1]
+    result = run(path=str(qwen), devices=devices[1:2] + devices[:1], slot_ctx_size=4096)[1]
     assert result["refused"] and [one["node"] for one in result["devices"]] == ["rtx1"]
-    assert run(capsys, path=str(qwen), devices=devices[:1], slot_ctx_size=4096)[1]["refused"] == []
+    assert run(path=str(qwen), devices=devices[:1], slot_ctx_size=4096)[1]["refused"] == []

@@ -2,35 +2,25 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-import json
+import functools
 import os
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_recovery
 
 
-def run(capsys, tmp_path, **changes):
-    arguments = dict(
-        {
-            "url": "http://127.0.0.1:1",
-            "unit": "llama-head-chat.service",
-            "armed_file": str(tmp_path / "armed"),
-            "timeout": 3,
-        },
-        **changes,
-    )
-    with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
-        llama_recovery.main()
-    return stop.value.code, json.loads(capsys.readouterr().out)
+@pytest.fixture(name="run")
+def fixture_run(run, tmp_path):
+    arguments = {"url": "http://127.0.0.1:1", "unit": "llama-head-chat.service", "timeout": 3}
+    return functools.partial(run, armed_file=str(tmp_path / "armed"), **arguments)
 
 
 def shown(monkeypatch, pid):
     monkeypatch.setattr(llama_recovery, "main_pid", lambda unit: pid)
 
 
-def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
+def test_the_watch_gets_what_was_asked_for(run, monkeypatch, tmp_path):
     def watch(api, pid, timeout, armed, wanted, generate, embeddings, there):
         assert not wanted()
         armed()
@@ -46,19 +36,19 @@ def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
 
     shown(monkeypatch, 948)
     monkeypatch.setattr(llama_recovery, "watch", watch)
-    code, result = run(capsys, tmp_path, generate=True, embeddings=True)
+    code, result = run(generate=True, embeddings=True)
     assert (code, result["pid"], result["changed"]) == (0, 948, False)
     seen = {"url": "http://127.0.0.1:1", "timeout": 3, "generate": llama_recovery.PROMPT, "embeddings": True}
     assert result["client"] == seen
 
 
-def test_stopped_head_is_an_error(capsys, monkeypatch, tmp_path):
+def test_stopped_head_is_an_error(run, monkeypatch, tmp_path):
     shown(monkeypatch, 0)
-    code, result = run(capsys, tmp_path)
+    code, result = run()
     assert (code, "llama-head-chat.service has no process, a running head is needed" in result["msg"]) == (1, True)
 
 
-def test_key_is_for_new_process(capsys, monkeypatch, tmp_path):
+def test_key_is_for_new_process(run, monkeypatch, tmp_path):
     (tmp_path / "key").write_text("k3y\n")
     keys, pids = [], iter([948, 949, 0])
 
@@ -76,6 +66,6 @@ def test_key_is_for_new_process(capsys, monkeypatch, tmp_path):
 
     monkeypatch.setattr(llama_recovery, "main_pid", main_pid)
     monkeypatch.setattr(llama_recovery, "watch", watch)
-    code, result = run(capsys, tmp_path, api_key_file=str(tmp_path / "key"))
+    code, result = run(api_key_file=str(tmp_path / "key"))
     assert (code, result["pid"]) == (0, 948)
     assert keys == [(True, "k3y", 948), (True, "k3y", 949), (False, None, None), (False, None, None)]

@@ -6,14 +6,13 @@ import json
 import time
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import snapshot
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.snapshot import Snapshots
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_snapshot
 
 
 @pytest.fixture(name="run")
-def fixture_run(tmp_path, monkeypatch, capsys):
+def fixture_run(tmp_path, monkeypatch, run):
     """Runs the module over the scripts of jobs below a directory."""
     config = tmp_path / "etc/llama-cluster/jobs.json"
     config.parent.mkdir(parents=True)
@@ -26,13 +25,7 @@ def fixture_run(tmp_path, monkeypatch, capsys):
         "Snapshots",
         lambda *_given, jobs: Snapshots(str(tmp_path / "kept"), root=str(tmp_path), jobs=jobs),
     )
-
-    def run(**arguments):
-        with patch_module_args(dict(arguments, jobs=True)), pytest.raises(SystemExit):
-            llama_snapshot.main()
-        return json.loads(capsys.readouterr().out)
-
-    return run
+    return lambda **arguments: run(jobs=True, **arguments)[1]
 
 
 def test_script_of_a_job_is_restored(run, tmp_path):

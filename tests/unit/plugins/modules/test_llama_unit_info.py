@@ -2,24 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-import json
 
-import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_unit_info
 
 
-def run(capsys, **options):
-    with patch_module_args(options), pytest.raises(SystemExit) as stop:
-        llama_unit_info.main()
-    return stop.value.code, json.loads(capsys.readouterr().out)
-
-
-def test_defaults_read_all_managed_units(capsys, monkeypatch, tmp_path):
+def test_defaults_read_all_managed_units(run, monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(llama_unit_info, "unit_info", lambda patterns: asked.extend(patterns) or [])
-    code, result = run(capsys, prefix=str(tmp_path))
+    code, result = run(prefix=str(tmp_path))
     assert asked == [
         "llama-rpc-*.service",
         "llama-head-*.service",
@@ -36,12 +27,12 @@ def test_defaults_read_all_managed_units(capsys, monkeypatch, tmp_path):
     )
 
 
-def test_error_is_one_sentence(capsys, monkeypatch, tmp_path):
+def test_error_is_one_sentence(run, monkeypatch, tmp_path):
     def unit_info(patterns):
         raise Refusal("systemctl show answered 'no': is systemd running on this node?")
 
     monkeypatch.setattr(llama_unit_info, "unit_info", unit_info)
-    code, result = run(capsys, prefix=str(tmp_path))
+    code, result = run(prefix=str(tmp_path))
     assert (code, result["msg"]) == (
         1,
         "llama_unit_info: systemctl show answered 'no': is systemd running on this node?",

@@ -4,11 +4,8 @@
 """Which models of a list are there: what gguf_fetch would say without a look at a single byte, and what llama_plan
 would."""
 
-import json
-
 import pytest
-from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_fetch, llama_plan, model_facts
+from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_fetch, llama_plan
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 
 NUMBERS = {
@@ -29,14 +26,8 @@ MODEL = gguf_files.file_bytes(
 )
 
 
-def run(capsys, module, **options):
-    with patch_module_args(options), pytest.raises(SystemExit):
-        module.main()
-    return json.loads(capsys.readouterr().out)
-
-
 @pytest.fixture(name="item")
-def fixture_item(capsys, tmp_path):
+def fixture_item(run, tmp_path):
     """A model that was fetched."""
     (tmp_path / "source.gguf").write_bytes(MODEL)
     item = {
@@ -47,29 +38,29 @@ def fixture_item(capsys, tmp_path):
         "files": [],
         "repo": "",
     }
-    fetched = run(capsys, gguf_fetch, dest=item["dest"], urls=item["urls"], mode="0644")
+    fetched = run(gguf_fetch, dest=item["dest"], urls=item["urls"], mode="0644")[1]
     assert fetched["changed"]
     return item
 
 
-def look(capsys, *items):
-    return run(capsys, model_facts, models=list(items))["models"]
+def look(run, *items):
+    return run(models=list(items))[1]["models"]
 
 
-def test_existing_model_has_facts_of_fetch_and_plan(capsys, item):
+def test_existing_model_has_facts_of_fetch_and_plan(run, item):
     other = dict(item, dest=item["dest"].replace("m.gguf", "other.gguf"))
-    there, missing = look(capsys, item, other)
+    there, missing = look(run, item, other)
     assert missing == {"item": other, "there": False}
-    again = run(capsys, gguf_fetch, dest=item["dest"], urls=item["urls"], mode="0644")
+    again = run(gguf_fetch, dest=item["dest"], urls=item["urls"], mode="0644")[1]
     assert there["there"] and there["item"] == item
     assert {name: there[name] for name in ("files", "commit", "dest", "size")} == {
         name: again[name] for name in ("files", "commit", "dest", "size")
     }
-    assert there["shape"] == run(capsys, llama_plan, path=item["dest"])["shape"]
+    assert there["shape"] == run(llama_plan, path=item["dest"])[1]["shape"]
 
 
 @pytest.mark.parametrize("change", ["touched", "mode", "removed", "another source", "another digest", "wrong digest"])
-def test_uncertain_model_is_not_there(capsys, item, tmp_path, change):
+def test_uncertain_model_is_not_there(run, item, tmp_path, change):
     path = tmp_path / "m.gguf"
     if change == "touched":
         path.touch()
@@ -81,12 +72,12 @@ def test_uncertain_model_is_not_there(capsys, item, tmp_path, change):
         item = dict(item, urls=["file:///elsewhere/source.gguf"])
     else:
         item = dict(item, sha256=["0" * 64 if change == "another digest" else "no digest"])
-    assert look(capsys, item) == [{"item": item, "there": False}]
+    assert look(run, item) == [{"item": item, "there": False}]
 
 
-def test_header_that_no_plan_can_be_made_of(capsys, tmp_path):
+def test_header_that_no_plan_can_be_made_of(run, tmp_path):
     (tmp_path / "source.gguf").write_bytes(gguf_files.model(1))
     item = {"dest": str(tmp_path / "m.gguf"), "urls": ["file://%s/source.gguf" % tmp_path]}
-    run(capsys, gguf_fetch, mode="0644", **item)
-    (found,) = look(capsys, item)
+    run(gguf_fetch, mode="0644", **item)
+    (found,) = look(run, item)
     assert found["there"] and found["shape"] is None

@@ -3,11 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module's wiring: each part's arguments reach its function, and a refusal is one sentence."""
 
-import json
 import time
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import node_history
 
@@ -16,7 +14,7 @@ EVENT = {"at": 1795292606.0, "unit": UNITS[0], "kind": "exited", "text": ""}
 
 
 @pytest.fixture(name="run")
-def fixture_run(monkeypatch, capsys):
+def fixture_run(monkeypatch, run):
     """run.asked: what the functions were called with; run.errors: what they raise."""
 
     def replaced(name, result):
@@ -28,11 +26,6 @@ def fixture_run(monkeypatch, capsys):
 
         monkeypatch.setattr(node_history, name, function)
 
-    def run(**options):
-        with patch_module_args(options), pytest.raises(SystemExit):
-            node_history.main()
-        return json.loads(capsys.readouterr().out)
-
     run.errors = []
     replaced("timeline", {"now": 7.5, "events": [EVENT], "units": {}})
     replaced("recent", {"lines": [], "more": False})
@@ -42,15 +35,15 @@ def fixture_run(monkeypatch, capsys):
 
 
 def test_each_part_has_its_arguments(run):
-    result = run(part="events", units=UNITS, since=5.5)
+    _code, result = run(part="events", units=UNITS, since=5.5)
     assert run.asked == ("timeline", UNITS, 5.5) and (result["changed"], result["events"]) == (False, [EVENT])
     assert "noticed_at" not in result
-    assert run(part="lines", seconds=600, service="chat", lines=5, all=True)["more"] is False
+    assert run(part="lines", seconds=600, service="chat", lines=5, all=True)[1]["more"] is False
     _name, since, *rest = run.asked
     assert 595 < time.time() - since < 660 and rest == ["chat", 5, True, UNITS]
     run(part="lines")
     assert run.asked[2:5] == (None, 200, False)
-    assert run(part="manual_change", units=UNITS)["at"] == 1.5 and run.asked[1:] == (UNITS,)
+    assert run(part="manual_change", units=UNITS)[1]["at"] == 1.5 and run.asked[1:] == (UNITS,)
 
 
 def test_fault_is_noticed_or_not(run):
@@ -59,7 +52,7 @@ def test_fault_is_noticed_or_not(run):
         ({"kind": "firewall"}, None),
         ({"kind": "start", "says": "another build"}, None),
     ):
-        assert run(part="events", units=UNITS, since=1, fault=fault)["noticed_at"] == noticed
+        assert run(part="events", units=UNITS, since=1, fault=fault)[1]["noticed_at"] == noticed
 
 
 @pytest.mark.parametrize("part", ["events", "lines", "manual_change"])
@@ -72,4 +65,4 @@ def test_fault_is_noticed_or_not(run):
 )
 def test_error_is_one_sentence(run, part, error, message):
     run.errors = [error]
-    assert run(part=part)["msg"] == message
+    assert run(part=part)[1]["msg"] == message

@@ -2,30 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-import json
 import os
 from pathlib import Path
 
-import pytest
 import yaml
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import nvidia_smi_facts
 
 UNIT = Path(__file__).resolve().parents[2]
 
 
-def run(capsys, **options):
-    with patch_module_args(options), pytest.raises(SystemExit) as stop:
-        nvidia_smi_facts.main()
-    return stop.value.code, json.loads(capsys.readouterr().out)
-
-
-def test_facts_of_the_tool_on_the_path(capsys, monkeypatch, tmp_path):
+def test_facts_of_the_tool_on_the_path(run, monkeypatch, tmp_path):
     (tmp_path / "nvidia-smi").symlink_to(UNIT / "stub_nvidia_smi")
     monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
     monkeypatch.setenv("STUB_NVIDIA_SMI", str(UNIT / "fixtures" / "nvidia_smi_535_v100s.xml"))
-    code, result = run(capsys)
+    code, result = run()
     facts = result["ansible_facts"]["nvidia_smi"]
     assert (code, result["changed"], facts["available"], facts["gpus"][0]["name"]) == (
         0,
@@ -35,9 +26,9 @@ def test_facts_of_the_tool_on_the_path(capsys, monkeypatch, tmp_path):
     )
 
 
-def test_a_node_without_gpu_is_no_error(capsys, monkeypatch, tmp_path):
+def test_a_node_without_gpu_is_no_error(run, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, result = run(capsys)
+    code, result = run()
     facts = result["ansible_facts"]["nvidia_smi"]
     assert (code, facts["available"], facts["gpus"]) == (0, False, [])
     assert facts["reason"] == "nvidia-smi cannot be run (No such file or directory): no NVIDIA driver is installed"

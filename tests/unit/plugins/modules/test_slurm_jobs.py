@@ -10,7 +10,6 @@ import threading
 import time
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import state
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import llama_jobs as program
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import slurm_accounting, slurm_jobs
@@ -43,47 +42,41 @@ def fixture_host(tmp_path, monkeypatch):
     return Host(tmp_path, monkeypatch)
 
 
-def run(capsys, module, **arguments):
-    with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
-        module.main()
-    return stop.value.code, json.loads(capsys.readouterr().out)
-
-
-def test_state_of_jobs(host, capsys):
+def test_state_of_jobs(host, run):
     (host.directory / "run").write_text("#SBATCH --job-name=a\n#SBATCH --comment=llama_cluster:fast:%s\n" % DIGEST)
     host.knows(job_id=11, state="pending", reason="Priority")
     os.system("sbatch --parsable %s >/dev/null" % (host.directory / "run"))
-    code, result = run(capsys, slurm_jobs, services={"fast": DIGEST})
+    code, result = run(services={"fast": DIGEST})
     assert (code, result["changed"], result["unsettled"], result["keeper"], result["slurm"]) == (0, False, [], "", "")
     assert result["sentences"] == {"fast": "job 11 waits (Priority)"}
     assert result["jobs"] == [{"job_id": 11, "service": "fast", "state": "PENDING"}]
     assert result["services"]["fast"]["state"] == "pending" and "config" not in result
 
 
-def test_host_without_anything(host, capsys, monkeypatch):
+def test_host_without_anything(host, run, monkeypatch):
     host.config.unlink()
     monkeypatch.setenv("PATH", "/nowhere")
-    code, result = run(capsys, slurm_jobs, services={"fast": DIGEST}, user="nobody-of-that-name", facts=True)
+    code, result = run(services={"fast": DIGEST}, user="nobody-of-that-name", facts=True)
     assert (code, result["services"], result["unsettled"], result["jobs"]) == (0, {}, ["fast"], [])
     assert result["keeper"] == "llama-slurm-keeper.service does not run" and "squeue" in result["slurm"]
     assert [result[name] for name in ("config", "partitions", "nodes", "qos", "associations", "uid")] == [None] * 6
 
 
-def test_only_late_services_are_resumed(host, capsys):
+def test_only_late_services_are_resumed(host, run):
     host.knows(job_id=11, state="running", serves=True)
-    assert run(capsys, slurm_jobs, services={"fast": DIGEST}, resume=True)[1]["changed"] is False
+    assert run(services={"fast": DIGEST}, resume=True)[1]["changed"] is False
     host.knows(held={"by": "bob", "at": 1.0})
-    code, result = run(capsys, slurm_jobs, services={"fast": DIGEST}, resume=True, _ansible_check_mode=True)
+    code, result = run(services={"fast": DIGEST}, resume=True, _ansible_check_mode=True)
     assert (code, result["resumed"], list(host.directory.glob("*.resume"))) == (0, ["fast"], [])
-    code, result = run(capsys, slurm_jobs, services={"fast": DIGEST}, resume=True)
+    code, result = run(services={"fast": DIGEST}, resume=True)
     # Until the keeper has taken it.
     assert (code, result["changed"], result["unsettled"]) == (0, True, ["fast"])
     assert list(state.requests(str(host.directory), "resume")) == ["fast"]
 
 
-def test_configuration_of_others_is_refused(host, capsys):
+def test_configuration_of_others_is_refused(host, run):
     host.config.chmod(0o666)
-    code, result = run(capsys, slurm_jobs)
+    code, result = run()
     assert (code, "jobs.json" in result["msg"]) == (1, True)
 
 
@@ -105,25 +98,25 @@ def accounting(host):
     return commands / "sacctmgr.calls"
 
 
-def test_accounting_in_check_mode(host, capsys):
+def test_accounting_in_check_mode(host, run):
     calls = accounting(host)
     given = {"qos": {"ai": {"priority": 100}}, "associations": [{"user": "ai", "account": "lab", "qos": ["ai"]}]}
-    code, checked = run(capsys, slurm_accounting, _ansible_check_mode=True, _ansible_diff=True, **given)
+    code, checked = run(slurm_accounting, _ansible_check_mode=True, _ansible_diff=True, **given)
     assert (code, checked["changed"]) == (0, True) and "add" not in calls.read_text()
     assert checked["diff"]["before"] == "qos ai: absent\nuser ai of account lab: QOS=normal\n"
     assert checked["diff"]["after"] == "qos ai: Priority=100\nuser ai of account lab: QOS=ai,normal\n"
-    code, result = run(capsys, slurm_accounting, **given)
+    code, result = run(slurm_accounting, **given)
     assert (code, result["calls"], result["created"]) == (0, checked["calls"], checked["created"])
     assert result["created"] == {"qos": ["ai"], "associations": []}
     made = [line for line in calls.read_text().splitlines() if line.startswith("-i")]
     assert ["sacctmgr " + line for line in made] == result["calls"]
 
 
-def test_refused_accounting_names_its_command(host, capsys):
+def test_refused_accounting_names_its_command(host, run):
     accounting(host)
     path = host.slurm.folder / "bin/sacctmgr"
     path.write_text(SACCTMGR + 'case "$*" in *"add qos"*) echo "sacctmgr: error: No permission" >&2; exit 1;; esac\n')
-    code, result = run(capsys, slurm_accounting, qos={"ai": {}})
+    code, result = run(slurm_accounting, qos={"ai": {}})
     assert code == 1 and result["msg"].startswith("slurm_accounting: sacctmgr -i add qos ai: sacctmgr: SLURM reports")
 
 

@@ -3,14 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Module slurm_reservation over a fake scontrol, which prints what that of SLURM 22.05 printed."""
 
-import json
 import os
 import time
 from pathlib import Path
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.modules import slurm_reservation
 
 NODES = Path(__file__).resolve().parents[2] / "fixtures/slurm/show-node.txt"
 # Without a reservation scontrol prints a sentence.
@@ -50,30 +47,24 @@ def fixture_slurm(tmp_path, monkeypatch):
     return slurm
 
 
-def run(capsys, **arguments):
-    with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
-        slurm_reservation.main()
-    return stop.value.code, json.loads(capsys.readouterr().out)
-
-
-def test_nodes_are_reserved_once(slurm, capsys):
+def test_nodes_are_reserved_once(slurm, run):
     folder = slurm()
     given = {"shared": ["c2", "c3", "elsewhere"], "reserved": ["c2", "c3", "elsewhere"]}
-    code, result = run(capsys, _ansible_check_mode=True, **given)
+    code, result = run(_ansible_check_mode=True, **given)
     assert code == 0 and result["changed"] and not (folder / "reservation").exists()
-    code, result = run(capsys, **given)
+    code, result = run(**given)
     assert (code, result["changed"], result["scheduled"], result["slurm"]) == (0, True, ["c2", "c3"], "")
     assert result["diff"] == {"before": "", "after": "reserved: c2\nreserved: c3\n"}
     assert "Users=root Flags=IGNORE_JOBS" in (folder / "calls").read_text()
-    assert run(capsys, **given)[1]["changed"] is False
+    assert run(**given)[1]["changed"] is False
 
 
-def test_reservation_follows_the_inventory(slurm, capsys):
+def test_reservation_follows_the_inventory(slurm, run):
     folder = slurm()
-    run(capsys, shared=["c2", "c3"], reserved=["c2", "c3"])
-    assert run(capsys, shared=["c2", "c3"], reserved=["c2"])[1]["changed"]
+    run(shared=["c2", "c3"], reserved=["c2", "c3"])
+    assert run(shared=["c2", "c3"], reserved=["c2"])[1]["changed"]
     assert "Nodes=c2 " in (folder / "reservation").read_text()
-    assert run(capsys, shared=["c2"])[1] | {"invocation": 0, "diff": 0} == {
+    assert run(shared=["c2"])[1] | {"invocation": 0, "diff": 0} == {
         "changed": True,
         "scheduled": ["c2"],
         "slurm": "",
@@ -83,28 +74,28 @@ def test_reservation_follows_the_inventory(slurm, capsys):
     assert not (folder / "reservation").exists()
 
 
-def test_node_stays_reserved_until_released(slurm, capsys):
+def test_node_stays_reserved_until_released(slurm, run):
     folder = slurm()
-    run(capsys, shared=["c2", "c3"], reserved=["c2"])
-    result = run(capsys, shared=["c2", "c3"], reserved=["c3"], keep=True)[1]
+    run(shared=["c2", "c3"], reserved=["c2"])
+    result = run(shared=["c2", "c3"], reserved=["c3"], keep=True)[1]
     assert result["changed"] and result["diff"]["after"] == "reserved: c2\nreserved: c3\n"
-    assert run(capsys, keep=True)[1]["changed"] is False
-    assert run(capsys, shared=["c2"], reserved=["c2"])[1]["changed"]
+    assert run(keep=True)[1]["changed"] is False
+    assert run(shared=["c2"], reserved=["c2"])[1]["changed"]
     assert "delete" not in (folder / "calls").read_text(), "a job could start before it is made anew"
 
 
-def test_reservation_that_ends_soon_is_renewed(slurm, capsys):
+def test_reservation_that_ends_soon_is_renewed(slurm, run):
     slurm(days=100)
     given = {"shared": ["c2"], "reserved": ["c2"]}
-    run(capsys, **given)
+    run(**given)
     slurm(days=365)
-    assert run(capsys, **given)[1]["changed"] is True
-    assert run(capsys, **given)[1]["changed"] is False
+    assert run(**given)[1]["changed"] is True
+    assert run(**given)[1]["changed"] is False
 
 
-def test_without_slurm_only_a_wish_fails(tmp_path, monkeypatch, capsys):
+def test_without_slurm_only_a_wish_fails(tmp_path, monkeypatch, run):
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, result = run(capsys, shared=["c2"])
+    code, result = run(shared=["c2"])
     assert code == 0 and not result["changed"] and "scontrol: it cannot be run" in result["slurm"]
-    code, result = run(capsys, shared=["c2"], reserved=["c2"])
+    code, result = run(shared=["c2"], reserved=["c2"])
     assert code == 1 and result["msg"].startswith("slurm_reservation: scontrol: it cannot be run")
