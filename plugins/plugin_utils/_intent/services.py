@@ -49,18 +49,6 @@ def managed(services: Services, groups: Groups, launcher: str = "systemd") -> li
     return [one for one in placed(services, groups) if value(one.settings, "launcher") == launcher]
 
 
-class _Known(dict[str, Mapping[str, Any]]):
-    """hostvars, each host asked for once: Ansible puts its variables together anew each time."""
-
-    def __init__(self, hostvars: HostVars) -> None:
-        super().__init__()
-        self.hostvars = hostvars
-
-    def __missing__(self, host: str) -> Mapping[str, Any]:
-        self[host] = self.hostvars[host]
-        return self[host]
-
-
 def node_serving(
     services: Services,
     models: Models,
@@ -77,15 +65,14 @@ def node_serving(
     the service that is meant if none is named, empty if several are and none is primary, job_units: names that units of
     SLURM's services would have}
     """
-    known = _Known(hostvars)
     heads, jobs = (
-        [one.as_dict() for one in head_instances(services, models, host, groups, known, models_dir, plan, launcher)]
+        [one.as_dict() for one in head_instances(services, models, host, groups, hostvars, models_dir, plan, launcher)]
         for launcher in ("systemd", "slurm")
     )
     return {
         "heads": heads,
         "jobs": jobs,
-        "clients": gateway.client_networks(placed(services, groups), host, groups, known),
+        "clients": gateway.client_networks(placed(services, groups), host, groups, hostvars),
         "models": [item.as_dict() for item in model_items(services, models, host, groups, models_dir)],
         "units": wanted_units(services, groups),
         "stopped": stopped_units(services, groups),
@@ -103,26 +90,25 @@ def node_rpc(
     [WORKER:PORT] for each worker of its heads, jobs_incoming and jobs_outgoing: the same for jobs, if there are any;
     behind a gateway clients: [NETWORK:PORT] for each head}}
     """
-    known = _Known(hostvars)
-    workers = rpc_instances(services, host, groups, known, plan)
-    jobs = rpc_instances(services, host, groups, known, plan, "slurm")
+    workers = rpc_instances(services, host, groups, hostvars, plan)
+    jobs = rpc_instances(services, host, groups, hostvars, plan, "slurm")
     behind = gateway.hosts(groups)
     led, queued = (
         [service for service in managed(services, groups, launcher) if host in service.heads]
         for launcher in ("systemd", "slurm")
     )
-    clients = gateway.client_access([*led, *queued], host, groups, known)
-    clients += monitoring.sampler_access(host, groups, known)
+    clients = gateway.client_access([*led, *queued], host, groups, hostvars)
+    clients += monitoring.sampler_access(host, groups, hostvars)
     of_jobs = {
         "jobs_incoming": _peers(jobs),
-        "jobs_outgoing": [endpoint for service in queued for endpoint in _rpc_endpoints(service, known)],
+        "jobs_outgoing": [endpoint for service in queued for endpoint in _rpc_endpoints(service, hostvars)],
     }
     return {
         "workers": [worker.as_dict() for worker in workers],
         "jobs": [worker.as_dict() for worker in jobs],
         "access": {
             "incoming": _peers(workers),
-            "outgoing": [endpoint for service in led for endpoint in _rpc_endpoints(service, known)],
+            "outgoing": [endpoint for service in led for endpoint in _rpc_endpoints(service, hostvars)],
             **{name: peers for name, peers in of_jobs.items() if peers},
             **({"clients": clients} if behind or clients else {}),
         },

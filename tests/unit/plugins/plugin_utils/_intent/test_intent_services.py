@@ -269,22 +269,6 @@ def test_a_service_without_a_port_has_one_everywhere():
     assert mistakes(services) == []
 
 
-def test_each_host_is_asked_for_once():
-    """Ansible puts a host's variables together anew each time."""
-    asked = []
-
-    class HostVars(dict):
-        def __getitem__(self, host):
-            asked.append(host)
-            return super().__getitem__(host)
-
-    intent_services.node_serving(SERVICES, MODELS, "node1", GROUPS, HostVars(HOSTVARS), "/m")
-    assert sorted(asked) == ["node1", "node2", "node3"]
-    asked.clear()
-    intent_services.node_rpc(SERVICES, "node2", GROUPS, HostVars(HOSTVARS))
-    assert sorted(asked) == ["node1", "node2"]
-
-
 def test_only_the_plan_sets_tensor_split():
     """Layers per node say nothing of cards."""
     services = changed(tensor_split={"node2": 40, "node3": 40})
