@@ -57,6 +57,8 @@ BUDGETS = {
 WITHOUT_BUILD = ("node_setup", "vulkan")
 # These assert seconds: they run after the others, one at a time.
 ALONE = ("recovery",)
+# Seconds in which what is interrupted has to end by itself.
+PATIENCE = 20
 # Two keep two cores busy.
 SIDE_BY_SIDE = 2
 
@@ -65,23 +67,45 @@ stopping = threading.Event()
 
 
 def call(command, environment, output):
-    """Runs a command to its end -> its exit status; stop_running() ends it early, and no other one begins."""
+    """Runs a command to its end -> its exit status; stop_running() ends it early, and no other one begins. It is a
+    process group of its own, with the playbooks that molecule starts."""
     if stopping.is_set():
         return 1
     process = subprocess.Popen(
-        command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        command,
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     running.append(process)
-    return process.wait()
+    status = process.wait()
+    running.remove(process)
+    return status
+
+
+def signalled(group, number):
+    """Sends a signal to a process group -> whether there is one."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def stop_running():
     """Ends what still runs and waits for it, so that nothing makes containers behind the back of the clean-up."""
     stopping.set()
-    for process in running:
-        process.terminate()
-    for process in running:
-        process.wait()
+    groups = [process.pid for process in running]
+    for group in groups:
+        signalled(group, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
+    while any(signalled(group, 0) for group in groups) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for group in groups:
+        signalled(group, signal.SIGKILL)
 
 
 def take_slots():
@@ -187,8 +211,9 @@ def main():
     label = "llama-cluster.run=run-%d" % first
     environment = dict(
         os.environ,
-        PATH=str(REPOSITORY / ".venv/bin") + os.pathsep + os.environ["PATH"],
+        PATH=os.pathsep.join([str(REPOSITORY / "tests/lab/bin"), str(REPOSITORY / ".venv/bin"), os.environ["PATH"]]),
         LLAMA_LAB_RUN="run-%d" % first,
+        LLAMA_CLUSTER_CACHE=str(CACHE),
         MOLECULE_GLOB="molecule/*/molecule.yml",
         ANSIBLE_FORCE_COLOR="0",
         ANSIBLE_STDOUT_CALLBACK="default",
