@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The metrics that rules and dashboards may use, and the files of roles, for tests."""
 
+import functools
 import os
 import re
 from pathlib import Path
@@ -29,6 +30,7 @@ def promtool():
     return str(found)
 
 
+@functools.cache
 def groups():
     """Groups of rules of all roles."""
     return [group for found in dropped.rules() for group in yaml.safe_load(found.path.read_text())["groups"]]
@@ -39,6 +41,7 @@ def alerts():
     return {rule["alert"]: rule for group in groups() for rule in group["rules"] if "alert" in rule}
 
 
+@functools.cache
 def recorded():
     """Names that recording rules make."""
     return {rule["record"] for group in groups() for rule in group["rules"] if "record" in rule}

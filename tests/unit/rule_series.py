@@ -7,6 +7,7 @@ Each test there has `parts`, things that are well for two hours and more, and `s
 values, null for one that is missing}.
 """
 
+import functools
 from pathlib import Path
 
 import yaml
@@ -58,9 +59,10 @@ def expanded(test):
     return dict(content, input_series=shown)
 
 
+@functools.cache
 def load(path):
     """The content of a file for promtool."""
-    content = yaml.safe_load(path.read_text())
+    content = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     roles = [dropped.ROLES / role / "observed/rules.yml" for role in content.pop("roles")]
     return dict(content, rule_files=list(map(str, roles)), tests=[expanded(test) for test in content["tests"]])
 

@@ -59,11 +59,12 @@ def modules_by_server() -> None:
     """Has modules on this machine run by tests/lab/modules."""
     plugin = connection_loader.get("ansible.builtin.local", class_only=True)
     execute = plugin.exec_command
-    starts = "/bin/sh -c '%s && sleep 0'" % sys.executable
-    client = "exec %s -I -S %s" % (sys.executable, CLIENT)
+    starts, sent = sys.executable + " && sleep 0'", "%s -I -S %s'" % (sys.executable, CLIENT)
 
     def execute_by_server(self, cmd, in_data=None, sudoable=True):
-        return execute(self, client if in_data and cmd == starts else cmd, in_data, sudoable)
+        if in_data and cmd.endswith(starts):
+            cmd = cmd.removesuffix(starts) + sent
+        return execute(self, cmd, in_data, sudoable)
 
     plugin.exec_command = execute_by_server
 
