@@ -62,8 +62,9 @@ def variable_mistakes(hostvars, nodes):
     """With the names given with -e NAME=VALUE, which no variable of Ansible tells from others. A file of -e @FILE may
     hold what is for somebody else."""
     texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
-    typed = {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
-    return variables.variable_mistakes(hostvars, nodes, typed)
+    typed = [parse_kv(text) for text in texts if not text.startswith(("@", "{", "["))]
+    found = variables.variable_mistakes(hostvars, nodes, {name for given in typed for name in given})
+    return {**found, "loose": variables.loose_words([given["_raw_params"] for given in typed if "_raw_params" in given])}
 
 
 def prometheus_config(services, models, groups, hostvars, settings):

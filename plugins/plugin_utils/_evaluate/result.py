@@ -29,7 +29,8 @@ def evaluate_result(
     routes.yml as it is, empty without one.
     """
     rows = rates(answers, verdicts, tasks)
-    suggestions = suggest(rows, about.get("routes") or {})
+    shared = {of["name"] for of in about["models"] if of["name"] != of["asks"]}
+    suggestions = suggest(rows, about.get("routes") or {}, shared)
     route = routes_result(suggestions, about.get("routes") or {}, text)
     lines = table(HEADS, [cells(row) for row in rows])
     lines += [

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._files import write_atomically
-from ...module_utils._judge.judge import Verdict
 from ...module_utils._text import Refusal
 
 Map = Mapping[str, Any]
@@ -27,7 +26,11 @@ LARGEST = 4 << 20
 # The keys of a complete answer and verdict.
 NUMBERS = {"completion_tokens", "first_token_s", "seconds"}
 FIGURES = {*NUMBERS, "tokens_per_second"}
-JUDGED = {*Verdict._fields} - {"answer"}
+NOTHING = type(None)
+JUDGED = {
+    **{"passes": bool, "compiles": (bool, NOTHING), "reason": str, "errors": dict, "lines": int},
+    "clippy_warnings": (int, NOTHING),
+}
 ANSWERS, VERDICTS = "answers", "verdicts"
 # To be raised when module_utils/_judge judges otherwise: kept verdicts then count no more.
 JUDGES = 2
@@ -48,7 +51,10 @@ class Store:
     def verdict(self, answer: Map, digest: str, by: str) -> dict[str, Any] | None:
         """digest: of the task; by: what judged, with its version."""
         found = self._read(VERDICTS, verdict_key(answer, digest, by))
-        return {**found, "answer": answer["key"]} if found and found.keys() >= JUDGED else None
+        if not found or not all(name in found and isinstance(found[name], of) for name, of in JUDGED.items()):
+            return None
+        counted = all(isinstance(count, int) for count in found["errors"].values())
+        return {**found, "answer": answer["key"]} if counted else None
 
     def keep_answer(self, answer: Map) -> None:
         """Errors: Refusal."""

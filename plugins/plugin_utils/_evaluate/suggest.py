@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.common.yaml import yaml_dump
@@ -27,10 +27,24 @@ HEADING = """\
 FASTER, LEAST = 0.5, 8
 
 
-def suggest(rows: Sequence[Map], routes: Map) -> list[dict[str, Any]]:
-    """-> [{kind, model: None if nothing is decided, reason}]. rows: of rates(); routes: llama_routes."""
+def suggest(rows: Sequence[Map], routes: Map, shared: Collection[str] = ()) -> list[dict[str, Any]]:
+    """-> [{kind, model: None if nothing is decided, reason}]. rows: of rates(); routes: llama_routes; shared: models
+    whose name several services have, to which no route can lead."""
     kinds = dict.fromkeys(row["kind"] for row in rows if row["kind"] != ALL)
-    return [_decided(kind, [row for row in rows if row["kind"] == kind], _present(routes, kind)) for kind in kinds]
+    found = [_decided(kind, [row for row in rows if row["kind"] == kind], _present(routes, kind)) for kind in kinds]
+    return [_routed(one, routes, shared) for one in found]
+
+
+def _routed(one: dict[str, Any], routes: Map, shared: Collection[str]) -> dict[str, Any]:
+    if one["model"] not in shared:
+        return one
+    keep = _kept(_present(routes, one["kind"]))
+    step = "another service has its name: give one of them another one with names:"
+    return {**one, "model": None, "reason": f"{keep}{one['model']} {one['reason']}, but {step}"}
+
+
+def _kept(present: str) -> str:
+    return f"not decided, keep {present or 'no route'}: "
 
 
 def _present(routes: Map, kind: str) -> str:
@@ -38,7 +52,7 @@ def _present(routes: Map, kind: str) -> str:
 
 
 def _decided(kind: str, rows: Sequence[Map], present: str) -> dict[str, Any]:
-    keep = f"not decided, keep {present or 'no route'}: "
+    keep = _kept(present)
     if len(rows) == 1:
         return {"kind": kind, "model": None, "reason": f"{keep}only {rows[0]['model']} was evaluated"}
     best = max(rows, key=lambda row: row["pass_rate"][0])

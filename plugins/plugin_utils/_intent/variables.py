@@ -164,6 +164,11 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str], typed: Collection[str
     return found
 
 
+def loose_words(texts: Sequence[str]) -> list[str]:
+    """A sentence for each text behind -e that belongs to no name: the end of a list with blanks in it."""
+    return [f"-e: {text} without a name seen, NAME=VALUE is needed: write a list without blanks" for text in texts]
+
+
 def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
     """A sentence for each variable of the collection whose value cannot be computed."""
     where: dict[tuple[str, tuple[str, str]], list[str]] = {}

@@ -105,7 +105,8 @@ def test_slower_service_fails_the_run(cluster):
     (cluster.node("node1") / "health.json").write_text('{"tokens_per_second": 5.0}')
     before = cluster.folder / "before.json"
     before.write_text(json.dumps(result(cluster, "chat")))
-    status, output, _events, _names = measured(cluster, "-e", "service=chat", "-e", "compare=%s" % before)
+    limited = ("--limit", "node1,node2")
+    status, output, _events, _names = measured(cluster, "-e", "service=chat", "-e", "compare=%s" % before, *limited)
     assert status != 0
     assert "chat: short at 0 tokens, 1 at a time: tokens/s 5.0 seen, at least 9.5 is needed" in output
     assert result(cluster, "chat")["cells"][0]["figures"]["tokens_per_second"] == 5.0

@@ -74,8 +74,9 @@ def test_dry_run_only_says_the_cost(cluster):
 
 
 def test_models_and_tasks_are_chosen(cluster):
-    cluster.done(*arguments(cluster, "-e", "models=solo", "-e", "tasks=fix/b"))
-    assert questions(cluster)[0] == "node1 ask n of http://node2:8001 for 1 from node2"
+    for typed in ("models=solo tasks=fix/b", '{"models": ["solo", "n"], "tasks": ["fix/b"], "limit": 1}'):
+        cluster.done(*arguments(cluster, "-e", typed))
+        assert questions(cluster)[0] == "node1 ask n of http://node2:8001 for 1 from node2"
 
 
 def test_silent_service_stops_no_other(cluster):
@@ -113,3 +114,23 @@ def test_routes_of_another_file_are_not_overridden(cluster):
 def test_mistakes_are_refused_before_any_request(cluster, typed, said):
     output = cluster.refused(*arguments(cluster, "-e", typed))
     assert said in output and questions(cluster) == []
+
+
+def test_limit_leaves_out_models_of_other_nodes(cluster):
+    cluster.done(*arguments(cluster, "--limit", "node2"))
+    assert questions(cluster) == ["node2 ask n of http://node2:8001 for 2", "node2 judge n on localhost"]
+    output = cluster.refused(*arguments(cluster, "--limit", "node1", "-e", "models=n"))
+    assert "evaluate: model n seen, one of chat, m, m-alias is needed" in output
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (["node2,node1", "--tags", "head"], "tags: head seen, none is known to this playbook: run it without --tags"),
+        (["gw"], "--limit gw: no host of llama_nodes seen, one is needed: name a node, or run without --limit"),
+    ],
+)
+def test_limit_hides_no_mistake(cluster, limit, said):
+    cluster.inventory["llama_gateway"] = {"hosts": {"gw": {"ansible_connection": "local"}}}
+    assert said in cluster.refused(*arguments(cluster, "--limit", *limit))
+    assert cluster.events == []

@@ -24,12 +24,12 @@ def measured(cluster, *arguments):
 
 
 def reports(cluster):
-    """On the controller, which is a directory too."""
-    return sorted(cluster.node("localhost").rglob("*.json"))
+    """The files of the controller, which lie below the node that sends them."""
+    return sorted(cluster.folder.glob("nodes/*/**/link/*.json"))
 
 
 def test_pair_is_measured_both_ways(cluster):
-    status, output, events = measured(cluster)
+    status, output, events = measured(cluster, "--limit", "node1,node2")
     assert status == 0, output
     assert events == [
         OPEN,

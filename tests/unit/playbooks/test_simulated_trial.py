@@ -67,7 +67,7 @@ def evaluated(cluster, quant, passed, at="2026-11-28T05:00:00Z"):
         {"answer": one["key"], "passes": number < passed, "compiles": True, "reason": "", "errors": {}, "lines": 9}
         for number, one in enumerate(answers)
     ]
-    models = [{"name": "m", "service": "chat", "model": "m", "quant": quant, "build": "b1", "sha256": []}]
+    models = [{"name": "m", "asks": "m", "service": "chat", "model": "m", "quant": quant, "build": "b1", "sha256": []}]
     about = {"at": at, "judge": "rustc 1.63", "temperature": 0.0, "samples": 1, "models": models}
     found = evaluate_result(tasks, answers, [{**one, "clippy_warnings": None} for one in verdicts], about)
     for name, text in found["files"].items():

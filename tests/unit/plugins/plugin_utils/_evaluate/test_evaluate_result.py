@@ -15,7 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
 
 KINDS = ("fix", "complete", "refactor", "idiomatic")
 TASKS = [{"name": f"{KINDS[number % 4]}/{number}", "kind": KINDS[number % 4], "digest": "d"} for number in range(96)]
-MODELS = [{"name": "m", "service": "chat", "model": "m", "quant": "Q8_0", "build": "b1", "sha256": ["0"]}]
+MODELS = [{"name": "m", "asks": "m", "service": "chat", "model": "m", "quant": "Q8_0", "build": "b1", "sha256": ["0"]}]
 ABOUT = {"at": "2026-11-28T09:00:00Z", "judge": "rustc 1.63", "temperature": 0.0, "samples": 1, "models": MODELS}
 
 
@@ -124,3 +124,14 @@ def test_result_is_kept_for_comparisons():
 def test_no_answers_make_no_result():
     found = evaluate_result(TASKS, [], [], ABOUT)
     assert list(found["files"]) == ["evaluation.html"] and len(found["lines"]) == 1
+
+
+def test_name_of_two_services_is_no_route():
+    tasks = TASKS[:8]
+    names = ("m of solo", "m of many")
+    models = [{**MODELS[0], "name": name} for name in names]
+    answers = [answer(task["name"], name) for name in names for task in tasks]
+    verdicts = [verdict(one, one["model"] == names[0], True) for one in answers]
+    found = evaluate_result([{**task, "kind": "fix"} for task in tasks], answers, verdicts, {**ABOUT, "models": models})
+    assert not found["changed"]
+    assert [line for line in found["lines"] if line.startswith("fix: not decided, keep no route: m of solo passes")]

@@ -7,6 +7,7 @@ import json
 import os
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._judge.judge import Verdict
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate import store as stored
 
@@ -62,6 +63,25 @@ def test_damaged_answers_count_as_missing(store, tmp_path, text):
 def test_answers_without_numbers_count_as_missing(store, value):
     store.keep_answer({**ANSWER, "completion_tokens": value})
     assert store.answer(KEY) is None
+
+
+@pytest.mark.parametrize("key", stored.JUDGED)
+def test_verdicts_of_another_form_are_judged_again(store, key):
+    for value in (3.5, [9]):
+        store.keep_verdict(ANSWER, "d", "rustc 1.63", {**VERDICT, key: value})
+        assert store.verdict(ANSWER, "d", "rustc 1.63") is None
+    store.keep_verdict(ANSWER, "d", "rustc 1.63", {name: one for name, one in VERDICT.items() if name != key})
+    assert store.verdict(ANSWER, "d", "rustc 1.63") is None
+
+
+def test_verdicts_of_an_earlier_judge_are_left(store, monkeypatch):
+    store.keep_verdict(ANSWER, "d", "rustc 1.63", VERDICT)
+    monkeypatch.setattr(stored, "JUDGES", stored.JUDGES + 1)
+    assert store.verdict(ANSWER, "d", "rustc 1.63") is None
+
+
+def test_fields_of_a_verdict_are_checked():
+    assert {*stored.JUDGED} == {*Verdict._fields} - {"answer"}
 
 
 def test_links_count_as_missing(store, tmp_path):

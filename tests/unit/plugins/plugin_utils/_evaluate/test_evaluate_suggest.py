@@ -7,8 +7,17 @@ import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.suggest import routes_result, suggest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check import intent_errors
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.evaluation import wilson
+from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.plugin_utils._evaluate.evaluations import (
+    BEHIND,
+    HOSTVARS,
+    MODELS,
+    SERVICES,
+)
 
+# Behind a gateway a name belongs to one service.
+SOUND = {name: service for name, service in SERVICES.items() if name in ("chat", "off")}
 ROUTES = {"default": "big", "tasks": {"analyze": "big"}}
 TO_SMALL = [{"kind": "fix", "model": "small", "reason": ""}]
 
@@ -77,3 +86,44 @@ def test_present_route_changes_nothing():
 def test_file_of_other_content_is_refused(text):
     with pytest.raises(Refusal, match=r"group_vars/all/routes.yml"):
         routes_result(TO_SMALL, ROUTES, text)
+
+
+# Answers that pass and their number, seconds of a solved task: the lab's real models, which solve nothing, and planted
+# ones beside them.
+SMOL, GEMMA = row("a", 0, 10, 40.0), row("c", 0, 10, 80.0)
+
+
+@pytest.mark.parametrize("kind", ["fix", "1", "null", "on", "two_words", "all-2"])
+def test_clear_winner_becomes_a_valid_inventory(kind):
+    rows = [{**one, "kind": kind} for one in (row("a", 7, 8), row("c", 0, 8))]
+    found = routes_result(suggest(rows, {"default": "A"}), {"default": "A"}, "llama_routes: {default: A}\n")
+    shown = [line for line in found["diff"] if line[0] != "-" and not line.startswith(("+++", "@@"))]
+    # What is shown is what is written.
+    printed = yaml.safe_load("\n".join(line[1:] for line in shown))
+    written = yaml.safe_load(found["text"])
+    assert printed == written == {"llama_routes": {"default": "A", "tasks": {kind: "a"}}}
+    assert intent_errors(SOUND, MODELS, BEHIND, HOSTVARS, written["llama_routes"], {}) == []
+
+
+def test_models_that_solve_nothing_lead_to_no_route():
+    (found,) = suggest([SMOL, GEMMA], {})
+    assert found["model"] is None and found["reason"].startswith("not decided, keep no route: the intervals of a 0.0 %")
+
+
+@pytest.mark.parametrize("n", [1, 8, 48])
+def test_overlapping_intervals_lead_to_no_route(n):
+    for best in range(n + 1):
+        for other in range(best + 1):
+            rows = [row("a", best, n), row("c", other, n)]
+            overlap = rows[1]["pass_rate"][2] >= rows[0]["pass_rate"][1]
+            (found,) = suggest(rows, {})
+            assert (found["model"] is None) == overlap, (best, other)
+
+
+def test_shared_name_gets_no_route():
+    """A route to it would be a mistake of the inventory."""
+    rows = [row("b of solo", 8, 8), row("b of many", 0, 8)]
+    (found,) = suggest(rows, {"default": "a"}, {"b of solo", "b of many"})
+    assert found["model"] is None
+    assert found["reason"].startswith("not decided, keep a: b of solo passes 100.0 % (67.6 to 100.0), every other at ")
+    assert found["reason"].endswith("but another service has its name: give one of them another one with names:")

@@ -224,6 +224,13 @@ def test_typed_variables_are_read_or_warned(monkeypatch):
         "colour: nothing reads this variable, docs/settings.md lists those that are read",
         "ctx: nothing reads this variable, did you mean ctx_size?",
     ]
+    assert found["loose"] == []
+
+
+def test_end_of_a_list_with_blanks_is_refused(monkeypatch):
+    monkeypatch.setattr(intent.context, "CLIARGS", {"extra_vars": ("tasks=fix, complete limit=3", "models=small")})
+    found = intent.FilterModule().filters()["variable_mistakes"](HostVars({"a": {}}), ["a"])
+    assert found["loose"] == ["-e: complete without a name seen, NAME=VALUE is needed: write a list without blanks"]
 
 
 def test_value_of_another_type_than_its_role_takes():
