@@ -6,17 +6,15 @@ import os
 import pathlib
 import subprocess
 import sys
-import sysconfig
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 NAMES = sorted(path.stem for path in HERE.glob("*.rs"))
-FOLDER = "/srv/llama-hostile"
+FOLDER, CODE = "/srv/llama-hostile", "/srv/llama-judging"
 # A server on port 7123 that notes clients, and notes a server on port 7124.
 PLANT = """
 set -e
-mkdir -p FOLDER
+mkdir -p FOLDER CODE
 touch FOLDER/watched FOLDER/seen
 echo untouched >FOLDER/canary
 echo '{}' | tee FOLDER/open.json >FOLDER/secret.json
@@ -40,8 +38,8 @@ END
 setsid python3 FOLDER/watch.py >/dev/null 2>&1 </dev/null &
 sleep 1
 pgrep -f FOLDER/[w]atch.py
-""".replace("FOLDER", FOLDER)
-CLEAN = f"rm -f {FOLDER}/watched; sleep 1; rm -rf {FOLDER}"
+""".replace("FOLDER", FOLDER).replace("CODE", CODE)
+CLEAN = f"rm -f {FOLDER}/watched; sleep 1; rm -rf {FOLDER} {CODE}"
 # Attacks would change this: the canary, the network, root's files, the programs of systems, files left behind.
 LOOK = """
 cat FOLDER/canary FOLDER/seen
@@ -58,47 +56,59 @@ pgrep -fc '[s]leep 471' || :
 class Here:
     """This machine, which judges in containers of an image."""
 
-    inventory = ("-i", "localhost,", "-c", "local", "-e", "ansible_python_interpreter=%s" % sys.executable)
-
     def __init__(self, image):
-        self.options = {"judging": "localhost", "image": image}
+        self.image = image
 
     @staticmethod
     def shell(script):
         root = ["sudo"] if os.geteuid() else []
         return subprocess.run([*root, "sh", "-c", script], stdout=subprocess.PIPE, text=True, check=True).stdout
 
+    @staticmethod
+    def judge(given):
+        program = [sys.executable, HERE / "judge.py"]
+        return subprocess.run(program, input=given, stdout=subprocess.PIPE, text=True, check=True).stdout
+
 
 class Container:
     """A lab's node, which judges in units of its systemd."""
 
+    image = ""
+
     def __init__(self, name):
         self.name = name
-        self.inventory = ("-i", name + ",", "-c", "community.docker.docker")
-        self.options = {"judging": name}
 
     def shell(self, script):
-        command = ["docker", "exec", self.name, "sh", "-c", script]
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return self._run(["sh", "-c", script]).stdout
+
+    def judge(self, given):
+        words = ["tar", "-c", "--exclude=__pycache__", "plugins/module_utils", "tests/hostile/judge.py"]
+        packed = subprocess.run(words, cwd=REPOSITORY, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["docker", "exec", "-i", self.name, "tar", "-x", "-C", CODE], input=packed, check=True)
+        return self._run(["python3", "-B", f"{CODE}/tests/hostile/judge.py"], input=given).stdout
+
+    def _run(self, words, **more):
+        command = ["docker", "exec", "-i", self.name, *words]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **more)
 
 
 def judged(host, names):
-    """Judges programs of this directory -> (the module's result, with verdicts by name, how the host was before and how
-    it is after)."""
-    paths = os.pathsep.join((str(REPOSITORY / ".collections"), sysconfig.get_path("purelib")))
-    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=paths, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"))
-    program = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-    with tempfile.TemporaryDirectory() as scratch:
-        result = pathlib.Path(scratch, "result.json")
-        options = json.dumps({**host.options, "names": names, "result": str(result)})
-        host.shell(PLANT)
-        try:
-            before = host.shell(LOOK)
-            subprocess.run([program, HERE / "judge.yml", *host.inventory, "-e", options], env=environment, check=True)
-            after = host.shell(LOOK)
-        finally:
-            host.shell(CLEAN)
-        seen = json.loads(result.read_text())
+    """Judges programs of this directory -> (the result of judge.py, verdicts by name, how the host was before and is
+    after)."""
+    task = {"name": "hostile/double", "judge": "rust", "tests": (HERE / "task/tests.rs").read_text()}
+    answers = [
+        {"answer": os.path.basename(name), "task": task["name"], "source": (HERE / (name + ".rs")).read_text()}
+        for name in [*names, "task/reference"]
+    ]
+    tasks = [{**task, "refused": None, "dir": None}]
+    given = {"image": host.image, "tasks": tasks, "answers": answers}
+    host.shell(PLANT)
+    try:
+        before = host.shell(LOOK)
+        seen = json.loads(host.judge(json.dumps(given)))
+        after = host.shell(LOOK)
+    finally:
+        host.shell(CLEAN)
     return {**seen, "verdicts": {one["answer"]: one for one in seen["verdicts"]}}, before, after
 
 

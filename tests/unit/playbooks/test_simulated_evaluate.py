@@ -4,7 +4,6 @@
 """evaluate.yml over simulated nodes (simulation.py): what it asks, from where, and what it writes."""
 
 import copy
-import json
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, SERVICE, deployment
@@ -24,8 +23,8 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
-    extra = json.dumps({"llama_services": SERVICES, "llama_models": MODELS})
-    return deployment(tmp_path_factory, "evaluated", "-e", extra)
+    """As other files have it: nothing here looks at units."""
+    return deployment(tmp_path_factory, "deployed")
 
 
 @pytest.fixture
