@@ -64,7 +64,8 @@ def variable_mistakes(hostvars, nodes):
     texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
     typed = [parse_kv(text) for text in texts if not text.startswith(("@", "{", "["))]
     found = variables.variable_mistakes(hostvars, nodes, {name for given in typed for name in given})
-    return {**found, "loose": variables.loose_words([given["_raw_params"] for given in typed if "_raw_params" in given])}
+    loose = [given["_raw_params"] for given in typed if "_raw_params" in given]
+    return {**found, "loose": variables.loose_words(loose)}
 
 
 def prometheus_config(services, models, groups, hostvars, settings):

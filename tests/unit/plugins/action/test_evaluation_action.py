@@ -16,7 +16,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _
 # As planted: of 96 answers 57 compile, and 41 of these pass.
 KINDS, EACH, COMPILE, PASS = 8, 12, 57, 41
 ABOUT = {
-    **{"name": "coder", "asks": "coder", "service": "chat", "model": "a", "quant": "Q4", "build": "b1", "sha256": ["f" * 64]},
+    **{"name": "coder", "asks": "coder"},
+    **{"service": "chat", "model": "a", "quant": "Q4", "build": "b1", "sha256": ["f" * 64]},
     **{"arguments": [], "speed": None, "tokens": None},
 }
 BLOCK = "Here:\n```rust\npub fn f() {} // %s\n```\n"
