@@ -233,11 +233,16 @@ def tune_candidates(
     changed += _combinations(combine)
     found = [_candidate(services, name, _named(one), axis, one, known, plan) for axis, one in changed]
     if PLACEMENT in axes:
-        others = [(f"quant {one['item']['quant']}", dict(entry, quant=one["item"]["quant"])) for one in there]
-        for title, single in _placements(entry, head, deployed) + others:
-            one = _planned(dict(services, **{name: single}), name, known, plan)
-            found.append({"name": title, "axis": PLACEMENT, "changes": {}, "restarts_workers": False, **one})
-        found.insert(len(found) - len(others), _on_loopback(services, name, known, plan, head, deployed))
+        placed = {
+            title: _planned({**services, name: single}, name, known, plan)
+            for title, single in _placements(entry, head, deployed)
+        }
+        placed["RPC on loopback"] = _on_loopback(services, name, known, plan, head, deployed)
+        for one in there:
+            other = {**services, name: {**entry, "quant": one["item"]["quant"]}}
+            placed[f"quant {one['item']['quant']}"] = _planned(other, name, known, plan)
+        placement = {"axis": PLACEMENT, "changes": {}, "restarts_workers": False}
+        found += [{"name": title, **placement, **one} for title, one in placed.items()]
     return found
 
 
@@ -363,9 +368,7 @@ def _on_loopback(
         threads = share or deployed.node.get("physical_cores") or deployed.node.get("cores")
         entry = {**({"threads": threads} if threads else {}), **entry}
     beside = known._replace(hostvars=on_loopback(known.hostvars, head))
-    changed = dict(services, **{name: entry})
-    one = _planned(changed, name, beside, plan, f"workers: {head} is its head too")
-    return {"name": "RPC on loopback", "axis": PLACEMENT, "changes": {}, "restarts_workers": False, **one}
+    return _planned({**services, name: entry}, name, beside, plan, f"workers: {head} is its head too")
 
 
 def on_loopback(hostvars: HostVars, node: str) -> HostVars:
