@@ -98,11 +98,7 @@ def tuned_errors(tuned: Any, services: Services) -> list[str]:
         return []
     found = type_errors("llama_tuned", tuned, dict, step="write a service's name with its keys below it")
     for name, entry in {} if found else tuned.items():
-        if name in services:
-            found += _entry_errors(name, entry, services[name])
-        else:
-            step = did_you_mean(name, services, ", one of its names is needed: remove it")
-            found.append(f"llama_tuned.{plain(name)}: is not in llama_services{step}")
+        found += _entry_errors(name, entry, services.get(name))
     return found
 
 
@@ -114,9 +110,9 @@ def _entry_errors(name: str, entry: Any, service: Any) -> list[str]:
     keys = {key: row for key, row in BY_KIND[kind_of(service)].items() if key in TUNED}
     found = [unknown_key(place, key, [*keys, MEASURED]) for key in entry if key not in keys and key != MEASURED]
     about = entry.get(MEASURED, {})
-    found += type_errors(f"{place}.{MEASURED}", about, dict) or list_errors(
-        f"{place}.{MEASURED}.cards", about.get("cards", [])
-    )
+    found += type_errors(f"{place}.{MEASURED}", about, dict) or [
+        wrong for one in ("cards", "nodes") for wrong in list_errors(f"{place}.{MEASURED}.{one}", about.get(one, []))
+    ]
     return found + [
         wrong for key in entry if key in keys for wrong in key_errors(f"{place}.{key}", entry[key], keys[key])
     ]
@@ -144,6 +140,10 @@ def tuned_notes(one: Inventory) -> Iterator[str]:
     sound."""
     tuned = one.hostvars[one.nodes[0]].get("llama_tuned") if one.nodes else None
     for name, entry in (tuned or {}).items():
+        if name not in one.services:
+            step = did_you_mean(name, one.services, ": rename it there, or remove it")
+            yield f"llama_tuned.{plain(name)}: is not in llama_services, nothing uses it{step}"
+            continue
         service = one.services[name]
         for key in entry or ():
             # Filled is filled whole: then the service has what llama_tuned has.
@@ -166,10 +166,10 @@ def tuned_notes(one: Inventory) -> Iterator[str]:
 
 
 def measured_of(one: Inventory, service: Settings) -> dict[str, Any]:
-    """-> {build, model, sha256, cards}: what a measurement of the service is of, as tuned.yml has it."""
+    """-> {build, model, sha256, cards, nodes}: what a measurement of the service is of, as tuned.yml has it."""
     model, quant = service.get("model", ""), service.get("quant", "")
     source = ((one.models.get(model) or {}).get("quants") or {}).get(quant) or {}
-    nodes = expand(service.get("workers", ""), one.groups) + expand(service["head"], one.groups)
+    nodes = expand(service["head"], one.groups) + expand(service.get("workers", ""), one.groups)
     cards = [card for node in nodes for card in one.hostvars[node].get("llama_devices") or []]
     return {
         "build": dialect_of(entry_of(service, one.builds)),
@@ -177,6 +177,7 @@ def measured_of(one: Inventory, service: Settings) -> dict[str, Any]:
         "sha256": source.get("sha256") or [],
         # Main memory has no name.
         "cards": sorted(str(card["name"]) for card in cards if card.get("name")),
+        "nodes": nodes,
     }
 
 

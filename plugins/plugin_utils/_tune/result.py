@@ -88,7 +88,7 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _measured(race: Map, about: Map) -> dict[str, Any]:
-    given = {name: about.get(name) for name in ("at", "goal", "build", "model", "sha256", "cards", "file")}
+    given = {name: about.get(name) for name in ("at", "goal", "build", "model", "sha256", "cards", "nodes", "file")}
     return {name: value for name, value in dict(given, gain=race["gain"]["ratio"]).items() if value}
 
 

@@ -556,12 +556,16 @@ class ActionModule(ActionBase):
             times = 1 + 0.02 * ((count * 7919 % 11) / 11 - 0.5)
             for words, factor in json.loads(planted.read_text()).items():
                 times *= factor if words in line else 1
+            speed = {name: times * value for name, value in speed.items()}
+            server.update({name: {"p50": speed[name]} for name in server})
+            times = 1
         figures["request_tokens_per_second"] = {"p50": times * speed["tokens_per_second"]}
         figures.update(time_to_first_token={"p50": 0.5}, queue_seconds={"p50": 0.0})
         figures.update(tokens_per_second=speed["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
         cell = {"depth": 0, "depth_counted": True, "concurrency": 1, "others": 0}
         cell.update(began=1000.0, ended=1003.0, figures=figures)
-        cells = [dict(cell, prompt=prompt["name"]) for prompt in arguments["prompts"]]
+        several = arguments["concurrency"] if planted.exists() else [1]
+        cells = [dict(cell, prompt=one["name"], concurrency=int(n)) for one in arguments["prompts"] for n in several]
         return {"changed": False, "cells": cells, "disturbed": False}
 
     def _asker(self, arguments):

@@ -5,6 +5,7 @@
 
 import copy
 import json
+import re
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
@@ -143,12 +144,32 @@ def test_trial_is_refused(cluster):
         ((*CHAT, "-e", "goal=fast"), "goal fast seen, single, total or prompt is needed"),
         ((*CHAT, "-e", "axes=ubatch"), "axes ubatch seen"),
         ((*CHAT, "-e", "minutes=1h"), "minutes '1h' seen, a number above 0 is needed"),
+        ((*CHAT, "--limit", "node1"), "node1 seen, node1, node2 is needed to measure chat: run without --limit"),
+        ((*CHAT, "--limit", "node2"), "node2 seen, a node of its head is needed to measure chat: run without"),
         ((*CHAT, "-e", "requests=x"), "requests 'x' seen, a whole number of 1 or more is needed"),
     ],
 )
 def test_mistakes_are_refused(cluster, arguments, said):
     assert said in cluster.refused("tune", *arguments)
     assert cluster.events == []
+
+
+def test_stopped_service_is_refused(cluster):
+    cluster.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]["state"] = "stopped"
+    assert "chat seen, a started service of one model that generates is needed" in cluster.refused("tune", *MEASURED)
+    assert variants(cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("goal", "axes", "found"),
+    [("prompt", "batch_size", "batch_size 512"), ("total", "parallel", "parallel 2, ctx_size")],
+)
+def test_other_goals_find_what_is_planted(cluster, goal, axes, found):
+    chat = cluster.inventory["llama_nodes"]["vars"]["llama_services"]["chat"]
+    planted = {"prompt": "--batch-size 512", "total": "--parallel 2"}
+    (cluster.node("node1") / "planted.json").write_text(json.dumps({planted[goal]: 1.3}))
+    output = cluster.done("tune", *CHAT, "-e", f"goal={goal}", "-e", f"axes={axes}", "-e", "interrupt=true")
+    assert re.search(f"{found}.*: 1[.][23].* of as deployed, finished", output), (chat, output)
 
 
 def test_other_configuration_than_the_inventory_is_refused(cluster):

@@ -73,8 +73,6 @@ def test_each_filter_of_services_and_hostvars_is_filled():
     ("tuned", "sentence"),
     [
         ([], "llama_tuned: [] seen, a map is needed: write a service's name with its keys below it"),
-        ({"reasonin": {}}, "llama_tuned.reasonin: is not in llama_services, did you mean reasoning?"),
-        ({"other": {}}, "llama_tuned.other: is not in llama_services, one of its names is needed: remove it"),
         ({"reasoning": {"thread": 4}}, "llama_tuned.reasoning.thread: unknown key, did you mean threads?"),
         (
             {"reasoning": {"threads": 0}},
@@ -103,8 +101,9 @@ def test_mistake_of_a_filled_key_stands_there():
 
 
 def test_only_what_tune_varies_is_known():
-    (sentence,) = intents.mistakes(hostvars=hostvars(reasoning={"port": 8001}))
-    assert sentence.startswith("llama_tuned.reasoning.port: unknown key")
+    for key, value in (("port", 8001), ("state", "stopped")):
+        (sentence,) = intents.mistakes(hostvars=hostvars(reasoning={key: value}))
+        assert sentence.startswith(f"llama_tuned.reasoning.{key}: unknown key")
     assert {axis.name for axis in AXES} | {"ctx_size"} == set(TUNED)
 
 
@@ -127,6 +126,23 @@ def test_stale_measurement_is_noted():
         "llama_tuned.reasoning: build b11434 then, b11500 now, model big Q4_K_M then, big Q8_0 now: measure it again "
         "with tune.yml -e service=reasoning"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [("reasonin", ", did you mean reasoning?"), ("other", ": rename it there, or remove it")],
+)
+def test_entry_of_a_renamed_service_is_noted(name, step):
+    facts = {node: dict(one, llama_tuned={name: {"threads": 4}}) for node, one in intents.HOSTVARS.items()}
+    assert intents.mistakes(hostvars=facts) == []
+    (note,) = intent_notes(intents.SERVICES, intents.MODELS, intents.GROUPS, facts, {})
+    assert note == f"llama_tuned.{name}: is not in llama_services, nothing uses it{step}"
+
+
+def test_service_on_other_nodes_is_stale():
+    tuned = {"ubatch_size": 128, "measured": dict(MEASURED, nodes=["node1", "node3"])}
+    (note,) = notes(intents.SERVICES, tuned)
+    assert note.startswith("llama_tuned.reasoning: nodes node1, node3 then, node1, node2, node3 now: measure it again")
 
 
 def test_what_tune_writes_is_not_stale():
