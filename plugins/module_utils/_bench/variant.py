@@ -61,7 +61,7 @@ ip daddr {address} tcp dport {port} meta skuid != "{user}" reject with tcp reset
 ip saddr {address} tcp sport {port} meta skuid "{user}" accept; \
 ip saddr {address} tcp sport {port} tcp flags & syn == syn reject with tcp reset; \
 ip saddr {address} tcp sport {port} meta skuid != "{user}" reject with tcp reset; \
-}} }}"""
+}}; }}"""
 UNIT = """\
 # Written by llama_cluster while tune.yml measures.
 {lines}
@@ -253,6 +253,8 @@ class Variants:
         self.run("stop", deployed, *there)
         if changed.worker:
             self.free(port_of(changed.worker))
+            # Which says why it fails: a head without it would only be inactive.
+            self.run("start", beside)
         self.run("start", "--no-block", name)
         return name
 

@@ -223,6 +223,7 @@ def test_worker_on_loopback_starts_before_its_head(tmp_path):
     assert node.ran[2:] == [
         "stop llama-head-chat.service llama-tune-head-chat.service llama-tune-rpc-chat.service",
         "port 50053",
+        "start llama-tune-rpc-chat.service",
         "start --no-block llama-tune-head-chat.service",
     ]
 
