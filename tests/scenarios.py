@@ -53,7 +53,7 @@ BUDGETS = {
     "default": 90,
     "recovery": 150,
 }
-# Run beside the build. Scenario vulkan has builds of its own, which it compiles where the cache lacks them.
+# Run beside the build. Scenario vulkan has builds and shaders of its own, which it compiles where the cache lacks them.
 WITHOUT_BUILD = ("node_setup", "vulkan")
 # These assert seconds: they run after the others, one at a time.
 ALONE = ("recovery",)

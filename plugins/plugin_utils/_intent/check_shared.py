@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import gateway, monitoring
+from .builds import VISIBLE
 from .hosts import expand
 from .inventory import Inventory
 from .records import Models, Services, Settings
@@ -53,6 +54,27 @@ def shared_errors(one: Inventory) -> list[str]:
             "llama_services.%s.primary: true seen for %s too, only one service may have the units llama-rpc "
             "and llama-head, false is needed: remove the key" % (primary[1], primary[0])
         )
+    return found + _visible_errors(one)
+
+
+def _visible_errors(one: Inventory) -> list[str]:
+    """Cards that only heads, or only workers, of a node may use: the plan has one list for both."""
+    using = [service for service in one.services.values() if service.get("cards") != []]
+    sides = {"head_server_environment": "head", "rpc_worker_environment": "workers"}
+    found = []
+    for node in one.nodes:
+        runs = {
+            kind for kind in sides.values() if any(node in expand(each.get(kind, ""), one.groups) for each in using)
+        }
+        for name in VISIBLE.values() if len(runs) == len(sides) else ():
+            given = {variable: (one.hostvars[node].get(variable) or {}).get(name) for variable in sides}
+            if len(set(map(str, given.values()))) > 1:
+                variable = next(key for key, text in given.items() if text is not None)
+                other = next(key for key in sides if key != variable)
+                found.append(
+                    f"{variable}.{name}: {shown(given[variable])} seen for {node}, the same in {other} is needed, "
+                    "since heads and workers run there: write it in both, or name the cards of each service"
+                )
     return found
 
 

@@ -30,6 +30,23 @@ def test_two_services_cannot_share_a_port():
     ]
 
 
+def test_heads_and_workers_of_a_node_see_the_same_cards():
+    second = {**{key: SERVICES["reasoning"][key] for key in ("model", "quant")}, "head": "node2"}
+    variable = {"GGML_VK_VISIBLE_DEVICES": "0"}
+
+    def found(services, **variables):
+        return mistakes(services, hostvars={**HOSTVARS, "node2": {**HOSTVARS["node2"], **variables}})
+
+    both = dict(SERVICES, second=second)
+    assert found(both, rpc_worker_environment=variable) == [
+        "rpc_worker_environment.GGML_VK_VISIBLE_DEVICES: '0' seen for node2, the same in head_server_environment is "
+        "needed, since heads and workers run there: write it in both, or name the cards of each service"
+    ]
+    assert len(found(both, head_server_environment=variable)) == 1
+    assert found(both, rpc_worker_environment=variable, head_server_environment=variable) == []
+    assert found(SERVICES, rpc_worker_environment=variable) == []
+
+
 @pytest.mark.parametrize(
     ("cards", "more", "variables", "sentence"),
     [
