@@ -30,7 +30,7 @@ def test_two_services_cannot_share_a_port():
     ]
 
 
-def test_heads_and_workers_of_a_node_see_the_same_cards():
+def test_heads_and_workers_see_the_same_cards():
     second = {**{key: SERVICES["reasoning"][key] for key in ("model", "quant")}, "head": "node2"}
     variable = {"GGML_VK_VISIBLE_DEVICES": "0"}
 
