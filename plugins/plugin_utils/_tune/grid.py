@@ -315,8 +315,8 @@ def _candidate(
 
 
 def _planned(services: Services, name: str, known: Known, before: Map, allowed: str = "") -> dict[str, Any]:
-    """A candidate is refused for what the deployed services are not. allowed: the beginning of a mistake that is none
-    here, empty for none."""
+    """A candidate is refused for what the deployed services are not. allowed: the beginning of a mistake that does not
+    count here, or empty."""
     entry = f"llama_services.{name}"
     refused = service_errors(Inventory(services, known.models, known.groups, known.hostvars), name)
     refused = [one for one in refused if not (allowed and one.startswith(f"{entry}.{allowed}"))]
