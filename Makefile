@@ -33,6 +33,7 @@ scenarios:  ## molecule scenarios in containers, two at a time; some of them wit
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/scenarios.py $(SCENARIOS)
 
+# FULL=1: also the gates whose inputs have not changed since they passed.
 gates:  ## linters, ansible-test, all unit tests, other ansible-core versions, packaging, reference inventories
 	@tests/gates/all.sh
 

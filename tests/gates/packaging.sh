@@ -9,6 +9,9 @@ source=$(tree)
 PATH=$dev/bin:$PATH
 export ANSIBLE_HOME=$scratch/home ANSIBLE_LOCALHOST_WARNING=false
 
+shipped=(CHANGELOG.md LICENSE README.md SECURITY.md requirements.txt changelogs docs inventories meta playbooks plugins
+    roles)
+
 # From the checkout as it is, with .git, .venv and .collections in it. Whatever git has of the directories that are
 # shipped is in the archive, and nothing else is.
 # shellcheck disable=SC2329  # gate calls it
@@ -17,8 +20,7 @@ build() {
     tar -tzf "$scratch"/artifact/*.tar.gz | grep -vxF -e MANIFEST.json -e FILES.json | grep -v '/$' \
         | sort >"$scratch/built"
     cd "$repository"
-    git ls-files -co --exclude-standard CHANGELOG.md LICENSE README.md SECURITY.md requirements.txt changelogs docs \
-        inventories meta playbooks plugins roles \
+    git ls-files -co --exclude-standard "${shipped[@]}" \
         | grep -v '^inventories/lab/' | while read -r path; do [ ! -L "$path" ] && [ ! -e "$path" ] \
             || echo "$path"; done | sort >"$scratch/tracked"
     diff "$scratch/tracked" "$scratch/built" \
@@ -85,6 +87,8 @@ documentation() {
 gate "packaging: ansible-galaxy collection build" build
 [ $failed = 0 ] || finish
 gate "packaging: dependencies are what shipped files use" dependencies
+# The archive has nothing else.
+inputs=("$importer" -- "${shipped[@]}" galaxy.yml)
 gate "packaging: galaxy-importer" import
 gate "packaging: install into an empty path" install
 gate "packaging: ansible-doc of every plugin and role" document

@@ -5,7 +5,8 @@
 . "$(dirname "$0")/common.sh"
 
 # The collections that playbooks name besides our own come with the `ansible` package, whose core is another one.
-others=$("$(dev_venv)/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+dev=$(dev_venv)
+others=$("$dev/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 mkdir "$scratch/others" "$scratch/others/ansible_collections"
 ln -s "$others/ansible_collections/ansible" "$others/ansible_collections/community" \
     "$scratch/others/ansible_collections/"
@@ -14,6 +15,8 @@ export ANSIBLE_COLLECTIONS_PATH=$scratch/tree:$scratch/others ANSIBLE_HOME=$scra
 export ANSIBLE_LOCALHOST_WARNING=false ANSIBLE_INVENTORY_UNPARSED_WARNING=false
 export SMOKE_DIR SMOKE_PYTHON
 cd "$(tree)"
+
+read=(ansible.cfg galaxy.yml inventories meta playbooks plugins roles)
 
 # shellcheck disable=SC2329  # gate calls it
 smoke() {
@@ -49,6 +52,7 @@ core_on() {
         verdict SKIPPED "versions: core $1 calls every module" 0 \
             "no CPython ${2// /, } found for the node: install one, on PATH or with pyenv"
     fi
+    inputs=("$core" "$dev" -- "${read[@]}" tests/gates/intent.yml)
     gate "versions: core $1 reads every inventory and playbook" inventories
 }
 
@@ -68,6 +72,7 @@ refused() {
 
 if python=$(controller 2.17); then
     core=$(venv tests/gates/requirements/core-2.17.txt "$python")
+    inputs=("$core" "$dev" -- "${read[@]}")
     gate "versions: core 2.17 is refused in one sentence" refused
 else
     verdict SKIPPED "versions: core 2.17 is refused in one sentence" 0 \

@@ -25,6 +25,72 @@ def test_skipped_test_needs_an_allowed_reason(tmp_path, reason, status):
     assert done.returncode == status and reason in done.stdout
 
 
+ONCE = """#!/usr/bin/env bash
+. "$(dirname "$0")/common.sh"
+inputs=("${WORD:-word}" -- read)
+gate "a gate" grep -q right "$repository/read"
+gate "another" true
+finish
+"""
+
+
+@pytest.fixture
+def once(tmp_path):
+    """-> function that runs a gate of file `read` and says what its line is: PASS, FAIL, unchanged"""
+    folder = tmp_path / "tests/gates"
+    folder.mkdir(parents=True)
+    shutil.copy(GATES / "common.sh", folder)
+    shutil.copytree(ROOT / "tests/lab", tmp_path / "tests/lab")
+    (folder / "once.sh").write_text(ONCE)
+    (tmp_path / "read").write_text("right")
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    environment = {name: value for name, value in os.environ.items() if name not in ("FULL", "GATES_TABLE")}
+    environment["LLAMA_CLUSTER_CACHE"] = str(tmp_path / "cache")
+
+    def run(**settings):
+        command = ["bash", str(folder / "once.sh")]
+        done = subprocess.run(command, env=environment | settings, capture_output=True, text=True, check=False)
+        lines = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
+        assert len(lines) == 2 and "another" in lines[1] and "unchanged" not in lines[1], done
+        return "unchanged" if "inputs unchanged since 20" in lines[0] else lines[0].split()[0]
+
+    return run
+
+
+def test_gate_with_unchanged_inputs_is_not_run(tmp_path, once):
+    assert once() == "PASS"
+    (tmp_path / "unread").write_text("other")
+    assert once() == "unchanged"
+    assert once(FULL="1") == "PASS"
+
+
+CHANGES = {
+    "content": lambda root: (root / "read").write_text("right, too"),
+    "mode": lambda root: (root / "read").chmod(0o755),
+    "gate": lambda root: (root / "tests/gates/once.sh").write_text(ONCE + "# changed"),
+    "shared": lambda root: (root / "tests/gates/common.sh").write_text((GATES / "common.sh").read_text() + "# changed"),
+    "age": lambda root: [os.utime(path, (0, 0)) for path in (root / "cache/passed").iterdir()],
+    "not git": lambda root: shutil.rmtree(root / ".git"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changed_inputs_run_a_gate_again(tmp_path, once, change):
+    assert once() == "PASS"
+    change(tmp_path)
+    assert once() == "PASS"
+
+
+def test_other_tool_runs_a_gate_again(once):
+    assert once() == "PASS"
+    assert once(WORD="newer") == "PASS"
+
+
+def test_failed_gate_is_run_again(tmp_path, once):
+    (tmp_path / "read").write_text("wrong")
+    assert [once(), once()] == ["FAIL", "FAIL"]
+
+
 GATE = """#!/usr/bin/env bash
 . ./common.sh
 verdict %s "%s: what it does" 120 "why"
