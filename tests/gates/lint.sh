@@ -9,9 +9,11 @@ PATH=$dev/bin:$PATH
 
 # shellcheck disable=SC2329  # gate calls it
 shell_scripts() {
-    git grep -lIE --untracked '^#!/(usr/)?bin/(env )?(ba|da)?sh' -- ':!*.j2' ':!*.md' ':!*.py' ':!*.yml' \
-        ':!tests/golden/expected' \
-        | xargs "$shellcheck" --external-sources
+    {
+        git grep -lIE --untracked '^#!/(usr/)?bin/(env )?(ba|da)?sh' -- ':!*.j2' ':!*.md' ':!*.py' ':!*.yml' \
+            ':!tests/golden/expected'
+        git ls-files -co --exclude-standard '*.sh'
+    } | sort -u | xargs "$shellcheck" --external-sources
 }
 
 # ansible-lint starts ansible-playbook --syntax-check for each of 94 playbooks and roles, a second of a core each. It is

@@ -37,7 +37,18 @@ cd "$(tree)"
 # One at a time: two runs would build the same virtual environments.
 exec 9>"$home/lock"
 flock --nonblock 9 || { say "another run of ansible-test has $home/lock, waiting for it"; flock 9; }
-gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local --python "$version" --color no
+# sanity WORD...: with these tests of ansible-test, or these paths.
+# shellcheck disable=SC2329  # gate calls it
+sanity() { ansible-test sanity --local --python "$version" --color no "$@"; }
+inputs=("$tools" -- galaxy.yml meta plugins)
+gate "sanity: ansible-test of plugins, Python $version" sanity --test ansible-doc --test import --test pep8 --test pylint \
+    --test validate-modules --test yamllint plugins/
+inputs=("$tools" -- galaxy.yml meta '*.py')
+gate "sanity: pylint of tests" sanity --test pylint molecule/ roles/ tests/
+# Not what gate lint does of other files, with ruff and stricter settings: pep8, shellcheck and yamllint.
+inputs=("$tools" -- .)
+gate "sanity: ansible-test of all files" sanity --skip-test ansible-doc --skip-test import --skip-test pep8 \
+    --skip-test pylint --skip-test shellcheck --skip-test validate-modules --skip-test yamllint
 # Not by ansible-test, which starts a process for each test and so makes the fixtures of a module again for each of its
 # tests. Three on two cores: some tests wait for downloads and servers.
 # shellcheck disable=SC2329  # gate calls it
