@@ -41,8 +41,8 @@ flock --nonblock 9 || { say "another run of ansible-test has $home/lock, waiting
 # shellcheck disable=SC2329  # gate calls it
 sanity() { ansible-test sanity --local --python "$version" --color no "$@"; }
 inputs=("$tools" -- galaxy.yml meta plugins)
-gate "sanity: ansible-test of plugins, Python $version" sanity --test ansible-doc --test import --test pep8 --test pylint \
-    --test validate-modules --test yamllint plugins/
+gate "sanity: ansible-test of plugins, Python $version" sanity --test ansible-doc --test import --test pep8 \
+    --test pylint --test validate-modules --test yamllint plugins/
 inputs=("$tools" -- galaxy.yml meta '*.py')
 gate "sanity: pylint of tests" sanity --test pylint molecule/ roles/ tests/
 # Not what gate lint does of other files, with ruff and stricter settings: pep8, shellcheck and yamllint.
