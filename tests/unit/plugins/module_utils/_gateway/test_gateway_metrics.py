@@ -4,12 +4,15 @@
 """Metrics of the gateway's engine."""
 
 import json
+import re
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter.exposition import parse
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import metrics
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.clients import CLIENTS
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.log import Entry
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.replicas import Fleet
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.status_page import PAGE
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
     CHUNKED,
     Server,
@@ -196,3 +199,28 @@ def test_histogram_counts_up_to_each_bound():
     assert {bound: found["seconds_bucket"]["le=%s,service=big" % bound] for bound in bounds} == bounds
     assert found["first_byte_seconds_count"] == {"service=big": 4}, "without the request that had no byte"
     assert found["requests_total"] == {"code=200,service=big": 4, "code=499,service=big": 1}
+
+
+def test_page_loads_nothing_from_other_places():
+    links = set(re.findall(r"""\b(?:src|href|action)=["']?([^"' >]*)""", PAGE))
+    assert links == {"data:,", "status.json", "clients"}
+    assert "//" not in re.sub(r"</?[a-z]+[^>]*>", "", PAGE)
+    assert "default-src 'none'; connect-src 'self'" in PAGE
+    assert not re.search(r"innerHTML|document\.write|eval\(|@import|url\(", PAGE)
+
+
+def test_script_finds_its_elements():
+    assert set(re.findall(r'byId\("(\w+)"\)', PAGE)) <= set(re.findall(r'\bid="(\w+)"', PAGE))
+
+
+def test_page_names_every_configuration():
+    assert json.loads(re.search(r"CLIENTS = (\[.*?\]);", PAGE).group(1)) == list(CLIENTS)
+
+
+def test_every_state_has_its_color():
+    for state in ("ready", "loading", "draining", "waiting", "down", "stopped"):
+        assert re.search(r"\.%s\b[^}]*\{ color" % state, PAGE)
+
+
+def test_page_without_javascript_has_links():
+    assert re.search(r'<noscript>.*href="status\.json".*href="clients".*</noscript>', PAGE, re.DOTALL)

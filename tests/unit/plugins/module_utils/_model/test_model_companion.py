@@ -4,7 +4,7 @@
 """Headers of adapters and projectors; bytes are those that b11434 logged when it loaded these files."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import companion, gguf
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import companion, gguf, tensor_mode
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
@@ -74,3 +74,30 @@ def test_other_files_are_none():
     sound = with_key("clip.has_vision_encoder", make.BOOL, False)
     assert read(*sound)[5:] == (0, 0)
     assert read([("general.architecture", make.STRING, "llama")], []) is None
+
+
+def parts(layers, heads, cached, size, of_devices):
+    return tensor_mode.head_parts([heads] * layers, [cached] * layers, [size] * layers, of_devices)
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "of_devices", "expected"),
+    [
+        # Whole groups of heads: 1, 1 and 2 of 4, and another device begins in each layer.
+        (3, (32, 4), [1, 1, 1], [1 / 3, 1 / 3, 1 / 3]),
+        (2, (32, 8), [1, 1], [0.5, 0.5]),
+        (2, (32, 8), [3, 1], [0.75, 0.25]),
+        # Fewer heads than devices: each has some in some layers.
+        (4, (8, 1), [1, 1], [0.5, 0.5]),
+        # One layer only: the last device has what is left over.
+        (1, (32, 4), [1, 1, 1], [0.25, 0.25, 0.5]),
+    ],
+)
+def test_heads_follow_the_parts(layers, heads, of_devices, expected):
+    assert parts(layers, *heads, 128, of_devices) == pytest.approx(expected)
+
+
+def test_layers_without_a_cache_do_not_count():
+    found = tensor_mode.head_parts([32, 0, 32, 0], [8, 0, 8, 0], [128] * 4, [1, 1])
+    assert found == [0.5, 0.5]
+    assert tensor_mode.head_parts([0], [0], [0], [3, 1]) == [0.75, 0.25]

@@ -4,7 +4,9 @@
 """Refusals of a node: its system, accounts, addresses, ports and names."""
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.monitoring import monitoring_refusals
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.ports import port_conflicts
 
 ACCOUNTS = [
     {"option": "node_setup_user", "name": "llama", "id_option": "node_setup_uid", "id": 0},
@@ -264,3 +266,145 @@ def test_run_of_half_a_change_is_refused(units, changes, missed, tags):
 
 def test_head_waits_for_no_stopped_worker():
     assert of_services(workers=[dict(WORKER, state="stopped")], changes=["head"]) == []
+
+
+EXTERNAL = "set monitoring_prometheus to external, which writes configuration and rules for it"
+SOCKET = 'LISTEN 0 4096 %s:%d 0.0.0.0:* users:(("%s",pid=%d,fd=6))\n'
+
+
+def refusals(listeners="", processes=(), **changes):
+    asked = {
+        "prometheus": "install",
+        "os_family": "Debian",
+        "running": [],
+        "pids": [],
+        "managed": False,
+        "ports": {"monitoring_port": 9090, "monitoring_alertmanager_port": "9093"},
+        "listen": "127.0.0.1",
+        "changes": ["head"],
+    }
+    node = {"listeners": listeners, "managed_processes": dict(processes)}
+    return monitoring_refusals("ctl", dict(asked, **changes), node)
+
+
+def test_new_and_managed_hosts_are_accepted():
+    assert refusals() == []
+    managed = SOCKET % ("127.0.0.1", 9090, "prometheus", 7)
+    assert refusals(managed, managed=True, running=["prometheus.service"], pids=[7]) == []
+
+
+def test_unmanaged_prometheus_is_refused():
+    assert refusals(SOCKET % ("*", 9090, "prometheus", 7), running=["prometheus.service"], pids=[7]) == [
+        "monitoring_prometheus: install seen, and prometheus.service of somebody else runs on ctl, none may: "
+        + EXTERNAL
+    ]
+
+
+def test_packages_are_those_of_debian():
+    assert refusals(os_family="RedHat") == [
+        "monitoring_prometheus: install seen on ctl of family RedHat, Debian or Ubuntu is needed, whose packages it "
+        "takes: " + EXTERNAL
+    ]
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_holder_of_a_monitoring_port_is_named(managed):
+    listeners = SOCKET % ("0.0.0.0", 9090, "cockpit-tls", 9) + SOCKET % ("127.0.0.1", 9093, "x", 11)
+    assert refusals(listeners, managed=managed, running=["prometheus.service"] * managed, pids=[7] * managed) == [
+        "monitoring_port: port 9090 of 127.0.0.1 is in use by cockpit-tls (pid 9), a free port is needed: stop that "
+        "process or choose another port",
+        "monitoring_alertmanager_port: port 9093 of 127.0.0.1 is in use by x (pid 11), a free port is needed: stop "
+        "that process or choose another port",
+    ]
+    assert refusals(SOCKET % ("10.0.0.5", 9090, "cockpit-tls", 9)) == []
+
+
+def test_external_prometheus_needs_no_port():
+    listeners = SOCKET % ("0.0.0.0", 9090, "prometheus", 7)
+    assert refusals(listeners, prometheus="external", os_family="RedHat", running=["prometheus.service"]) == []
+
+
+def test_monitoring_port_of_a_moved_service_is_free():
+    listeners, managed = SOCKET % ("127.0.0.1", 9090, "llama-server", 9), {"9": "llama-head-chat.service"}
+    assert refusals(listeners, managed) == []
+    (sentence,) = refusals(listeners, managed, changes=[])
+    assert "belongs to our llama-head-chat.service" in sentence and "adopt.yml" not in sentence
+
+
+LISTENERS = """\
+LISTEN 0 512 10.0.0.31:8000 0.0.0.0:* users:(("llama-server",pid=812,fd=3))
+LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("python3",pid=99,fd=4))
+LISTEN 0 128 [::]:22 [::]:* users:(("sshd",pid=1,fd=4))
+LISTEN 0 128 127.0.0.1:8001 0.0.0.0:* users:(("nginx",pid=5,fd=4))
+"""
+
+
+def test_foreign_listeners_are_conflicts():
+    wanted = [
+        ("llama_services.reasoning.port", "10.0.0.31", 8000),
+        ("llama_services.reasoning.rpc_port", "10.100.0.31", 50052),
+        ("llama_services.second.port", "10.0.0.31", 8001),
+    ]
+    assert port_conflicts(wanted, LISTENERS, [812]) == [
+        "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is "
+        "needed: stop that process or choose another port"
+    ]
+    assert port_conflicts(wanted, LISTENERS, [])[0] == (
+        "llama_services.reasoning.port: port 8000 of 10.0.0.31 is in use by llama-server (pid 812), a free port is "
+        "needed: run adopt.yml, which takes over unmanaged servers, or choose another port"
+    )
+
+
+@pytest.mark.parametrize("name", ['x",pid=7', 'x",pid=7),("', '",pid=7,fd=1)', '",pid=7,fd=1),(', '"),("x",pid=7'])
+def test_forged_name_is_no_managed_process(name):
+    listeners = 'LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("%s",pid=99,fd=4),("nginx",pid=98,fd=4))\n' % name
+    wanted = [("llama_services.chat.rpc_port", "10.100.0.31", 50052)]
+    assert len(name) <= 15
+    assert len(port_conflicts(wanted, listeners, [7])) == 1
+    assert port_conflicts(wanted, listeners, [98]) == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["x\na b c *:8000 "],
+        ["\nLISTEN 0 0 *:8"],
+        ["\nLISTEN 0 0 *: "],
+        ["\nLISTEN 0", " 0 *:8000 "],
+        ["\nLISTEN 0 0", " *:8000 "],
+        ["\nLISTEN 0 0 ", " *:8000 x"],
+        ["\nLISTEN 0 0 *:", "8000 x"],
+        ["\nLISTEN 0 0 *", ":8000 x"],
+        ["\rLISTEN 0 0 *:8"],
+        ["\u2028a b c *:8000 "],
+    ],
+)
+def test_a_listener_cannot_name_itself_another_listener(names):
+    """The process of a user with a free port of his own, and what it calls itself."""
+    assert all(len(name) <= 15 for name in names)
+    users = ",".join('("%s",pid=%d,fd=4)' % (name, 99 + number) for number, name in enumerate(names))
+    listeners = "LISTEN 0 128 0.0.0.0:40000 0.0.0.0:* users:(%s)\n" % users
+    wanted = [("llama_services.chat.port", "10.0.0.31", port) for port in (8, 8000)]
+    assert port_conflicts(wanted, listeners + LISTENERS, [812]) == []
+    (sentence,) = port_conflicts([("llama_services.chat.port", "10.0.0.31", 40000)], listeners, [812])
+    assert "(pid 99)" in sentence and sentence.isprintable()
+    managed = [99 + len(names) - 1]
+    assert port_conflicts([("llama_services.chat.port", "10.0.0.31", 40000)], listeners, managed) == []
+
+
+@pytest.mark.parametrize(
+    "users, holder",
+    [
+        (
+            'users:(("nginx",pid=7,fd=6))',
+            "nginx (pid 7), a free port is needed: stop that process or choose another port",
+        ),
+        ("", "another process, a free port is needed: stop that process or choose another port"),
+        ('users:(("llama-server",pid=9,fd=6))', None),
+    ],
+)
+def test_a_port_that_another_process_has(users, holder):
+    """The kernel does not name the holder to everybody."""
+    line = "LISTEN 0 511 0.0.0.0:8000 0.0.0.0:* " + users
+    found = port_conflicts([("llama_services.chat.port", "10.0.0.1", 8000)], line + "\n", {9})
+    assert found == (["llama_services.chat.port: port 8000 of 10.0.0.1 is in use by " + holder] if holder else [])

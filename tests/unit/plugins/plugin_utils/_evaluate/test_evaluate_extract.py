@@ -4,6 +4,7 @@
 """The part of an answer that is judged."""
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.checklist import judge
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.extract import MOST, extract, prepared
 
 RUST = {"name": "fix/a", "judge": "rust", "tests": "tests", "refused": None, "checklist": None, "dir": None}
@@ -78,3 +79,30 @@ def test_only_programs_need_a_sandbox():
         "wrong": (False, None, "does not name: says why"),
     }
     assert [one["lines"] for one in found["verdicts"]] == [2, 1, 1, 1]
+
+
+CHECKLIST = [
+    {"fact": "an empty slice panics", "any": [r"panics? (if|when)\b.{0,40}\bempty", r"must not be empty"]},
+    {"fact": "milliseconds", "any": [r"\bms\b", r"millisecond"]},
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("It panics if `values` is empty. The result is in ms.", []),
+        ("The slice must not be EMPTY; Milliseconds are returned.", []),
+        ("Returns milliseconds.", ["an empty slice panics"]),
+        ("It **panics** when the\n\n    slice is empty.", ["milliseconds"]),
+        ("/// # Panics\n///\n/// Panics when the slice\n/// is empty.\n/// Times are in\r\n/// ms.", []),
+        ("//! panics if it\n//! is empty\n> in\n> ms", []),
+        ("a / b // c", ["an empty slice panics", "milliseconds"]),
+        ("", ["an empty slice panics", "milliseconds"]),
+    ],
+)
+def test_missing_facts_are_named(text, missing):
+    assert judge(CHECKLIST, text) == missing
+
+
+def test_empty_checklist_passes():
+    assert judge([], "anything") == []

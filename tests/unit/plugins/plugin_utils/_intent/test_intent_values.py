@@ -3,6 +3,7 @@
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._settings import BY_KIND
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.values import hidden
 
 
 @pytest.mark.parametrize(
@@ -214,3 +215,27 @@ def test_of_several_wrong_entries_the_first_is_shown():
     assert intent_values.list_errors("e", ["a", 7, 8])[0].startswith("e: 7 seen, a list of strings is needed")
     (sentence,) = intent_values.key_errors("e", ["a=int:1", "b", "c"], BY_KIND["server"]["override_kv"])
     assert sentence.startswith("e: 'b' seen, KEY=TYPE:VALUE such as ")
+
+
+@pytest.mark.parametrize(
+    "text, path",
+    [
+        ("/home/ops/m.gguf", "/home/ops/m.gguf"),
+        ("/root", "/root"),
+        ("//home/./ops", "/home/ops"),
+        ("--mmproj=/root/m.gguf", "/root/m.gguf"),
+        ("/opt/a.gguf:0.5,/tmp/b.gguf:1", "/tmp/b.gguf"),
+        ("/opt/lib:~/lib", "~/lib"),
+        ("/run/user/1000/x", "/run/user/1000/x"),
+        ("/homes/ops", ""),
+        ("/data/home/ops", ""),
+        ("/opt/tmp", ""),
+        ("/rooted", ""),
+        ("a ~ b", ""),
+        ("look into /tmp", ""),
+        ("7", ""),
+        (7, ""),
+    ],
+)
+def test_what_units_do_not_see(text, path):
+    assert hidden(text) == path

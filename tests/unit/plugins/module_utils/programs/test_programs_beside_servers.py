@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import os
+import pwd
 import socket
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import backoff
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import handshake
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import backoff, trial, wait_for_workers
+from ansible_collections.thefermisea.llama_cluster.tests.unit.rpc_workers import Worker
 
 UNIT = "llama-head-chat.service"
 
@@ -155,3 +158,77 @@ def test_wait_is_reported(unit, capsys, monkeypatch, tmp_path):
         notices = [systemd.recv(1000).decode() for _message in range(4)]
     assert notices[2:] == ["STATUS=waits 30 s: 3 runs in a row ended before they served", "STATUS="]
     assert "'systemctl restart %s' starts it now" % UNIT in capsys.readouterr().out
+
+
+@pytest.fixture(name="worker")
+def fixture_worker():
+    workers = []
+
+    def make(*arguments):
+        workers.append(Worker(*arguments))
+        return workers[-1]
+
+    yield make
+    for one in workers:
+        one.close()
+
+
+def test_the_release_names_the_build(worker, capsys):
+    assert wait_for_workers.main(["--build", "b11434-cpu-5f27b0c4", worker(handshake.NEW).endpoint]) == 0
+    assert capsys.readouterr().out == ""
+    assert (
+        wait_for_workers.main(
+            [
+                "--build",
+                "b11434",
+                worker(handshake.NEW).endpoint,
+                worker(handshake.NEW, (5, 1, 0)).endpoint,
+            ]
+        )
+        == 0
+    )
+    assert "different llama.cpp builds: 127.0.0.1" in capsys.readouterr().out
+
+
+def test_it_gives_up_what_it_does_not_need(worker, monkeypatch):
+    entry, done = pwd.getpwuid(os.getuid()), []
+    for name in ("setgroups", "setgid", "setuid"):
+        monkeypatch.setattr(wait_for_workers.os, name, lambda value, name=name: done.append((name, value)))
+    monkeypatch.setattr(wait_for_workers, "wait_for_rules", lambda announce: done.append("rules"))
+    assert wait_for_workers.main(["--user", entry.pw_name, "--build", "b11434", worker(handshake.NEW).endpoint]) == 0
+    assert done == ["rules", ("setgroups", []), ("setgid", entry.pw_gid), ("setuid", entry.pw_uid)], (
+        "the user last: then nothing else may be changed"
+    )
+
+
+def test_head_waits_for_firewall_rules(tmp_path):
+    loaded, said = tmp_path / "loaded", []
+    wait_for_workers.wait_for_rules(
+        said.append, lambda _seconds: loaded.touch() if said else None, ["test", "-e", str(loaded)]
+    )
+    assert len(said) == 1 and "llama-firewall" in said[0]
+    wait_for_workers.wait_for_rules(said.append, None, ["true"])
+    assert len(said) == 1, "nothing is said where they are there"
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"state": "reverted"}, "chat: the trial of Q8_0 was not kept until T: Q4_K_M is back"),
+        (
+            {"state": "reverted", "reason": "llama-head-chat.service did not run then"},
+            "chat: the trial of Q8_0 was not kept until T: Q4_K_M is back, llama-head-chat.service did not run then",
+        ),
+        (
+            {"state": "failed", "reason": "/opt/models/m.gguf is gone"},
+            "chat: the trial of Q8_0 was not kept until T, and Q4_K_M cannot come back: /opt/models/m.gguf is gone",
+        ),
+    ],
+)
+def test_outcome_for_the_journal(more, text):
+    record = {"service": "chat", "quant": "Q8_0", "was": "Q4_K_M", "until": "T", "at": "T", "reason": ""}
+    assert trial.outcome(dict(record, **more)) == text
+
+
+def test_usage_without_a_service():
+    assert trial.main([]) == "usage: trial SERVICE"
