@@ -11,12 +11,12 @@ import ipaddress
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import _files
 from .._node import paths
+from .._node.command import said
 from .._node.managed import GATEWAY_FILES
 from .._node.running import group_of, unit_of_group
 from .._node.units import Show, parse_show, systemctl, systemctl_show
@@ -223,12 +223,10 @@ def reload_nginx() -> None:
     program = shutil.which("nginx", path=SEARCHED)
     if program is None:
         raise Refusal("nginx: no such program, the saved site needs it: install nginx, then run again")
-    test = subprocess.run(
-        [program, "-t"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    if test.returncode:
+    status, output = said([program, "-t"], errors=True)
+    if status:
         raise Refusal(
             "nginx -t: failed (%s), nginx keeps its loaded configuration: correct that, then run again"
-            % printable(" ".join(test.stdout.decode("utf-8", "replace").split()), None)
+            % printable(" ".join(output.split()), None)
         )
     systemctl("reload-or-restart", "nginx.service")

@@ -7,12 +7,11 @@ collection."""
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from .._node.facts import environment, said
+from .._node.command import environment, said
 from .._text import Refusal, printable
 
 UNIT = "llama-link.service"
@@ -47,7 +46,7 @@ def serve(address: str, port: int, peer: str, seconds: int) -> None:
     # Without a firewall, too, the unit gets only packets of its peer.
     only = ["--unit=" + UNIT, "--property=IPAddressDeny=any", "--property=IPAddressAllow=" + peer]
     command = _confined(seconds, only) + [program, "--server", "--one-off", "--bind", address, "--port", str(port)]
-    status, output = _ran(command)
+    status, output = said(command, errors=True)
     deadline = time.monotonic() + LISTENS
     while not status and not _listens(address, port) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -55,7 +54,7 @@ def serve(address: str, port: int, peer: str, seconds: int) -> None:
         end()
         raise Refusal(
             "%s: iperf3 does not listen at %s port %d on %s (%s), it is needed there: see journalctl -u %s"
-            % (UNIT, address, port, os.uname().nodename, output or "no reason given", UNIT)
+            % (UNIT, address, port, os.uname().nodename, printable(" ".join(output.split())) or "no reason given", UNIT)
         )
 
 
@@ -104,12 +103,6 @@ def _program() -> str:
 def _confined(seconds: int, options: Sequence[str]) -> list[str]:
     limit = "RuntimeMaxSec=%d" % (seconds + BESIDE)
     return ["systemd-run", "--quiet", "--collect", *options] + ["--property=" + one for one in CONFINED + (limit,)]
-
-
-def _ran(command: Sequence[str]) -> tuple[int, str]:
-    """(exit status, output on one line)"""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False)
-    return done.returncode, printable(" ".join(done.stdout.decode("utf-8", "replace").split()))
 
 
 def _listens(address: str, port: int) -> bool:

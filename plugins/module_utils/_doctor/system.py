@@ -22,8 +22,9 @@ from .._exporter.machine import certificate_ends, clock_synchronized, fenced
 from .._gateway import draining
 from .._llama.api import rows, table
 from .._node import drm, fabric, nvidia_smi, paths
+from .._node.command import said
 from .._slurm import facts, state
-from .._watchdog.firewall import LIST, run
+from .._watchdog.firewall import LIST
 
 # Seconds for the gateway's engine.
 SHORT = 5.0
@@ -160,7 +161,7 @@ def firewall() -> dict[str, Any]:
     found: dict[str, Any] = {"fences": []}
     workers = [one for one in watched() if one.kind == "rpc"]
     if workers:
-        status, text = run(LIST)
+        status, text = said(LIST)
         for one in workers:
             port = one.settings.get("port")
             if isinstance(port, int):

@@ -13,7 +13,8 @@ import time
 from typing import Any
 
 from .._node import fabric
-from .._watchdog.firewall import LIST, run
+from .._node.command import said
+from .._watchdog.firewall import LIST
 from . import config
 from .exposition import Family
 from .metrics import Families
@@ -81,7 +82,7 @@ class Machine:
         found.add("llama_clock_synchronized", clock_synchronized())
         workers = [one for one in config.watched() if one.kind == "rpc"]
         if workers:
-            status, text = run(LIST)
+            status, text = said(LIST)
             for one in workers:
                 port = one.settings.get("port")
                 if isinstance(port, int):

@@ -12,16 +12,15 @@ import grp
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._files import is_trusted, names_in, text_of
-from .._text import Refusal
 from . import drm, nvidia_smi, paths, vulkan
 from . import fabric as fabrics
 from . import units as services
 from .build import build_info, kept_releases
+from .command import answer, said
 from .running import managed_processes
 from .trials import Trials
 
@@ -36,40 +35,6 @@ LINKS = ("current", "previous", "build")
 RECORDS = (paths.RPC_RULES, paths.CLIENT_RULES, paths.SHARE_RULES)
 Facts = dict[str, Any]
 ADDED = re.compile(r"(running|permanent) \S+ rule ")
-# Debian keeps some programs where only root looks.
-BINARIES = ":/usr/sbin:/sbin"
-
-
-def environment() -> dict[str, str]:
-    """The environment for programs: English output, and the directories of system programs."""
-    return dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + BINARIES)
-
-
-def said(command: Sequence[str]) -> tuple[int, str]:
-    """(exit status, output) of a program; status 127 if it is missing."""
-    try:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-        )
-    except OSError:
-        return 127, ""
-    # Decoded here, because a stream of text would end a line at \r too, which a process may have in its name.
-    output = process.communicate()[0].decode("utf-8", "replace")
-    return process.returncode, output
-
-
-def answer(command: Sequence[str], *statuses: int) -> str:
-    """The output of a program that every node has. Errors: Refusal for a status other than 0 and these."""
-    status, output = said(command)
-    if status and status not in statuses:
-        raise Refusal(
-            "%s ended with status %d, an answer is needed: run `%s` on the node"
-            % (command[0], status, " ".join(command))
-        )
-    return output
 
 
 def accounts(asked: Facts) -> Facts:

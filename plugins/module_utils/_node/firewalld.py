@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .._files import directory, write_atomically
 from .._text import Refusal, printable
-from .facts import answer, environment, records, routes, said
+from .command import answer, said
+from .facts import records, routes
 
 # Place, zone, text.
 Rule = tuple[str, str, str]
@@ -86,14 +86,14 @@ def _zones(rules: Mapping[str, str]) -> dict[str, str]:
 
 
 def _call(command: Sequence[str]) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(), check=False)
-    if done.returncode:
+    status, output = said(command, errors=True)
+    if status:
         raise Refusal(
             "%s: it ended with status %d (%s), 0 is needed: run it on the node"
             % (
                 " ".join(map(shlex.quote, command)),
-                done.returncode,
-                printable(done.stdout.decode("utf-8", "replace").strip()),
+                status,
+                printable(output.strip()),
             )
         )
 

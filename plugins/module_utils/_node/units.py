@@ -16,6 +16,7 @@ from typing import Any, Callable, NamedTuple
 from .. import _files
 from .._text import Refusal
 from . import paths
+from .command import said
 from .systemd_escape import systemd_words
 
 Properties = dict[str, str]
@@ -117,12 +118,9 @@ def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES)
 
 def systemctl(*words: str) -> None:
     """Runs systemctl. Errors: Refusal."""
-    try:
-        done = subprocess.run(["systemctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        problem = done.returncode and (" ".join(done.stdout.decode("utf-8", "replace").split()) or str(done.returncode))
-    except OSError as error:
-        problem = str(error.strerror)
-    if problem:
+    status, output = said(["systemctl", *words], errors=True)
+    if status:
+        problem = " ".join(output.split()) or status
         raise Refusal(f"systemctl {' '.join(words)}: failed ({problem}): see journalctl -xe on the node")
 
 

@@ -23,7 +23,7 @@ from .._fetch.sources import Source, copy_range, make_source, read_range
 from .._model.describe import check_shards
 from .._model.gguf import Header, read_header
 from .._node import paths
-from .._node.facts import environment
+from .._node.command import environment
 from .._text import Refusal, human, printable
 from .cache import is_seeded
 

@@ -12,11 +12,11 @@ import errno
 import os
 import select
 import socket
-import subprocess
 import time
 from typing import Callable
 
 from .._node import paths
+from .._node.command import said
 
 Say = Callable[[str], None]
 # Counts a repair: of which unit, and why.
@@ -31,20 +31,10 @@ NETLINK_NETFILTER, GROUP_NFTABLES = 12, 7
 SETTLE, AGAIN, ANYWAY = 0.5, 10, 60
 
 
-def run(command: list[str]) -> tuple[int, str]:
-    """(exit status, output) of a command."""
-    try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
-    except OSError:
-        return 127, ""
-    output = process.communicate()[0]
-    return process.returncode, output
-
-
 class Rules:
     """Compares the kernel's rules with those after the last load of the file."""
 
-    def __init__(self, say: Say, note: Note, run: Run = run, path: str = paths.FIREWALL_RULES) -> None:
+    def __init__(self, say: Say, note: Note, run: Run = said, path: str = paths.FIREWALL_RULES) -> None:
         self._say, self._note, self._run, self._path = say, note, run, path
         self._file: tuple[float, int, int] | None = None  # the file as it was loaded
         self._wanted: str | None = None  # the kernel's list then

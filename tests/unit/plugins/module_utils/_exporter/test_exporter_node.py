@@ -18,7 +18,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporte
     cards,
     config,
     exposition,
-    jobs,
     machine,
     page,
     units,
@@ -413,7 +412,7 @@ def test_rules_close_worker_port(text, port, fenced):
 def test_worker_fence_is_sampled(monkeypatch):
     worker = config.Watched("chat", "rpc", "llama-rpc-chat.service", {"address": "10.1.0.2", "port": 50052})
     monkeypatch.setattr(config, "watched", lambda: [worker])
-    monkeypatch.setattr(machine, "run", lambda _command: (0, RULES))
+    monkeypatch.setattr(machine, "said", lambda _command: (0, RULES))
     monkeypatch.setattr(machine, "clock_synchronized", lambda: None)
     found = {one.name: one.samples for one in machine.Machine(config.Config()).slow()}
     assert found["llama_rpc_fenced"] == [("", {"service": "chat"}, 1.0)]
@@ -514,15 +513,15 @@ SERVICE = {
 @pytest.fixture(name="sampled")
 def fixture_sampled(tmp_path, monkeypatch):
     """The samples beside a keeper that has left this, some seconds ago."""
-    monkeypatch.setattr(jobs.paths, "KEEPER_CONFIG", str(tmp_path / "jobs.json"))
-    monkeypatch.setattr(jobs.paths, "KEEPER", str(tmp_path))
+    monkeypatch.setattr(units.paths, "KEEPER_CONFIG", str(tmp_path / "jobs.json"))
+    monkeypatch.setattr(units.paths, "KEEPER", str(tmp_path))
 
     def sampled(known, ago=0.0):
         configured = dict.fromkeys(("chat", "code", "stopped"), SERVICE)
         config = {"user": "ai", "directory": "/d", "partitions_yield": [], "registry_dir": "", "services": configured}
         (tmp_path / "jobs.json").write_text(json.dumps(config))
         state.write(str(tmp_path), state.public(known, time.time() - ago, None), False)
-        page = exposition.render(jobs.look())
+        page = exposition.render(units.look())
         return sorted(line for line in page.splitlines() if not line.startswith("#"))
 
     return sampled
@@ -559,4 +558,4 @@ def test_forged_state_makes_no_series(sampled):
 
 @pytest.mark.usefixtures("sampled")
 def test_host_without_jobs_has_no_samples():
-    assert jobs.look() == []
+    assert units.look() == []

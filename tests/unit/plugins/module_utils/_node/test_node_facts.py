@@ -8,7 +8,7 @@ import os
 import sys
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import facts
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import command, facts
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 SYSTEMCTL = """\
@@ -26,7 +26,7 @@ def fixture_program(tmp_path, monkeypatch):
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr(facts, "BINARIES", "")
+    monkeypatch.setattr(command, "BINARIES", "")
 
     def make(name, text):
         (folder / name).write_text("#!%s\n%s" % (sys.executable, text))
