@@ -35,8 +35,7 @@ from ansible.parsing.splitter import parse_kv
 from ..plugin_utils._access.gateway import gateway_host
 from ..plugin_utils._access.trials import services_on_trial
 from ..plugin_utils._filters import with_sentences
-from ..plugin_utils._gateway.client_files import client_configuration
-from ..plugin_utils._gateway.config import gateway_config
+from ..plugin_utils._gateway.config import client_configuration, gateway_config
 from ..plugin_utils._gateway.plan_lines import gateway_plan_lines
 from ..plugin_utils._gateway.tailnet import gateway_tailnet
 from ..plugin_utils._intent import check, variables

@@ -28,8 +28,7 @@ _value:
   type: raw
 """
 
-from ..plugin_utils._doctor.cluster import doctor_report
-from ..plugin_utils._doctor.rules import doctor_rules
+from ..plugin_utils._doctor.cluster import doctor_report, doctor_rules
 from ..plugin_utils._evaluate.plan import evaluation_plan
 from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._intent.tuned import with_tuned

@@ -28,8 +28,8 @@ _value:
   type: raw
 """
 
-from ..plugin_utils._access.clients import client_access
 from ..plugin_utils._access.node import node_refusals
+from ..plugin_utils._access.ports import client_access
 from ..plugin_utils._access.units import build_refusals
 from ..plugin_utils._filters import with_sentences
 from ..plugin_utils._intent.jobs import slurm_shared

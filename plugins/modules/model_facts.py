@@ -40,7 +40,7 @@ models:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._plan.published import look
+from ..module_utils._plan.header import look
 
 
 def main():

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster import plugins
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster
 
 # LineMax= of journald.conf.
 LINE = 48 * 1024
@@ -42,7 +42,7 @@ def patterns():
                 for pattern in inside(value):
                     if isinstance(pattern.pattern, str):
                         found[pattern.pattern] = pattern
-    for rule in rules.load():
+    for rule in cluster.load():
         for condition in rule["when"]:
             for operator in ("matches", "lacks"):
                 if operator in condition:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import judge
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor.journal import BEFORE
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 INVENTORY = ("-i", "molecule/monitoring/inventory")
@@ -377,12 +377,12 @@ def test_files_that_this_build_cannot_load(lab, doctor):
             }
             for line in lines
         ]
-        found = {one["rule"] for one in judge.judge(rules.load(), {"node": "node1", "lines": said, "units": [unit]})}
+        found = {one["rule"] for one in judge.judge(cluster.load(), {"node": "node1", "lines": said, "units": [unit]})}
         assert found == {rule for rule, names in expected.items() if name in names}, (name, found, lines[-8:])
 
 
 def test_every_rule_of_a_lab_is_here():
     """This file makes its fault, or says why its command cannot be run on it."""
     text = Path(__file__).read_text(encoding="utf-8")
-    here = {rule["name"] for rule in rules.load() if rule["seen"].endswith("test_named_by_the_doctor.py")}
+    here = {rule["name"] for rule in cluster.load() if rule["seen"].endswith("test_named_by_the_doctor.py")}
     assert {name for name in here if name not in text} == set()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Callable
 
 from . import journal, system, units
-from .probes import gather
 
 # Seconds of the journal that are read, and time limits of probes.
 WINDOW = 6 * 3600.0
@@ -92,3 +92,30 @@ def patterns(rules: Iterable[Mapping[str, Any]]) -> list[str]:
         for condition in rule["when"]
         if condition["path"] == "text" and "matches" in condition
     ]
+
+
+def gather(probes: dict[str, tuple[float, Callable[[], Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Runs {name: (seconds, function)} in parallel -> ({name: result}, {name: error}).
+
+    A probe that hangs, as on a lost share, is left behind: its thread ends with the process.
+    """
+    seen: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+
+    def look(name: str, probe: Callable[[], Any]) -> None:
+        try:
+            seen[name] = probe()
+        except Exception as error:  # the other probes go on
+            failed[name] = str(error) or type(error).__name__
+
+    threads = []
+    for name, (seconds, probe) in probes.items():
+        thread = threading.Thread(target=look, args=(name, probe), daemon=True)
+        thread.start()
+        threads.append((name, seconds, thread))
+    for name, seconds, thread in threads:
+        thread.join(seconds)
+        if name not in seen and name not in failed:
+            failed[name] = f"no answer in {seconds:g} s"
+    # Copies: late threads do not change them.
+    return dict(seen), dict(failed)

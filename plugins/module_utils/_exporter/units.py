@@ -16,6 +16,7 @@ from .._bench.variant import TIMER
 from .._files import names_in
 from .._node import paths
 from .._node.units import held_since, number, parse_show, service_of, systemctl_show, unit_kind
+from .._slurm import facts, state
 from .._watchdog import samples
 from .._watchdog.firewall import UNIT as FIREWALL
 from . import config
@@ -141,3 +142,26 @@ def _build(command: str) -> str | None:
     """The release of the unit's program."""
     found = RELEASE.search(command)
     return found.group(1) if found else None
+
+
+HELD = "held"
+
+
+def look() -> list[Family]:
+    """Nothing on a host without a keeper. One that does not run says nothing of its jobs. Errors: Refusal, OSError."""
+    found = Families()
+    if not os.path.exists(paths.KEEPER_CONFIG):
+        return found.all()
+    content = state.read(paths.KEEPER)
+    alive = not facts.mistrust(content, time.time())
+    found.add("llama_keeper_alive", int(alive))
+    # The user of the jobs could name any service in its file.
+    services = state.configuration(paths.KEEPER_CONFIG).services if alive else {}
+    for service, one in sorted(state.known_of(content).items()):
+        if service not in services or (one.state == state.NONE and not one.wanted):
+            continue
+        seen = HELD if one.held and one.state == state.NONE else one.state
+        found.add("llama_job_state", 1, service=service, state=seen)
+        found.add("llama_job_serves", int(one.serves), service=service)
+        found.add("llama_job_failures", int(one.failures), service=service)
+    return found.all()

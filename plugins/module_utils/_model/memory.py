@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from .._settings import OWN
 from .compute_buffer import compute_bytes
-from .draft import draft_counts, draft_settings
 from .kv_cache import Settings, kv_bytes
 from .shape import Shape, read_shape
 from .tensor_mode import head_parts
@@ -120,3 +119,43 @@ def _parts(shape: Shape, settings: Settings, parts: Sequence[int], fit_params: b
         kept = states + (sum(caches) - states) * heads
         devices.append(Share(blocks, 0, blocks - 1, math.ceil(weights), math.ceil(kept), compute[0]))
     return Placed(devices, Share(weights=shape.input_bytes, compute=host))
+
+
+def draft_settings(settings: Settings) -> Settings:
+    """Its context is that of the model, its cache f16 whatever the model's is (common_base_params_to_speculative)."""
+    return settings._replace(cache_type_k="f16", cache_type_v="f16", drafted=0)
+
+
+def draft_counts(blocks: int, counts: Sequence[int]) -> list[int]:
+    """Blocks of a draft model per device: llama.cpp shares them out by the model's own --tensor-split, with the output
+    layer as one more."""
+    last = max(device for device, count in enumerate(counts) if count)
+    items = [count + (device == last) for device, count in enumerate(counts)]
+    ends, total = [sum(items[: device + 1]) for device in range(len(items))], sum(items)
+    found = [0] * len(items)
+    for block in range(blocks):
+        found[next(device for device, end in enumerate(ends) if end * (blocks + 1) > block * total)] += 1
+    return found
+
+
+def leaving(shape: Shape, blocks: int) -> Shape:
+    """The same model with its first blocks in the head's main memory, as --n-gpu-layers has it. The
+    others, at least one, are for devices."""
+    if not blocks:
+        return shape
+    left, others = _part(shape, 0, blocks), _part(shape, blocks, shape.block_count)
+    return others._replace(input_bytes=shape.input_bytes + sum(left.block_bytes), left=left)
+
+
+def _part(shape: Shape, first: int, end: int) -> Shape:
+    return shape._replace(
+        block_count=end - first,
+        block_bytes=shape.block_bytes[first:end],
+        n_head=shape.n_head[first:end],
+        n_head_kv=shape.n_head_kv[first:end],
+        head_k=shape.head_k[first:end],
+        head_v=shape.head_v[first:end],
+        swa_layers=shape.swa_layers[first:end],
+        recurrent=shape.recurrent[first:end],
+        expert_bytes=shape.expert_bytes[first:end],
+    )

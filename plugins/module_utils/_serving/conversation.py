@@ -18,8 +18,7 @@ from .._llama.api import DOCUMENTS, NoAnswer, count, error_text, plain, rows, ta
 from .._llama.args import Settings
 from .._text import Refusal
 from .health import LOOK, Head, Result
-from .picture import judge_picture, with_picture
-from .sense import is_fallback, nonsense
+from .sense import is_fallback, judge_picture, nonsense, with_picture
 
 # Tokens and seconds for thoughts. A model too slow for these tokens is only reported.
 MOST = 2048

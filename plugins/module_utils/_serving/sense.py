@@ -1,10 +1,16 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Detects answers without sense: special tokens, repetition, an echo of the question. Private to the collection."""
+"""Answers without sense: special tokens, repetition, an echo of the question; and a picture that a server did not read.
+Private to the collection."""
 
+from __future__ import annotations
+
+import base64
 import re
-from typing import Any
+import struct
+import zlib
+from typing import Any, Optional
 
 from .._llama.api import plain
 
@@ -83,3 +89,35 @@ def nonsense(text: str, question: str) -> str:
         return "the answer repeats the question, another text is needed"
     again = repeated(text)
     return f"the answer repeats itself over and over ({plain(again)}), an end is needed" if again else ""
+
+
+SIDE = 64
+RED = b"\xff\x00\x00"
+
+
+def _png() -> bytes:
+    """A red square."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    lines = (b"\0" + RED * SIDE) * SIDE
+    head = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def with_picture(prompt: str) -> dict[str, Any]:
+    """The request for an answer to a prompt with the picture."""
+    url = "data:image/png;base64," + base64.b64encode(_png()).decode("ascii")
+    parts = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": {"url": url}}]
+    return {"messages": [{"role": "user", "content": parts}]}
+
+
+def judge_picture(tokens: int, without: int) -> tuple[Optional[str], Optional[str]]:
+    """tokens: of the prompt with the picture; without: of the same prompt. Returns the result and the error."""
+    if tokens > without:
+        return "%d tokens read" % (tokens - without), None
+    return None, (
+        "a picture added no tokens to a prompt of %d, some are needed: set the mmproj that was made for this model"
+        % without
+    )

@@ -17,7 +17,7 @@ import time
 from typing import Callable
 
 from .. import _files
-from .._exporter import cards, config, heads, jobs, machine, page
+from .._exporter import cards, config, heads, machine, page, units
 from .._exporter.board import Board, Part, ascii_words
 from .._exporter.exposition import Family
 from .._exporter.units import Units
@@ -44,7 +44,7 @@ class Sampler:
             ("fabric", UNITS, node.fabric),
             ("machine", SLOW, node.slow),
             ("cards", cards.LOOK, cards.Cards().look),
-            ("jobs", SLOW, jobs.look),
+            ("jobs", SLOW, units.look),
         ]
         parts += [("disk " + path, SLOW, functools.partial(machine.disk, path)) for path in sorted(set(settings.disks))]
         for name, interval, look in parts:

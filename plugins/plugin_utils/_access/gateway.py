@@ -14,8 +14,7 @@ from ...module_utils._gateway.paths import COUNT, READ, WORK
 from ...module_utils._node import paths
 from ...module_utils._text import printable
 from .._intent.hosts import networks_of
-from .clients import RULE, SHOWN
-from .ports import LISTENER, port_conflicts, processes_of
+from .ports import LISTENER, RULE, SHOWN, port_conflicts, processes_of
 
 # "nginx -T" shows each file that it reads after such a line.
 FILE = re.compile(r"^# configuration file (\S+):$", re.MULTILINE)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...module_utils._llama.drafts import model_of
 from ...module_utils._model.describe import NO_MODEL
-from ...module_utils._model.left import leaving
+from ...module_utils._model.memory import leaving
 from ...module_utils._plan import table
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Case, Plan, ServicePlan, cache_words, plan, plan_experts, slot_context

@@ -11,8 +11,7 @@ from typing import Any
 
 from ...module_utils._model.architectures import WITHOUT_CACHE
 from ...module_utils._model.kv_cache import CACHE_TYPES, largest_kv
-from ...module_utils._model.left import leaving
-from ...module_utils._model.memory import Settings, Shape
+from ...module_utils._model.memory import Settings, Shape, leaving
 from ...module_utils._model.tensor_mode import UNPLANNED, UNSUPPORTED
 from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device

@@ -1,16 +1,19 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evidence of all nodes together, and the doctor's report. Private to the collection."""
+"""The rules of the doctor, evidence of all nodes together, and its report. Private to the collection."""
 
 import os
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.common.yaml import yaml_load
+
 from ...module_utils._doctor import explain, judge
-from .rules import doctor_rules
+from .._monitoring import dropped
 
 Evidence = Mapping[str, Any]
 # The exit statuses of llama-doctor.
@@ -99,3 +102,25 @@ def doctor_report(
         "failed": failed,
         "nodes": dict(nodes),
     }
+
+
+# Keys that the judge needs.
+JUDGED = ("each", "scope", "when", "severity", "stays", "sentence", "cause", "fix", "command")
+
+
+def load(roles: Path = dropped.ROLES) -> list[dict[str, Any]]:
+    """All rules with their fixtures."""
+    found = []
+    for one in dropped.doctor_rules(roles):
+        rule = yaml_load(one.path.read_text(encoding="utf-8"))
+        found.append(dict(rule, name=one.path.stem))
+    return found
+
+
+def doctor_rules(scope: str) -> list[dict[str, Any]]:
+    """Rules of a scope, node or cluster, for the judge."""
+    return [
+        dict({key: rule[key] for key in JUDGED if key in rule}, name=rule["name"])
+        for rule in load()
+        if rule.get("scope", "node") == scope
+    ]

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._companion_keys import companions
+from ...module_utils._gateway import clients
 from ...module_utils._gateway.config import SILENCE
 from ...module_utils._plan.full_prompt import measured
 from ...module_utils._settings import is_stopped, kind_of, resolved, slot, text_tokens, value
+from ...module_utils._text import Refusal
 from .._intent import gateway
 from .._intent.builds import builds_of, entry_of, version_of
 from .._intent.hosts import expand, node_address
@@ -195,3 +197,16 @@ def _unserved(
 def _routes(routes: Mapping[str, Any]) -> dict[str, Any]:
     tasks = routes.get("tasks") or {}
     return {"default": routes.get("default"), "tasks": {str(task): name for task, name in tasks.items()}}
+
+
+def client_configuration(config: Mapping[str, Any], client: str = "") -> dict[str, str]:
+    """{url, file, text} of a client: its page at the gateway, the name of its file, the content. Without a client the
+    list of all clients, which has no file. Errors: Refusal for an unknown client."""
+    base_url = config["base_urls"][0].rstrip("/")
+    if not client:
+        return {"url": base_url + "/clients", "file": "", "text": clients.clients_index(config, base_url)}
+    text = clients.client_configuration(config, client, base_url)
+    if text is None:
+        known = ", ".join(clients.CLIENTS)
+        raise Refusal(f"client: {client} seen, one of {known} is needed: run with -e client=openai")
+    return {"url": base_url + "/clients/" + client, "file": clients.CLIENTS[client][0], "text": text}

@@ -12,10 +12,9 @@ from ...module_utils._cache_keys import CACHE_TYPES, PLAIN_CACHE_TYPES
 from ...module_utils._companion_keys import SCALES
 from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
 from ...module_utils._forms import SEEDED
-from ...module_utils._llama.args import OLDEST, build_number, command_line_of
+from ...module_utils._llama.args import OLDEST, build_number, command_line_of, unknown_values
 from ...module_utils._llama.drafts import DRAFTS_UNKNOWN, TYPED, UNTYPED
 from ...module_utils._llama.flags import flags, owner
-from ...module_utils._llama.words import unknown_values
 from ...module_utils._model.tensor_mode import TENSOR_BUILD
 from ...module_utils._settings import (
     LARGEST,

@@ -15,8 +15,7 @@ from ...module_utils._text import Refusal, exact
 from .._intent.builds import VISIBLE
 from .._intent.jobs import jobs
 from .._intent.records import Groups, HostVars, Models, Services
-from .._units.files import digest, process_words, templated
-from .._units.preset import preset
+from .._units.files import digest, preset, process_words, templated
 from .._units.sandbox import shader_cache
 
 Job = Mapping[str, Any]

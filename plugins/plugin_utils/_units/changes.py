@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._node.units import ANSWERING, Unit, units_of
-from .hold import hold_changes
 
 # As llama_unit_info returns them.
 Units = Iterable[Mapping[str, Any]]
@@ -89,4 +88,29 @@ def _workers(units: Iterable[Unit], wanted: Sequence[str], stopped: Collection[s
         "restart": [unit.name for unit in kept if unit.stale or unit.failed_in_a_row],
         # A worker that systemd is about to restart counts as down: its head has lost it already.
         "start": [unit.name for unit in kept if unit.enabled and unit.active_state != "active"],
+    }
+
+
+def hold_changes(nodes: Mapping[str, Iterable[Mapping[str, Any]]], host: str, held: str) -> dict[str, list[str]]:
+    """Returns the changes of `host` before node `held` is held: lists of units, as unit_changes() has them.
+
+    nodes: {node: units as node_facts returns them}. Only managed heads, routers and workers change: watchdog and
+    firewall of a held node keep running. heads_down: running heads that are on the held node, or lose a worker there;
+    held: all units of that node, which must not start at boot; heads_up: heads of other nodes, which wait for their
+    worker as after a boot, unless their own node is held too.
+    """
+    own = host == held
+    mine, theirs = (
+        [unit for unit in units_of(nodes[node]) if unit.kind in ("rpc", *ANSWERING) and unit.installed and unit.managed]
+        for node in (host, held)
+    )
+    lost = {unit.service for unit in theirs if unit.kind == "rpc"}
+    heads = [unit for unit in mine if unit.kind in ANSWERING and (own or unit.service in lost)]
+    return {
+        "heads_down": [unit.name for unit in heads if unit.sub_state == "running"],
+        "held": [unit.name for unit in mine] if own else [],
+        "unwanted": [],
+        "workers_restart": [],
+        "workers_start": [],
+        "heads_up": [] if own else [unit.name for unit in heads if unit.enabled],
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._node import paths
@@ -17,7 +17,6 @@ from ...module_utils._plan.devices import BY_SLOT
 from ...module_utils._plan.stored import stored
 from ...module_utils._settings import is_stopped
 from .._intent.builds import VISIBLE
-from .preset import preset
 from .sandbox import shader_cache, unit_sandbox
 
 Instance = Mapping[str, Any]
@@ -273,3 +272,27 @@ def _watched(kind: str, item: Instance) -> Entry:
 def _text(value: Any) -> str:
     """JSON, indented: json then calls the methods of Ansible's lazy containers, which compute their values."""
     return json.dumps(value, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"
+
+
+# Characters that end a value in the INI, quoted or not. Only JSON values contain them, where an escape works too.
+ENDS = {";": "\\u003b", "#": "\\u0023"}
+
+
+def preset(models: Iterable[Mapping[str, Any]]) -> str:
+    """models: of Head.models."""
+    found = ["; Written by the collection from llama_services: change the inventory.", "version = 1"]
+    found += ["", "[*]", "metrics = true"]
+    for one in models:
+        found += ["", f"[{one['model']}]", *_lines(one["args"])]
+    return "\n".join(found) + "\n"
+
+
+def _lines(args: Sequence[str]) -> list[str]:
+    """Returns a line for each flag. A negative number is a value, not a flag."""
+    found: list[str] = []
+    for word in args:
+        if word.startswith("--"):
+            found.append(f"{word[2:]} = true")
+        else:
+            found[-1] = found[-1][: -len("true")] + "".join(ENDS.get(letter, letter) for letter in word)
+    return found

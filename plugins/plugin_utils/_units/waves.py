@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ...module_utils._node.units import Unit, units_of
-from .hold import hold_changes
+from .changes import hold_changes
 
 NOTHING: dict[str, Any] = {
     "heads_down": [],

@@ -2,7 +2,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _cache_keys, _settings
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import words as llama_words
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_words
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import kv_cache
 
 

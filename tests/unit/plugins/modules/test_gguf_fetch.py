@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import published
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import header
 from ansible_collections.thefermisea.llama_cluster.tests.unit import companion_files, gguf_files
 
 MODEL = gguf_files.model(1)
@@ -30,7 +30,7 @@ def test_files_beside_model_are_fetched_like_it(run, fake, tmp_path):
         options = {"urls": [fake.add_plain(name, gguf_files.file_bytes(*files))], "dest": str(tmp_path / name)}
         done = [run(**options)[1] for _time in range(2)]
         assert [one["changed"] for one in done] == [True, False]
-        assert published.look(options, 0o644)["there"]
+        assert header.look(options, 0o644)["there"]
 
 
 def test_changed_mode_is_no_new_transfer(run, fake, tmp_path):

@@ -16,7 +16,6 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor 
     explain,
     journal,
     judge,
-    probes,
     system,
     units,
 )
@@ -276,7 +275,7 @@ def test_hanging_probe_delays_nothing():
     def breaks():
         raise ValueError("broken")
 
-    seen, failed = probes.gather(
+    seen, failed = evidence.gather(
         {"hangs": (0.2, lambda: time.sleep(30)), "breaks": (5, breaks), "sees": (5, lambda: 1)}
     )
     assert time.monotonic() - began < 5

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import judge, system
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._slurm import state
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster
 
 NAMES = ("keeper_down", "job_died_early", "job_waits", "job_out_of_memory", "qos_differs", "gres_wrong")
-RULES = [rule for rule in rules.load() if rule["name"] in NAMES]
+RULES = [rule for rule in cluster.load() if rule["name"] in NAMES]
 DIED = {"job_id": 4710, "code": "crashed", "words": "crashed (exit code 1)", "at": 1.0}
 FULL = {"code": "out_of_memory", "words": "out of memory: 4.2G used by a task, 4G requested"}
 RECORDED = Path(__file__).resolve().parents[3] / "fixtures/slurm"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _family, _settings
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_words
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import drafts, flags
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import words as llama_words
 
 ROOT = Path(__file__).resolve().parents[5]
 HELP = ROOT / "tests/unit/fixtures/help"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, nvidia_smi, xid
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, nvidia_smi
 
 UNIT = Path(__file__).resolve().parents[3]
 STUB = str(UNIT / "stub_nvidia_smi")
@@ -430,7 +430,7 @@ LOG = """\
 
 
 def test_one_entry_for_each_card_and_number():
-    assert xid.xids_in(kernel_log.parse(LOG, 10.0)) == [
+    assert nvidia_smi.xids_in(kernel_log.parse(LOG, 10.0)) == [
         {
             "pci_slot": "0000:3b:00",
             "xid": 13,
@@ -456,7 +456,7 @@ def test_fallen_card_without_xid_counts_as_79():
         r"3,9,1843308145,-;NVRM: The NVIDIA GPU 0000:b3:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this system "
         r"has\x0aNVRM: fallen off the bus and is not responding to commands."
     )
-    (found,) = xid.xids_in(kernel_log.parse(text, 1850.0))
+    (found,) = nvidia_smi.xids_in(kernel_log.parse(text, 1850.0))
     assert (found["pci_slot"], found["xid"], found["message"]) == ("0000:b3:00", 79, "fallen off the bus")
 
 
@@ -467,7 +467,7 @@ def test_log_is_read_without_waiting(tmp_path):
     keep_open = os.open(str(pipe), os.O_RDWR)
     os.write(keep_open, LOG.encode())
     found = []
-    reader = threading.Thread(target=lambda: found.append(xid.read_xids(str(pipe))), daemon=True)
+    reader = threading.Thread(target=lambda: found.append(nvidia_smi.read_xids(str(pipe))), daemon=True)
     reader.start()
     reader.join(10)
     os.close(keep_open)
@@ -486,7 +486,7 @@ def test_records_that_were_overwritten_meanwhile_are_passed_over(tmp_path, monke
 
     (tmp_path / "kmsg").write_text("")
     monkeypatch.setattr(os, "read", read)
-    assert [entry["xid"] for entry in xid.read_xids(str(tmp_path / "kmsg"))[0]] == [13, 79]
+    assert [entry["xid"] for entry in nvidia_smi.read_xids(str(tmp_path / "kmsg"))[0]] == [13, 79]
 
 
 @pytest.mark.parametrize(
@@ -507,4 +507,4 @@ def test_unreadable_log_has_a_reason(monkeypatch, problem, needed):
         raise problem
 
     monkeypatch.setattr(os, "open", refuse)
-    assert xid.read_xids() == (None, needed)
+    assert nvidia_smi.read_xids() == (None, needed)

@@ -4,10 +4,10 @@
 """A draft model beside the one that it drafts for."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.draft import draft_counts
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.left import leaving
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.memory import (
+    draft_counts,
     kv_bytes,
+    leaving,
     place,
     settings_of,
 )

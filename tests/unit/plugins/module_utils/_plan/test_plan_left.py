@@ -4,9 +4,9 @@
 """Layers in the head's main memory beside its cards: what lies where, as --n-gpu-layers has it."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.left import leaving
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.memory import (
     kv_bytes,
+    leaving,
     place,
     settings_of,
 )

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.clients import client_access
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.ports import client_access
 
 HEAD = {"service": "chat", "port": 8000, "address": "10.0.0.31"}
 SHOWN = "2: eth0    inet 10.0.0.31/24 brd 10.0.0.255 scope global eth0\\       valid_lft forever preferred_lft forever"

@@ -4,8 +4,10 @@
 """Refusals of a node: its system, accounts, addresses, ports and names."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.monitoring import monitoring_refusals
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import (
+    monitoring_refusals,
+    node_refusals,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.ports import port_conflicts
 
 ACCOUNTS = [

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster, rules
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -87,7 +87,7 @@ def test_timeline_has_inventory_names():
 
 def test_every_drill_has_a_rule():
     catalog = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())["__drill_catalog"]
-    named = {drill for rule in rules.load() for drill in rule.get("drills", ())}
+    named = {drill for rule in cluster.load() for drill in rule.get("drills", ())}
     # One is not possible here, one breaks nothing. A job that comes back has its reason in llama-jobs list.
     jobs = {drill for drill in catalog if drill.startswith("job_")}
     assert named == set(catalog) - jobs - {"clock_step", "three_endpoints"}

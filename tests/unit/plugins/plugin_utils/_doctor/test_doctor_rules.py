@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import evidence, judge
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster
 
 # Output of llama-doctor --json on deployed nodes of a lab.
 RECORDED = Path(__file__).resolve().parents[3] / "fixtures/doctor"
-RULES = rules.load()
+RULES = cluster.load()
 NAMES = [rule["name"] for rule in RULES]
-KEYS = set(rules.JUDGED) | {"name", "drills", "seen", "fixture", "healthy"}
+KEYS = set(cluster.JUDGED) | {"name", "drills", "seen", "fixture", "healthy"}
 
 
 LINE = {

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import journal, judge, system
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import machine
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, nvidia_smi, resets, xid
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import kernel_log, nvidia_smi, resets
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster
 
 ROOT = Path(__file__).resolve().parents[5]
 FIXTURES = ROOT / "tests/unit/fixtures"
-RULES = rules.load()
+RULES = cluster.load()
 MIB = 1 << 20
 COLLECT = nvidia_smi.collect
 
@@ -148,7 +148,7 @@ def test_driver_faults_are_found(smi, text, rule):
 
 def test_xid_is_found():
     record = "4,1200,5000000,-;NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus\n"
-    assert found(xids=xid.xids_in(kernel_log.parse(record, 60.0))) == ["card_xid"]
+    assert found(xids=nvidia_smi.xids_in(kernel_log.parse(record, 60.0))) == ["card_xid"]
 
 
 def write(folder, **files):

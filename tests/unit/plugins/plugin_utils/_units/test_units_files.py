@@ -10,8 +10,8 @@ import os
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units import files
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.files import preset
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.links import build_links
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.preset import preset
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
 
 HEAD = {

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.hold import hold_changes
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import hold_changes
 
 NOTHING = {"heads_down": [], "held": [], "unwanted": [], "workers_restart": [], "workers_start": [], "heads_up": []}
 
