@@ -119,14 +119,18 @@ def found_way(image: str) -> Iterator[Way]:
             # Mount points, which systemd made.
             shutil.rmtree(root)
         return
-    for engine in ENGINES:
-        if shutil.which(engine) and _run([engine, "info"], START).returncode == 0:
+    refused = ""
+    for engine in filter(shutil.which, ENGINES):
+        seen = _run([engine, "info"], START)
+        if seen.returncode == 0:
             _pull(engine, image)
             yield Way(engine, image=image)
             return
+        refused += f" ({engine} does not work: {_reason(seen)})"
     raise Refusal(
         f"judging: neither systemd {SYSTEMD} with rustc and root, nor docker or podman for user id {os.geteuid()} "
-        "seen, one is needed to run what a model wrote: install rustc or an engine, or correct acceptance_judge_host"
+        f"seen{refused}, one is needed to run what a model wrote: install rustc or an engine, or correct "
+        "acceptance_judge_host"
     )
 
 
@@ -149,6 +153,8 @@ def command(way: Way, name: str, user: int, seconds: int, script: Sequence[str],
     asked += [f"--pids-limit={TASKS}", f"--memory={MEMORY}", f"--memory-swap={MEMORY}", "--cpus=1"]
     asked += [f"--ulimit=fsize={FILE_SIZE}", f"--ulimit=nofile={FILES}", "--ulimit=core=0", "--log-driver=none"]
     asked += [f"--tmpfs={WORK}:rw,exec,nosuid,nodev,mode=1777,size={WORK_SIZE}"]
+    # Else podman makes /tmp, /run and /var/tmp writable.
+    asked += ["--read-only-tmpfs=false"] if way.name == "podman" else []
     asked += [f"--env=HOME={WORK}", f"--env=TMPDIR={WORK}", "--entrypoint="]
     asked += [f"--mount=type=bind,source={folder},target={TASK},readonly"] if folder else []
     return [*asked, way.image, *words]
@@ -216,6 +222,12 @@ def _pull(engine: str, image: str) -> None:
         done = _run([engine, "pull", "--quiet", image], IMAGE_SECONDS)
         if done.returncode:
             raise Refusal(
-                f"acceptance_judge_image: {image} cannot be pulled, an image with rustc is needed: "
-                f"{printable((done.stderr.strip().splitlines() or ['no reason given'])[-1])}"
+                f"acceptance_judge_image: {image} cannot be pulled with {engine} ({_reason(done)}), an image with "
+                f"rustc is needed: copy it from another host with {engine} save and {engine} load, or name one that "
+                f"{engine} images shows"
             )
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line of a command's messages."""
+    return printable((done.stderr.strip().splitlines() or ["no reason given"])[-1])

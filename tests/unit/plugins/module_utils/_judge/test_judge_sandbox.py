@@ -66,6 +66,7 @@ def test_container_has_no_network_and_no_files(engine):
     ):
         assert one in words, one
     assert not [one for one in words if one.startswith(("--mount", "--volume", "-v", "--privileged"))]
+    assert ("--read-only-tmpfs=false" in words) == (engine == "podman")
     assert words[words.index("rust") + 1 :] == ["timeout", "--signal=KILL", "20", "sh", "-c", "cat", "judge", "1", "2"]
 
 
@@ -75,7 +76,15 @@ def test_path_that_a_mount_would_misread_is_refused(folder):
         sandbox.command(UNIT, "llama-judge-1", 65534, 20, SCRIPT, folder)
 
 
-def found(monkeypatch, booted=True, user=0, systemd="systemd 252 (252.1)", rustc="/usr/bin/rustc", engines=()):
+def found(
+    monkeypatch,
+    booted=True,
+    user=0,
+    systemd="systemd 252 (252.1)",
+    rustc="/usr/bin/rustc",
+    engines=(),
+    installed=sandbox.ENGINES,
+):
     """The way of a host that has these; engines: whose `info` succeeds."""
     answers = {"systemctl": systemd, rustc: "/usr\n"}
 
@@ -85,10 +94,13 @@ def found(monkeypatch, booted=True, user=0, systemd="systemd 252 (252.1)", rustc
             words, status, answers.get(words[0], ""), "first\nno route to host\n"
         )
 
+    def which(name, path=None):
+        return rustc if name == "rustc" else name if name in installed else None
+
     monkeypatch.setattr(sandbox, "_run", run)
     monkeypatch.setattr(sandbox.os, "geteuid", lambda: user)
     monkeypatch.setattr(sandbox.os.path, "isdir", lambda path: booted)
-    monkeypatch.setattr(sandbox.shutil, "which", lambda name, path=None: rustc if name == "rustc" else name)
+    monkeypatch.setattr(sandbox.shutil, "which", which)
     monkeypatch.setattr(sandbox._files, "check_program", lambda path: None)
     with sandbox.found_way("rust") as way:
         return way
@@ -112,8 +124,37 @@ def test_image_that_cannot_be_pulled_is_refused(monkeypatch):
     monkeypatch.setattr(
         sandbox, "_run", lambda words, _seconds: sandbox.subprocess.CompletedProcess(words, 1, "", "a\nb\x1b")
     )
-    with pytest.raises(Refusal, match="acceptance_judge_image: rust cannot be pulled, .*: b[?]$"):
-        sandbox._pull("docker", "rust")
+    said = (
+        r"acceptance_judge_image: rust cannot be pulled with podman \(b[?]\), .* podman save and podman load, or name"
+    )
+    with pytest.raises(Refusal, match=said):
+        sandbox._pull("podman", "rust")
+
+
+def test_image_that_is_there_is_not_pulled(monkeypatch):
+    ran = []
+    monkeypatch.setattr(
+        sandbox,
+        "_run",
+        lambda words, _seconds: ran.append(words) or sandbox.subprocess.CompletedProcess(words, 0, "", ""),
+    )
+    sandbox._pull("podman", "rust")
+    assert ran == [["podman", "image", "inspect", "rust"]]
+
+
+def test_podman_judges_where_docker_is_absent_or_refuses(monkeypatch):
+    assert found(monkeypatch, user=1000, installed=["podman"], engines=["podman"]).name == "podman"
+    assert found(monkeypatch, user=1000, installed=["docker", "podman"], engines=["podman"]).name == "podman"
+
+
+def test_reason_of_each_engine_is_named(monkeypatch):
+    with pytest.raises(Refusal) as refused:
+        found(monkeypatch, user=1000, installed=["docker", "podman"])
+    assert "docker does not work: no route to host) (podman does not work: no route to host), one is" in str(
+        refused.value
+    )
+    with pytest.raises(Refusal, match=r"nor docker or podman for user id 1000 seen, one is needed .*: install rustc"):
+        found(monkeypatch, user=1000, installed=[])
 
 
 def test_tools_take_no_settings_from_a_directory(monkeypatch, tmp_path):
