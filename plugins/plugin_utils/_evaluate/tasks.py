@@ -25,7 +25,7 @@ from .._intent.values import did_you_mean
 Map = Mapping[str, Any]
 # Tasks at most, bytes of each of their files, and files of a task.
 MOST, LARGEST, FILES = 1000, 64 << 10, 100
-TOKENS = (1, 32768)
+TOKENS, DEFAULT_TOKENS = (1, 32768), 1024
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 KEYS = {"summary", "judge", "max_tokens", "checklist"}
 CHECKLIST = "checklist"
@@ -140,7 +140,7 @@ def _task(folder: str, kind: str, name: str) -> dict[str, Any]:
         "kind": kind,
         "summary": given["summary"],
         "prompt": prompt,
-        "max_tokens": given.get("max_tokens", 1024),
+        "max_tokens": given.get("max_tokens", DEFAULT_TOKENS),
         "judge": judge,
         "tests": tests,
         "refused": refused,
@@ -195,7 +195,7 @@ def _settings(path: str) -> dict[str, Any]:
     if other:
         step = did_you_mean(other[0], KEYS) or ": correct it"
         raise Refusal(f"{path}: {', '.join(other)} seen, {', '.join(sorted(KEYS))} are known{step}")
-    judge, tokens = given.get("judge"), given.get("max_tokens", 1024)
+    judge, tokens = given.get("judge"), given.get("max_tokens", DEFAULT_TOKENS)
     words = isinstance(judge, list) and judge and all(isinstance(word, str) and word for word in judge)
     if judge not in (RUST, CHECKLIST) and not words:
         seen = "no judge" if judge is None else f"judge {judge}"

@@ -716,3 +716,18 @@ def test_limit_leaves_jobs_as_they_are(jobs):
     assert script(jobs) == OLD_SCRIPT and not [event for event in jobs.events if event.startswith("ctl write")]
     jobs.done("upgrade", "--limit", "node2,ctl", "-e", "tag=b2")
     assert script(jobs) != OLD_SCRIPT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "done"),
+    [
+        (["--check"], []),
+        ([], ["node1 node1 in SLURM: prepared", "node2 node2 in SLURM: prepared", "ctl accounting submitted"]),
+        (["--limit", "ctl"], ["ctl accounting submitted"]),
+        (["--limit", "node1"], ["node1 node1 in SLURM: prepared"]),
+    ],
+)
+def test_tag_and_limit_choose_parts_of_jobs(cluster, arguments, done):
+    cluster.done("site", "--tags", "slurm", *arguments)
+    # No unit of the service beside it is touched.
+    assert [event for event in cluster.events if " reserved in SLURM: nothing" not in event] == done
