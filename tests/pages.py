@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings  # noqa: E402
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import judge  # noqa: E402
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import cluster  # noqa: E402
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import (  # noqa: E402
     check_models,
     check_services,
@@ -224,7 +224,7 @@ def settings_page():
 def doctor():
     """docs/doctor.md with the names of all rules by severity; the rest is written manually."""
     names = {severity: [] for severity in judge.SEVERITIES}
-    for rule in sorted(rules.load(), key=lambda one: one["name"]):
+    for rule in sorted(cluster.load(), key=lambda one: one["name"]):
         names[rule["severity"]].append("`%s`" % rule["name"])
     before, title, _names = (ROOT / "docs/doctor.md").read_text().partition("### All rules\n")
     lists = ["**%s**: %s." % (severity.capitalize(), ", ".join(found)) for severity, found in names.items()]

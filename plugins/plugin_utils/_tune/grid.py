@@ -67,7 +67,7 @@ class Deployed(NamedTuple):
 
     @property
     def cards(self) -> Sequence[Map]:
-        """Those of its head's node."""
+        """The cards of its head's node."""
         return [one for one in self.node.get("devices") or [] if one["kind"] == "GPU"]
 
     @property

@@ -34,7 +34,7 @@ LONGEST = 180  # seconds
 ACTIONS = ("assert", "debug", "fail", "gather_facts", "include_vars", "normal", "set_fact", "template")
 
 
-# What runs a module in a fifth of the time that Python takes.
+# It runs a module in a fifth of the time that Python takes.
 CLIENT = Path(__file__).resolve().parents[2] / "lab/modules/client.py"
 
 

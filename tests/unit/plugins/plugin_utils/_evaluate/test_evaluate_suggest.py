@@ -98,7 +98,7 @@ def test_clear_winner_becomes_a_valid_inventory(kind):
     rows = [{**one, "kind": kind} for one in (row("a", 7, 8), row("c", 0, 8))]
     found = routes_result(suggest(rows, {"default": "A"}), {"default": "A"}, "llama_routes: {default: A}\n")
     shown = [line for line in found["diff"] if line[0] != "-" and not line.startswith(("+++", "@@"))]
-    # The printed lines are those of the file.
+    # The printed lines are the lines of the file.
     printed = yaml.safe_load("\n".join(line[1:] for line in shown))
     written = yaml.safe_load(found["text"])
     assert printed == written == {"llama_routes": {"default": "A", "tasks": {kind: "a"}}}
