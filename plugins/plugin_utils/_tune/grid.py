@@ -243,6 +243,11 @@ def tune_candidates(
             placed[f"quant {one['item']['quant']}"] = _planned(other, name, known, plan)
         placement = {"axis": PLACEMENT, "changes": {}, "restarts_workers": False}
         found += [{"name": title, **placement, **one} for title, one in placed.items()]
+    if goal == "total" and all((value(one["services"][name], "parallel") or 1) == 1 for one in found):
+        raise Refusal(
+            f"tune: goal total seen, a candidate with several slots is needed: set parallel of {name}, add parallel "
+            "to axes, or run with -e goal=single"
+        )
     return found
 
 

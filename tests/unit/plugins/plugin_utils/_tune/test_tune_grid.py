@@ -215,3 +215,10 @@ def test_replica_that_is_measured_has_the_worker():
 def test_unknown_axis_is_refused():
     with pytest.raises(Refusal, match=r"tune: axes thread seen.*threads"):
         candidates(chat(**ALONE), axes=["thread"])
+
+
+def test_total_needs_several_slots():
+    """With one slot there is no figure of several requests, and no candidate could win."""
+    with pytest.raises(Refusal, match=r"goal total seen, a candidate with several slots is needed"):
+        candidates(chat(**ALONE), axes=["flash_attn"], goal="total")
+    assert len(candidates(chat(**{**ALONE, "parallel": 2}), axes=["flash_attn"], goal="total")) == 2
