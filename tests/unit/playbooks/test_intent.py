@@ -35,27 +35,10 @@ def run(tmp_path, playbook, *arguments, **intent):
     return run_playbook(ROOT / ("playbooks/%s.yml" % playbook), *arguments, home=tmp_path, **settings)
 
 
-@pytest.mark.parametrize(
-    "intent, sentence",
-    [
-        (
-            {"llama_services": [SERVICE]},
-            "llama_services: a list of 1 seen, a map of name to service is needed: write NAME: with its keys below, "
-            "without a dash",
-        ),
-        (
-            {"llama_services": {"chat": dict(SERVICE, quant="{{ nowhere }}")}},
-            "llama_services: nowhere is not defined for node1, node2, a value is needed: define it",
-        ),
-        (
-            {"llama_api_keys": "{{ vault_keys }}"},
-            "llama_api_keys: vault_keys is not defined for node1, node2, a value is needed: put it into "
-            "group_vars/all/vault.yml, or run with -e",
-        ),
-    ],
-)
-def test_one_sentence_comes_first(tmp_path, intent, sentence):
-    output = refused(run(tmp_path, "site", **intent))
+def test_one_sentence_comes_first(tmp_path):
+    services = {"chat": dict(SERVICE, quant="{{ nowhere }}")}
+    output = refused(run(tmp_path, "site", llama_services=services))
+    sentence = "llama_services: nowhere is not defined for node1, node2, a value is needed: define it"
     assert sentence in " ".join(output.split())
     assert "Validating arguments" not in output and "ssh" not in output
 
@@ -91,11 +74,6 @@ def test_a_mistyped_variable_is_a_warning(tmp_path):
             "switch_model: retire now seen, one of never, after and first is needed: correct -e retire=",
         ),
         ("maintenance", [], "maintenance: no node given, one of node1, node2 is needed: run with -e node=NODE"),
-        (
-            "maintenance",
-            ["node=node7"],
-            "maintenance: node node7 seen, one of node1, node2 is needed, did you mean node",
-        ),
         (
             "maintenance",
             ["node=node1", "state=back"],
