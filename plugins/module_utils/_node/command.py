@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What programs of a node say. Private to the collection."""
+"""Output of programs of a node. Private to the collection."""
 
 from __future__ import annotations
 
