@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import signal
 import sys
 import warnings
@@ -45,6 +46,12 @@ def load() -> None:
     )
 
     warm()
+    # A run's callbacks come after its playbook is parsed.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lab/callback"))
+    import compiled_once  # noqa: PLC0415 - it needs the loader
+
+    if compiled_once.CORE == "2.19":
+        compiled_once.keep_files()
     # Each run begins with these.
     for loader in (connection_loader, shell_loader, become_loader):
         list(loader.all(class_only=True))
@@ -69,6 +76,11 @@ def modules_by_server() -> None:
     plugin.exec_command = execute_by_server
 
 
+def packed() -> str:
+    """The directory of packed modules, as long as this server lives."""
+    return constants.DEFAULT_LOCAL_TMP + "-packed"
+
+
 def run(arguments: list[str], environment: dict[str, str], output: str, simulated: bool = True) -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
@@ -77,6 +89,10 @@ def run(arguments: list[str], environment: dict[str, str], output: str, simulate
         os.dup2(where, descriptor)
     # The run before has removed it.
     os.makedirs(constants.DEFAULT_LOCAL_TMP, mode=0o700, exist_ok=True)
+    if not simulated:
+        # What is sent of a module is put together once, not by each run.
+        os.makedirs(packed(), mode=0o700, exist_ok=True)
+        os.symlink(packed(), os.path.join(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache"))
     if simulated:
         modules_by_server()
         from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (  # noqa: PLC0415 - by Ansible
@@ -103,6 +119,7 @@ def main() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
         signal.alarm(0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    shutil.rmtree(packed(), ignore_errors=True)
 
 
 if __name__ == "__main__":
