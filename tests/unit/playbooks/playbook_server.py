@@ -90,7 +90,7 @@ def run(arguments: list[str], environment: dict[str, str], output: str, simulate
     # The run before has removed it.
     os.makedirs(constants.DEFAULT_LOCAL_TMP, mode=0o700, exist_ok=True)
     if not simulated:
-        # What is sent of a module is put together once, not by each run.
+        # Modules are packed once for all runs.
         os.makedirs(packed(), mode=0o700, exist_ok=True)
         os.symlink(packed(), os.path.join(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache"))
     if simulated:
