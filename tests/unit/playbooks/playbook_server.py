@@ -92,7 +92,10 @@ def run(arguments: list[str], environment: dict[str, str], output: str, simulate
     if not simulated:
         # Modules are packed once for all runs.
         os.makedirs(packed(), mode=0o700, exist_ok=True)
-        os.symlink(packed(), os.path.join(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache"))
+        link = os.path.join(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache")
+        # A killed run leaves it.
+        if not os.path.lexists(link):
+            os.symlink(packed(), link)
     if simulated:
         modules_by_server()
         from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (  # noqa: PLC0415 - by Ansible
