@@ -146,6 +146,7 @@ def test_trial_is_refused(cluster):
         ((*AXIS, "-e", "goal=total"), "goal total seen, a candidate with several slots is needed"),
         ((*CHAT, "-e", "minutes=1h"), "minutes '1h' seen, a number above 0 is needed"),
         ((*CHAT, "--limit", "node1"), "node1 seen, node1, node2 is needed to measure chat: run without --limit"),
+        ((*CHAT, "--limit", "node2"), "node2 seen, a node of its head is needed to measure chat: run without"),
         ((*CHAT, "-e", "requests=x"), "requests 'x' seen, a whole number of 1 or more is needed"),
     ],
 )
