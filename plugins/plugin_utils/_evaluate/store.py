@@ -27,7 +27,7 @@ LARGEST = 4 << 20
 NUMBERS = {"completion_tokens", "first_token_s", "seconds"}
 FIGURES = {*NUMBERS, "tokens_per_second"}
 NOTHING = type(None)
-JUDGED = {
+JUDGED: dict[str, type | tuple[type, ...]] = {
     **{"passes": bool, "compiles": (bool, NOTHING), "reason": str, "errors": dict, "lines": int},
     "clippy_warnings": (int, NOTHING),
 }
