@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .._text import Refusal
@@ -23,6 +23,8 @@ Counters = dict[str, int]
 ESTABLISHED = "01"
 CLOSED_BY_PEER = "08"
 LISTEN = "0A"
+# Devices by which a process uses RDMA.
+VERBS = "/dev/infiniband/uverbs"
 ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})\Z")
 
 
@@ -160,23 +162,29 @@ def process_tree(pid: int, proc: str = "/proc") -> set[int]:
     return tree
 
 
-def socket_inodes(pids: Iterable[int], proc: str = "/proc") -> set[int]:
-    """Inodes of the sockets that these processes hold open. Errors: Refusal if they are not readable."""
-    inodes = set()
+def _descriptors(pids: Iterable[int], proc: str) -> Iterator[str]:
+    """What the descriptors of these processes lead to. Errors: Refusal if they are not readable."""
     for pid in pids:
         folder = os.path.join(proc, str(pid), "fd")
         try:
             for name in os.listdir(folder):
                 # Descriptors close meanwhile.
                 with contextlib.suppress(FileNotFoundError):
-                    match = re.match(r"^socket:\[(\d+)\]\Z", os.readlink(os.path.join(folder, name)))
-                    if match:
-                        inodes.add(int(match.group(1)))
+                    yield os.readlink(os.path.join(folder, name))
         except PermissionError:
             raise Refusal("%s is not readable for user id %d: run with become" % (folder, os.geteuid())) from None
         except OSError:
             continue  # the process has gone meanwhile
-    return inodes
+
+
+def socket_inodes(pids: Iterable[int], proc: str = "/proc") -> set[int]:
+    """Inodes of the sockets that these processes hold open. Errors: Refusal if they are not readable."""
+    found = [re.match(r"^socket:\[(\d+)\]\Z", target) for target in _descriptors(pids, proc)]
+    return {int(match.group(1)) for match in found if match}
+
+
+def _has_rdma(pids: Iterable[int], proc: str) -> bool:
+    return any(target.startswith(VERBS) for target in _descriptors(pids, proc))
 
 
 def resolve(endpoint: str) -> set[End]:
@@ -206,17 +214,20 @@ def connections(endpoints: Sequence[str], pid: int | None = None, proc: str = "/
     """Established connections to each endpoint, and their counters so far.
 
     endpoints: list of 'host:port'. pid: count only connections of this process and its descendants.
-    Returns a list in the order of endpoints.
+    Returns a list in the order of endpoints. A process with an RDMA device has no counters: its data may leave TCP,
+    whose connection stays.
     Errors: Refusal.
     """
     remotes = [resolve(endpoint) for endpoint in endpoints]
     established = _established(pid, proc)
+    by_rdma = bool(pid) and _has_rdma(process_tree(pid, proc), proc)
     result = []
     for endpoint, remote in zip(endpoints, remotes):
         ends = tuple(sorted(pair for pair in established if pair[1] in remote))
         counters = {pair: counters_of(pair) for pair in ends}
         known = {pair: found for pair, found in counters.items() if found is not None}
-        result.append(Connection(endpoint, bool(ends), known if len(known) == len(ends) else None, ends))
+        counted = len(known) == len(ends) and not by_rdma
+        result.append(Connection(endpoint, bool(ends), known if counted else None, ends))
     return result
 
 

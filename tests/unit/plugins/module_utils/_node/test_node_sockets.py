@@ -143,6 +143,25 @@ def test_closed_descriptor_hides_no_other(tmp_path, monkeypatch):
     assert sockets.socket_inodes([7], str(tmp_path)) == {103}
 
 
+def test_rdma_leaves_nothing_to_count(tmp_path, monkeypatch):
+    """b11434 moves its data off TCP once both ends have RDMA, and keeps the connection."""
+    remote = next(ends for ends in sockets.parse_proc_net_tcp(PROC_NET_TCP).values())[1]
+    inode = next(iter(sockets.parse_proc_net_tcp(PROC_NET_TCP)))
+    for name in ("net", "fd"):
+        (tmp_path / "7" / name).mkdir(parents=True)
+    (tmp_path / "7/net/tcp").write_text(PROC_NET_TCP)
+    (tmp_path / "7/fd/3").symlink_to("socket:[%d]" % inode)
+    monkeypatch.setattr(sockets, "counters_of", lambda _ends: {"bytes_acked": 1, "bytes_received": 1})
+
+    def seen():
+        return sockets.connections(["%s:%d" % remote], 7, str(tmp_path))[0]
+
+    assert seen().connected and list(seen().counters.values()) == [{"bytes_acked": 1, "bytes_received": 1}]
+    (tmp_path / "7/fd/4").symlink_to("/dev/infiniband/uverbs0")
+    assert seen().connected and seen().counters is None
+    assert sockets.traffic([seen()], [seen()])[0].bytes_received is None
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_listener_of_kernel_and_table(monkeypatch, address):
     with socket.create_server((address, 0)) as one:
