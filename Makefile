@@ -41,7 +41,7 @@ gates:  ## linters, ansible-test, all unit tests, other ansible-core versions, p
 test: gates scenarios  ## everything, as continuous integration does
 	@tests/gates/skipped.sh
 
-bench:  ## measure: WHAT=acquisition, card, gateway, memory, plans, recovery, runs, soak, speed or wire, with ARGS
+bench:  ## measure: WHAT=acquisition, card, gateway, memory, plans, recovery, runs, soak, speed, tuning or wire, with ARGS
 	@tests/benchmarks/run.sh $(or $(WHAT),acquisition) $(ARGS)
 
 e2e:  ## a long scenario on the lab: WHAT=changes, clients, gateway_host, services or upgrade

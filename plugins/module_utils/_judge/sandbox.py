@@ -124,7 +124,9 @@ def found_way(image: str) -> Iterator[Way]:
         seen = _run([engine, "info"], START)
         if seen.returncode == 0:
             _pull(engine, image)
-            yield Way(engine, image=image)
+            # Command docker is podman's where package podman-docker is installed.
+            name = "podman" if "podman" in _run([engine, "--version"], START).stdout.lower() else engine
+            yield Way(name, image=image)
             return
         refused += f" ({engine} does not work: {_reason(seen)})"
     raise Refusal(

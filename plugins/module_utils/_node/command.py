@@ -25,6 +25,8 @@ def said(command: Sequence[str], errors: bool = False) -> tuple[int, str]:
     try:
         process = subprocess.Popen(
             command,
+            # A program that asks for a passphrase fails instead of waiting.
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors else subprocess.DEVNULL,
             env=environment(),

@@ -163,7 +163,7 @@ def process_tree(pid: int, proc: str = "/proc") -> set[int]:
 
 
 def _descriptors(pids: Iterable[int], proc: str) -> Iterator[str]:
-    """What the descriptors of these processes lead to. Errors: Refusal if they are not readable."""
+    """Targets of the descriptors of these processes. Errors: Refusal if they are not readable."""
     for pid in pids:
         folder = os.path.join(proc, str(pid), "fd")
         try:

@@ -84,11 +84,14 @@ def found(
     rustc="/usr/bin/rustc",
     engines=(),
     installed=sandbox.ENGINES,
+    versions=(),
 ):
     """The way of a host that has these; engines: whose `info` succeeds."""
     answers = {"systemctl": systemd, rustc: "/usr\n"}
 
     def run(words, _seconds):
+        if words[1:] == ["--version"] and words[0] in dict(versions):
+            return sandbox.subprocess.CompletedProcess(words, 0, dict(versions)[words[0]], "")
         status = 0 if words[0] in answers or words[0] in engines and words[1] != "pull" else 1
         return sandbox.subprocess.CompletedProcess(
             words, status, answers.get(words[0], ""), "first\nno route to host\n"
@@ -145,6 +148,13 @@ def test_image_that_is_there_is_not_pulled(monkeypatch):
 def test_podman_judges_where_docker_is_absent_or_refuses(monkeypatch):
     assert found(monkeypatch, user=1000, installed=["podman"], engines=["podman"]).name == "podman"
     assert found(monkeypatch, user=1000, installed=["docker", "podman"], engines=["podman"]).name == "podman"
+
+
+@pytest.mark.parametrize(
+    ("version", "name"), [("podman version 5.4.2\n", "podman"), ("Docker version 28.0.1, build 068a01e\n", "docker")]
+)
+def test_podman_under_the_name_of_docker(monkeypatch, version, name):
+    assert found(monkeypatch, user=1000, engines=["docker"], versions={"docker": version}).name == name
 
 
 def test_reason_of_each_engine_is_named(monkeypatch):
