@@ -259,7 +259,7 @@ def test_refusals(plan, inventory, settings, refusal):
 
 
 def test_file_url_is_not_planned_without_error(plan):
-    output = done(plan("devices=2x24GB", '{"llama_builds": {"default": {"accelerator": "cuda"}}}'))
+    output = done(plan(json.dumps({"devices": "2x24GB", "llama_builds": {"default": {"accelerator": "cuda"}}})))
     assert "note: " not in output
     assert (
         "chat: not planned, its file is on the disk of its node, which plan.yml does not contact: site.yml plans it"

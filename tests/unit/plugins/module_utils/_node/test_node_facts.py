@@ -266,3 +266,10 @@ def test_files_have_a_size_and_a_time(tmp_path):
     path.write_text("four")
     os.utime(path, (1, 2.5))
     assert facts.files([str(path), "/nonexistent"]) == {"files": {str(path): [4, 2], "/nonexistent": None}}
+
+
+def test_programs_say_output_and_status():
+    """Without input: a program that asks for some ends."""
+    assert command.said(["sh", "-c", "echo a; echo b >&2; exit 3"]) == (3, "a\n")
+    assert command.said(["sh", "-c", "cat; echo b >&2"], errors=True) == (0, "b\n")
+    assert command.said(["/nonexistent"]) == (127, "")
