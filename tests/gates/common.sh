@@ -33,8 +33,8 @@ digest() {
             shift
         done
         git -C "$repository" ls-files -co --exclude-standard -z "$@" | sort -zu \
-            | tar -C "$repository" --null --no-recursion --ignore-failed-read -T - --mtime=@0 --owner=0 --group=0 \
-                --numeric-owner -cf -
+            | tar -C "$repository" --null --no-recursion --dereference --ignore-failed-read -T - --mtime=@0 \
+                --owner=0 --group=0 --numeric-owner -cf -
     } 2>/dev/null | sha256sum | cut -c1-64
 }
 

@@ -12,6 +12,9 @@ def test_compiled_shaders_are_private_and_bounded(lab, name, unit, account):
     node, path = getattr(lab, name), "/var/cache/llama-cluster/shaders/" + unit
     assert node.check_output("stat --format='%%U %%a' %s", path) == account + " 700"
     assert 0 < int(node.check_output("du --summarize --bytes %s", path).split()[0]) < 256 << 20
+    # An archive of an earlier run is there before the unit is.
+    process = node.check_output("systemctl show --property=MainPID --value %s", unit)
+    assert " %s/mesa_shader_cache_db/index\n" % path in node.check_output("cat /proc/%s/maps", process)
 
 
 def test_unit_starts_only_with_an_open_card(lab):

@@ -28,6 +28,7 @@ from ansible import __version__
 from ansible.executor import module_common
 from ansible.inventory.group import Group
 from ansible.inventory.host import Host
+from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import Jinja2Loader, PluginLoader
@@ -248,6 +249,9 @@ def keep_hosts() -> None:
     StrategyBase._process_pending_results = process_and_forget
     for name in ("clear_facts", "set_host_facts", "set_host_variable", "set_inventory", "set_nonpersistent_facts"):
         setattr(VariableManager, name, forgetting(getattr(VariableManager, name)))
+    # group_by need not say that it changed anything.
+    for name in ("add_dynamic_group", "add_dynamic_host", "reconcile_inventory"):
+        setattr(InventoryManager, name, forgetting(getattr(InventoryManager, name)))
     for owner in (Group, Host):
         owner.set_variable = forgetting(owner.set_variable)
 
