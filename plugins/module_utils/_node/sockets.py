@@ -220,7 +220,7 @@ def connections(endpoints: Sequence[str], pid: int | None = None, proc: str = "/
     """
     remotes = [resolve(endpoint) for endpoint in endpoints]
     established = _established(pid, proc)
-    by_rdma = bool(pid) and _has_rdma(process_tree(pid, proc), proc)
+    by_rdma = _has_rdma(process_tree(pid, proc), proc) if pid else False
     result = []
     for endpoint, remote in zip(endpoints, remotes):
         ends = tuple(sorted(pair for pair in established if pair[1] in remote))
