@@ -188,7 +188,8 @@ def test_killed_keeper_submits_no_second_job(slurm):
     words += [word for source in sources for word in ("-i", str(source))]
     words += ["-e", "service=fast", "-e", "drills=job_keeper_kill"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert re.search(r"^job_keeper_kill .* recovered: 0 of \d+ requests failed$", done.stdout, re.MULTILINE), done
+    recovered = r"^job_keeper_kill .* recovered: 0 of \d+ requests failed$"
+    assert re.search(recovered, done.stdout, re.MULTILINE), done.stdout + done.stderr
     assert [slurm.job(service) for service in SERVICES] == before
 
 

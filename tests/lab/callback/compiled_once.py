@@ -13,7 +13,6 @@ filter everything is computed again. What is replaced is private to ansible-core
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import importlib
 import marshal
@@ -26,15 +25,9 @@ from pathlib import Path
 import jinja2
 from ansible import __version__
 from ansible.executor import module_common
-from ansible.inventory.group import Group
-from ansible.inventory.host import Host
-from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import Jinja2Loader, PluginLoader
-from ansible.plugins.strategy import StrategyBase
-from ansible.vars.hostvars import HostVars, HostVarsVars
-from ansible.vars.manager import VariableManager
 
 CORE = ".".join(__version__.split(".")[:2])
 
@@ -213,49 +206,6 @@ def keep_files() -> None:
     DataLoader.load_from_file, PluginLoader.all = load_once, list_once
 
 
-def keep_hosts() -> None:
-    """hostvars, until a task sets another value or changes something: ansible-core puts the variables of a host
-    together, and renders each of them, whenever an expression asks for it."""
-    host, value, process = HostVars.__getitem__, HostVarsVars.__getitem__, StrategyBase._process_pending_results
-    hosts: dict[str, object] = {}
-
-    def host_once(self, name):
-        if name not in hosts:
-            hosts[name] = host(self, name)
-        return hosts[name]
-
-    def value_once(self, name):
-        values = self.__dict__.setdefault("_values", {})
-        if name not in values:
-            values[name] = value(self, name)
-        return values[name]
-
-    def forgetting(function):
-        @functools.wraps(function)
-        def changed(*args, **kwargs):
-            hosts.clear()
-            return function(*args, **kwargs)
-
-        return changed
-
-    def process_and_forget(self, *args, **kwargs):
-        results = process(self, *args, **kwargs)
-        # A variable may be read of a file.
-        if any(result.is_changed() for result in results):
-            hosts.clear()
-        return results
-
-    HostVars.__getitem__, HostVarsVars.__getitem__ = host_once, value_once
-    StrategyBase._process_pending_results = process_and_forget
-    for name in ("clear_facts", "set_host_facts", "set_host_variable", "set_inventory", "set_nonpersistent_facts"):
-        setattr(VariableManager, name, forgetting(getattr(VariableManager, name)))
-    # group_by need not say that it changed anything.
-    for name in ("add_dynamic_group", "add_dynamic_host", "reconcile_inventory"):
-        setattr(InventoryManager, name, forgetting(getattr(InventoryManager, name)))
-    for owner in (Group, Host):
-        owner.set_variable = forgetting(owner.set_variable)
-
-
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -269,4 +219,3 @@ class CallbackModule(CallbackBase):
             keep_imports(kept)
             keep_filters()
             keep_files()
-            keep_hosts()
