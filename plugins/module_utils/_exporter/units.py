@@ -34,6 +34,8 @@ ROLES = {
     "llama-sampler.service": "sampler",
 }
 SERVING = ("head", "worker", "router")
+# A job that is held in the queue, beside the states of its keeper.
+HELD = "held"
 RELEASE = re.compile(re.escape(paths.BUILDS) + r"/releases/([\w.+-]+)/")
 
 
@@ -144,11 +146,9 @@ def _build(command: str) -> str | None:
     return found.group(1) if found else None
 
 
-HELD = "held"
-
-
-def look() -> list[Family]:
-    """Nothing on a host without a keeper. One that does not run says nothing of its jobs. Errors: Refusal, OSError."""
+def jobs() -> list[Family]:
+    """The jobs of services, as their keeper knows them; nothing on a host without a keeper. One that
+    does not run says nothing of its jobs. Errors: Refusal, OSError."""
     found = Families()
     if not os.path.exists(paths.KEEPER_CONFIG):
         return found.all()

@@ -44,7 +44,7 @@ class Sampler:
             ("fabric", UNITS, node.fabric),
             ("machine", SLOW, node.slow),
             ("cards", cards.LOOK, cards.Cards().look),
-            ("jobs", SLOW, units.look),
+            ("jobs", SLOW, units.jobs),
         ]
         parts += [("disk " + path, SLOW, functools.partial(machine.disk, path)) for path in sorted(set(settings.disks))]
         for name, interval, look in parts:

@@ -521,7 +521,7 @@ def fixture_sampled(tmp_path, monkeypatch):
         config = {"user": "ai", "directory": "/d", "partitions_yield": [], "registry_dir": "", "services": configured}
         (tmp_path / "jobs.json").write_text(json.dumps(config))
         state.write(str(tmp_path), state.public(known, time.time() - ago, None), False)
-        page = exposition.render(units.look())
+        page = exposition.render(units.jobs())
         return sorted(line for line in page.splitlines() if not line.startswith("#"))
 
     return sampled
@@ -558,4 +558,4 @@ def test_forged_state_makes_no_series(sampled):
 
 @pytest.mark.usefixtures("sampled")
 def test_host_without_jobs_has_no_samples():
-    assert units.look() == []
+    assert units.jobs() == []
