@@ -83,11 +83,12 @@ verdict() {
 # find_python VERSION...: the first of these CPythons on this machine: on PATH, from pyenv or uv.
 find_python() {
     local version found tell
-    # A pyenv shim is on PATH whether or not its version is selected: only running it tells, and where it really is.
-    tell="import os, sys; sys.argv[1] == '%d.%d' % sys.version_info[:2] or sys.exit(1)
+    # A pyenv shim is on PATH whether or not its version is selected: only running it tells, and where it really is. The
+    # system's comes first, which is built with optimizations, if it can make virtual environments.
+    tell="import ensurepip, os, sys; sys.argv[1] == '%d.%d' % sys.version_info[:2] or sys.exit(1)
 print(os.path.realpath(sys.executable))"
     for version in "$@"; do
-        for found in "$(type -P "python$version" || true)" \
+        for found in "/usr/bin/python$version" "$(type -P "python$version" || true)" \
             "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3 \
             "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-$version".*/bin/python3; do
             [ -x "$found" ] && "$found" -c "$tell" "$version" 2>/dev/null && return
