@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...module_utils._judge.judge import RUST, Verdict, lines_of
-from .checklist import judge
+from .checklist import judge_each
 from .tasks import CHECKLIST
 
 Map = Mapping[str, Any]
@@ -54,7 +54,7 @@ def prepared(tasks: Sequence[Map], answers: Sequence[Map]) -> dict[str, list[dic
     An answer without a program does not pass; a checklist is judged here.
     """
     named = {task["name"]: task for task in tasks}
-    verdicts, programs = [], []
+    verdicts, programs, prose = [], [], []
     for answer in answers:
         task, content = named[answer["task"]], answer["content"]
         rust = task["judge"] == RUST
@@ -63,13 +63,14 @@ def prepared(tasks: Sequence[Map], answers: Sequence[Map]) -> dict[str, list[dic
         if len(content) > MOST:
             reason = "more than %d KiB" % (MOST >> 10)
         elif task["judge"] == CHECKLIST:
-            missing = judge(task["checklist"], content)
-            verdicts.append(_verdict(answer, False, f"does not name: {'; '.join(missing)}" if missing else ""))
+            prose.append(answer)
             continue
         if reason:
             verdicts.append(_verdict(answer, rust, reason))
         else:
             programs.append({"answer": answer["key"], "task": task["name"], "source": source.text})
+    reasons = judge_each([(named[one["task"]]["checklist"], one["content"]) for one in prose])
+    verdicts += [_verdict(one, False, reason) for one, reason in zip(prose, reasons, strict=True)]
     used = {one["task"] for one in programs}
     keys = ("name", "judge", "tests", "refused", "dir")
     return {

@@ -5,8 +5,8 @@
 collection.
 
 A result of kind evaluation is of one name that clients ask for: {format, kind, measured_at, label: that name, service,
-model, quant, build, sha256, temperature, answers: [{task, kind, sample, digest: of what judges it, passes, compiles:
-null if no Rust is asked for}]}, beside its figures.
+model, quant, build, sha256, temperature, judge: rustc, clippy and the sandbox in words, answers: [{task, kind, sample,
+digest: of what judges it, passes, compiles: null if no Rust is asked for}]}, beside its figures.
 """
 
 from __future__ import annotations
@@ -100,10 +100,32 @@ def good(results: Iterable[Map], key: str = "passes", kinds: Sequence[str] = ())
     """{what an answer answers, and under which conditions: whether it is good}, the newest of each; kinds: of tasks,
     empty for all."""
     return {
-        (each["task"], each["digest"], each["sample"], one["temperature"], one["build"]): each[key]
+        _conditions(each, one): each[key]
         for one in results
         for each in one["answers"]
         if each.get(key) is not None and (not kinds or each["kind"] in kinds)
+    }
+
+
+def _conditions(each: Map, one: Map) -> tuple[Any, ...]:
+    return each["task"], each["digest"], each["sample"], one["temperature"], one["build"]
+
+
+def other_compilers(old: Iterable[Map], new: Iterable[Map]) -> tuple[str, str] | None:
+    """The compilers of the first answer in Rust that both have and different ones judged, in words; None if there is
+    no such answer."""
+    of_old, of_new = _compilers(old), _compilers(new)
+    differ = ((of_old[one], of_new[one]) for one in of_old.keys() & of_new.keys() if of_old[one] != of_new[one])
+    return min(differ, default=None)
+
+
+def _compilers(results: Iterable[Map]) -> dict[tuple[Any, ...], str]:
+    """{as good() has it: versions of rustc and clippy}, of answers in Rust."""
+    return {
+        _conditions(each, one): str(one.get("judge") or "").rpartition(", ")[0] or "an unknown rustc"
+        for one in results
+        for each in one["answers"]
+        if each.get("compiles") is not None
     }
 
 
@@ -114,7 +136,8 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
     comes back, new: the quant on trial. Without new, before a trial: whether there is anything to compare with.
     """
     kept, model = Results(texts), service["model"]
-    of_old, of_new = (good(evaluations(kept, model=model, quant=quant, service=name)) for quant in (old, new))
+    results = [evaluations(kept, model=model, quant=quant, service=name) for quant in (old, new)]
+    of_old, of_new = map(good, results)
     entry, ask = f"llama_services.{name}", f"evaluate.yml -e models={name}"
     if not of_old:
         step = f"run {ask} while it serves" if not new else "keep it without -e evaluation=true, or go back first"
@@ -133,6 +156,14 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
         sentence = (
             f"{entry}: no evaluation of {new} by the tasks, build and temperature of the one of {old} seen, one is "
             f"needed to judge the trial: run {ask}"
+        )
+        return {"refused": [sentence], "lines": []}
+    judges = other_compilers(*results)
+    if judges:
+        sentence = (
+            f"{entry}: answers with {new} judged by {judges[1]} seen, {judges[0]}, which judged those with {old}, is "
+            f"needed: set acceptance_judge_host or acceptance_judge_image to one that has it and run {ask}, which only "
+            "judges again"
         )
         return {"refused": [sentence], "lines": []}
     if pairs.new < pairs.old:
@@ -162,7 +193,7 @@ def claimed(claim: Map, kept: Results) -> tuple[str, str]:
         if len(seen) == 1 and seen[0]:
             rate = wilson(sum(seen[0].values()), len(seen[0]))
             return _verdict(claim, rate[1], rate[2]), f"{percent(rate)} of {len(seen[0])} answers"
-        pairs = paired(seen[-1], seen[0]) if len(seen) == 2 else None
+        pairs = paired(seen[-1], seen[0]) if len(seen) == 2 and not other_compilers(some[-1:], some[:1]) else None
         if pairs:
             counts = f"{pairs.new} of {pairs.n} answers against {pairs.old} to the same tasks"
             return _verdict(claim, pairs.low, pairs.high), f"{counts}, {pairs.words()}"

@@ -4,7 +4,7 @@
 """The part of an answer that is judged."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.checklist import judge
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.checklist import judge, judge_each
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.extract import MOST, extract, prepared
 
 RUST = {"name": "fix/a", "judge": "rust", "tests": "tests", "refused": None, "checklist": None, "dir": None}
@@ -106,3 +106,13 @@ def test_missing_facts_are_named(text, missing):
 
 def test_empty_checklist_passes():
     assert judge([], "anything") == []
+
+
+def test_expression_that_needs_hours_ends_alone():
+    endless = [{"fact": "only a", "any": ["(a+)+$"]}]
+    given = [(CHECKLIST, "in ms"), (endless, "a" * 99 + "b"), (endless, "aaa")]
+    assert judge_each(given, seconds=0) == [
+        "does not name: an empty slice panics",
+        "its checklist takes more than 0 s",
+        "",
+    ]

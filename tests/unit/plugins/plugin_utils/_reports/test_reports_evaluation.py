@@ -104,6 +104,32 @@ def test_other_conditions_are_no_comparison(changes):
     assert "one is needed to judge the trial: run evaluate.yml -e models=chat" in sentence
 
 
+def by(compiler, way="systemd"):
+    return {"judge": f"{compiler}, clippy 0.1.63, {way}"}
+
+
+def test_trial_needs_the_same_compiler():
+    old, new = evaluation("F16", 41, **by("rustc 1.63.0")), evaluation("Q8_0", 96, at=LATER, **by("rustc 1.70.0"))
+    (sentence,) = judged(old, new)["refused"]
+    assert sentence.startswith(
+        "llama_services.chat: answers with Q8_0 judged by rustc 1.70.0, clippy 0.1.63 seen, rustc 1.63.0, clippy "
+        "0.1.63, which judged those with F16, is needed: set acceptance_judge_host"
+    )
+    assert "an unknown rustc" in judged(evaluation("F16", 41), new)["refused"][0]
+    assert claimed(BOTH, Results(texts(old, new)))[0] == UNKNOWN
+    # Judged again, and in another sandbox.
+    again = evaluation("Q8_0", 96, at="2026-11-29T09:00:00Z", **by("rustc 1.63.0", "docker"))
+    assert judged(old, new, again)["refused"] == []
+    assert claimed(BOTH, Results(texts(old, new, again)))[0] == CONFIRMED
+
+
+def test_prose_needs_no_compiler():
+    found = [evaluation("F16", 41, **by("rustc 1.63.0")), evaluation("Q8_0", 41, at=LATER, judge="")]
+    for answer in [one for result in found for one in result["answers"]]:
+        answer["compiles"] = None
+    assert judged(*found)["refused"] == []
+
+
 def test_files_that_were_exchanged_do_not_count():
     old = evaluation("F16", 96, sha256=["another file"])
     (sentence,) = judged(old, evaluation("F16", 0, n=0, at=LATER), evaluation("Q8_0", 1))["refused"]
