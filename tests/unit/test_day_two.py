@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import variables
-from ansible_collections.thefermisea.llama_cluster.tests.unit.test_from_your_notes import ansible
+from ansible_collections.thefermisea.llama_cluster.tests.unit import inventory_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = dict(re.findall(r"^## ([^\n]*)\n\n(.*?)(?=^## |\Z)", (ROOT / "docs/day-two.md").read_text(), re.M | re.S))
@@ -33,11 +33,13 @@ def test_settings_are_known(block):
     assert set(yaml.safe_load(block)) <= variables.known()
 
 
-def test_plan_of_a_question_runs():
+def test_plan_of_a_question_runs(tmp_path):
     (command,) = [
         line
         for line in SECTIONS["How do I raise the context from 8k to 32k without downtime?"].splitlines()
         if "plan.yml" in line
     ]
-    words = shlex.split(command.replace("inventories/mine", "inventories/beefcake2").replace("coder", "reasoning"))
-    assert "32768 tokens a slot" in ansible(*words, "-e", "model_hub=http://127.0.0.1:9")
+    mine = str(ROOT / "inventories/beefcake2")
+    program, *words = shlex.split(command.replace("inventories/mine", mine).replace("coder", "reasoning"))
+    assert program == "ansible-playbook"
+    assert "32768 tokens a slot" in inventory_runs.run(tmp_path, *words, "-e", "model_hub=http://127.0.0.1:9")

@@ -3,11 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """docs/from-your-notes.md: each command of today is there, and those that need no node are run."""
 
-import functools
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +11,8 @@ import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.answers import Answer
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import unit_name
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._settings import KEYS
+from ansible_collections.thefermisea.llama_cluster.tests.unit import inventory_runs
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import once
 from ansible_collections.thefermisea.llama_cluster.tests.unit.test_reference_inventories import answer, rendered
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,19 +31,16 @@ COMMANDS = ("llama-model-selector", "llama-cluster-monitor", "llama-service-stat
 UNITS = ("start", "stop", "restart", "status", "enable", "disable")
 
 
-def ansible(program, *words):
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
-    command = [os.path.join(os.path.dirname(sys.executable), program), *words]
-    return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+def tags_of(tmp_path_factory, playbook):
+    def make(folder):
+        words = ("-i", str(ROOT / "inventories/beefcake2"), "--list-tags")
+        (folder / "tags").write_text(inventory_runs.run(folder, "playbooks/%s.yml" % playbook, *words))
 
-
-@functools.lru_cache(maxsize=None)
-def tags_of(playbook):
-    return ansible("ansible-playbook", f"playbooks/{playbook}.yml", "-i", "inventories/beefcake2", "--list-tags")
+    return (once(tmp_path_factory, "tags-" + playbook, make) / "tags").read_text()
 
 
 @pytest.mark.parametrize("span", CALLED)
-def test_playbooks_tags_and_variables_are_there(span):
+def test_playbooks_tags_and_variables_are_there(tmp_path_factory, span):
     name, words = CALLED[span].groups()
     assert (ROOT / "playbooks" / (name + ".yml")).is_file()
     pairs = words.split()
@@ -53,7 +48,7 @@ def test_playbooks_tags_and_variables_are_there(span):
     text += "".join(path.read_text() for path in (ROOT / "roles").rglob("*.yml"))
     for option, value in zip(pairs[::2], pairs[1::2]):
         if option == "--tags":
-            assert re.search(r"[\[ ]%s[\],]" % value, tags_of(name))
+            assert re.search(r"[\[ ]%s[\],]" % value, tags_of(tmp_path_factory, name))
         else:
             assert option == "-e" and re.search(r"\b%s\b" % value.partition("=")[0], text)
 
@@ -87,8 +82,8 @@ def asked(where):
 
 
 @pytest.mark.parametrize(("where", "least"), [("beefcake2", 3), ("-hybrid", 6)])
-def test_urls_are_answered(where, least):
-    reported = rendered("beefcake2" + where.replace("beefcake2", ""))
+def test_urls_are_answered(tmp_path_factory, where, least):
+    reported = rendered(tmp_path_factory, "beefcake2" + where.replace("beefcake2", ""))
     urls = sorted(set(asked(where)))
     assert len(urls) >= least
     for url, name in urls:
@@ -96,10 +91,10 @@ def test_urls_are_answered(where, least):
         assert found is not None and not isinstance(found, Answer), url
 
 
-def test_plans_need_no_node():
+def test_plans_need_no_node(tmp_path):
     for name in ("beefcake2", "beefcake2-hybrid"):
-        words = ("-i", "inventories/" + name, "-e", "model_hub=http://127.0.0.1:9")
-        assert "--tensor-split" in ansible("ansible-playbook", "playbooks/plan.yml", *words)
+        words = ("-i", str(ROOT / "inventories" / name), "-e", "model_hub=http://127.0.0.1:9")
+        assert "--tensor-split" in inventory_runs.run(tmp_path, "playbooks/plan.yml", *words)
 
 
 def test_keys_and_variables_are_settings():

@@ -4,16 +4,11 @@
 """The reference inventories whose nodes lie behind jump hosts: the options of ssh, as Ansible renders them. Their use:
 scenario jump."""
 
-import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit import inventory_runs
 
-ROOT = Path(__file__).resolve().parents[2]
 JUMPS = {
     "beefcake2": {
         "vllm-node1": "root@100.127.208.104",
@@ -29,24 +24,12 @@ JUMPS = {
 }
 
 
-def ansible(program, inventory, *arguments):
-    environment = dict(
-        os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", ANSIBLE_LOCALHOST_WARNING="0"
-    )
-    command = [os.path.join(os.path.dirname(sys.executable), program), "-i", "inventories/" + inventory, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
 @pytest.mark.parametrize("inventory", JUMPS)
-def test_each_node_has_its_own_jump_host(inventory):
-    listed = json.loads(ansible("ansible-inventory", inventory, "--list"))
-    assert set(listed["_meta"]["hostvars"]) == {*JUMPS[inventory], "slurm-ctl"}
-    shown = ansible("ansible", inventory, "all", "-m", "ansible.builtin.debug", "-a", "var=ansible_ssh_common_args")
-    assert (
-        dict(
-            re.findall(r"([\w-]+) \| SUCCESS => \{?\s+\"?ansible_ssh_common_args\"?: \"?-o ProxyJump=([^\s\"]+)", shown)
-        )
-        == JUMPS[inventory]
-    )
+def test_each_node_has_its_own_jump_host(tmp_path, inventory):
+    shown = inventory_runs.shown(tmp_path, inventory, "all", var="ansible_ssh_common_args")
+    assert set(shown) == {*JUMPS[inventory], "slurm-ctl"}
+    options = {host: one["ansible_ssh_common_args"] for host, one in shown.items()}
     # ssh reaches the controller of the site by its name.
-    assert "ProxyJump" not in shown.partition("slurm-ctl |")[2].partition(" | ")[0]
+    assert "ProxyJump" not in options.pop("slurm-ctl")
+    found = {host: re.match(r"-o ProxyJump=(\S+)", one) for host, one in options.items()}
+    assert {host: one and one.group(1) for host, one in found.items()} == JUMPS[inventory]

@@ -5,7 +5,6 @@
 
 import copy
 import json
-import os
 import re
 import subprocess
 import sys
@@ -21,6 +20,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan im
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import plan_cards
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.tailnet import wanted_handlers
+from ansible_collections.thefermisea.llama_cluster.tests.unit import inventory_runs
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import once
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 STATES = ("beefcake2", "beefcake2-hybrid", "beefcake2-slurm", "beefcake2-april")
@@ -251,7 +252,7 @@ TASKS = ("analyze", "refactor", "documentation", "borrowing", "ownership", "comp
 RUST = ("idiomatic", "fix", "complete", "typestate")
 
 
-def rendered(inventory):
+def rendered(tmp_path_factory, inventory):
     """The gateway's configuration and the clients of heads of an inventory, as Ansible renders them."""
     namespace = "thefermisea.llama_cluster"
     config = "llama_services | %s.gateway_config(llama_models, groups, hostvars, inventory_hostname)" % namespace
@@ -266,18 +267,12 @@ def rendered(inventory):
             if inventory in ("beefcake2", "beefcake2-hybrid")
         },
     }
-    environment = dict(
-        os.environ,
-        ANSIBLE_CONFIG=str(INVENTORIES.parent / "ansible.cfg"),
-        ANSIBLE_NOCOLOR="1",
-        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
-    )
-    command = [os.path.join(os.path.dirname(sys.executable), "ansible"), "-i", str(INVENTORIES / inventory)]
-    command += ["slurm-ctl", "-m", "ansible.builtin.debug", "-a", json.dumps({"msg": words})]
-    printed = subprocess.run(
-        command, cwd=INVENTORIES.parent, env=environment, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return json.loads(printed.stdout.partition("=> ")[2])["msg"]
+
+    def make(folder):
+        answers = inventory_runs.shown(folder, inventory, "slurm-ctl", msg=words)
+        (folder / "answers.json").write_text(json.dumps(answers["slurm-ctl"]["msg"]))
+
+    return json.loads((once(tmp_path_factory, "rendered-" + inventory, make) / "answers.json").read_text())
 
 
 def answer(reported, url, name, task=None):
@@ -313,8 +308,8 @@ def answer(reported, url, name, task=None):
 
 
 @pytest.mark.parametrize("inventory", STATES)
-def test_every_url_and_name_of_notes_is_answered(inventory):
-    reported = rendered(inventory)
+def test_every_url_and_name_of_notes_is_answered(tmp_path_factory, inventory):
+    reported = rendered(tmp_path_factory, inventory)
     for url, service in TIERS[inventory].items():
         found = answer(reported, url, "OR1-Behemoth")
         assert (found and found.service.name) == service, url
@@ -334,9 +329,10 @@ def test_every_url_and_name_of_notes_is_answered(inventory):
             assert answer(reported, "http://10.0.0.5:8000", None, task).service.name == expected
 
 
-def test_clients_of_notes_may_use_head_itself():
+def test_clients_of_notes_may_use_head_itself(tmp_path_factory):
     for inventory in ("beefcake2", "beefcake2-hybrid"):
-        assert {"10.0.0.0/24", "10.100.0.0/24"} <= set(rendered(inventory)["clients"]["vllm-node1"])
+        reported = rendered(tmp_path_factory, inventory)
+        assert {"10.0.0.0/24", "10.100.0.0/24"} <= set(reported["clients"]["vllm-node1"])
 
 
 def test_reference_inventories_have_monitoring_and_tailnet():
