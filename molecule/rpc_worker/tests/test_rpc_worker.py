@@ -194,6 +194,6 @@ def test_a_worker_that_is_no_longer_wanted_leaves(lab):
     assert lab.node3.run("nft list table inet llama_cluster").rc != 0
     assert "50052" not in lab.node3.check_output(rules)
     lab.node3.check_output("systemctl stop firewalld")
-    status, output = lab.playbook("site", "--tags", "rpc")
+    status, output = lab.playbook(*RPC)
     assert status == 0, output
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052, "llama"), 10, "the worker is back")
