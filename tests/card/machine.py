@@ -187,9 +187,11 @@ class Machine:
             shutil.rmtree(unpacked, ignore_errors=True)
             self._unpack("root.tar.xz", unpacked)
             self._unpack("ansible.tar.xz", unpacked / "srv")
+            for python in (unpacked / "etc").glob("python3.*"):
+                (python / "sitecustomize.py").write_bytes((CHECKOUT / "tests/lab/sitecustomize.py").read_bytes())
             unpacked.rename(base)
-        (self.state / "models").mkdir(exist_ok=True)
-        (self.state / "home").mkdir(exist_ok=True)
+        for folder in ("models", "home", "code"):
+            (self.state / folder).mkdir(exist_ok=True)
         self._start_controller(base)
         for node in NODES:
             root = self.state / node
@@ -199,7 +201,9 @@ class Machine:
             (root / "etc/machine-id").write_text("")
             hosts = ["127.0.0.1 localhost"] + ["10.215.0.%d %s" % (number, name) for name, number in NODES.items()]
             (root / "etc/hosts").write_text("\n".join(hosts) + "\n")
-            self._start_node(node, root, [*binds, (str(self.state / "models"), "srv/models")])
+            # What Ansible sends is compiled once, as in the lab.
+            shared = [(str(self.state / "models"), "srv/models"), (str(self.state / "code"), "var/cache/ansible-code")]
+            self._start_node(node, root, [*binds, *shared])
         self._wait()
 
     def _unpack(self, name, place):

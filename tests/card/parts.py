@@ -123,7 +123,7 @@ class State:
             "ANSIBLE_NOCOLOR=1",
             "ANSIBLE_CONNECTION_PLUGINS=/srv/checkout/tests/card/connection",
             "ANSIBLE_CONFIG=/srv/checkout/ansible.cfg",
-            "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONPYCACHEPREFIX=/srv/state/home/compiled",
             "ANSIBLE_CALLBACKS_ENABLED=one_process",
             "ANSIBLE_CALLBACK_PLUGINS=/srv/checkout/tests/lab/callback",
         ]
