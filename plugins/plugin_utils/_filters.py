@@ -43,6 +43,8 @@ class _Once(Mapping[str, Any]):
         return getattr(self._asked, "raw_get", self._asked.__getitem__)(host)
 
 
+# Ansible asks every file for its filters whenever a task uses one.
+@functools.cache
 def _one_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that ends a task with the sentence of a Refusal."""
     signature = inspect.signature(function)

@@ -2,17 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """For the tests' ansible-playbook: each Jinja expression is compiled once for each content, each Python file is
-searched once for what it imports, and each filter and each of a play's vars_files is looked up once for each run.
+searched once for what it imports, and each filter, plugin and each of a play's vars_files is looked up once for each
+run.
 
 ansible-core keeps none of this: every task of every host compiles its expressions again, searches every file of filters
 and parses vars_files, and every run reads what each module needs again. That is half of what a run costs the
 controller, and the tests are about two hundred runs. What is computed stays the same; with another Jinja, Python or
 filter everything is computed again. What is replaced is private to ansible-core 2.19: with another one nothing is.
+
+A process that forks for each run (tests/unit/playbooks/playbook_server.py) prepares what its runs have used: Used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import marshal
@@ -20,12 +24,16 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jinja2
 from ansible import __version__
+from ansible.errors import AnsibleError
 from ansible.executor import module_common
 from ansible.parsing.dataloader import DataLoader
+from ansible.plugins import loader as loaders
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import Jinja2Loader, PluginLoader
 
@@ -48,6 +56,23 @@ CACHE = Path(
     "compiled",
 )
 WEEK = 7 * 24 * 3600
+# Files that do not differ from run to run.
+LASTING = "/ansible_collections/"
+
+
+class Used(NamedTuple):
+    """The expressions, filters, plugins and files that this run has used, and how often."""
+
+    code: Counter[str]
+    filters: Counter[tuple[str, str]]
+    plugins: Counter[tuple[object, ...]]
+    files: Counter[tuple[str, bool, bool]]
+
+
+used = Used(Counter(), Counter(), Counter(), Counter())
+load_file = DataLoader.load_from_file
+# By the arguments of load_from_file and the file's state: each is used up by one reading, which may change it.
+parsed: dict[tuple[object, ...], list[object]] = {}
 
 
 class Kept:
@@ -72,6 +97,7 @@ class Kept:
 
     def get(self, key: str) -> object:
         """-> the kept value, or None"""
+        used.code[key] += 1
         if key not in self.known:
             try:
                 self.known[key] = marshal.loads((self.folder / key).read_bytes())
@@ -163,6 +189,7 @@ def keep_filters() -> None:
 
     def find_once(self, name, *args, **kwargs):
         key = (self.type, name, len(self._extra_dirs))
+        used.filters[self.type, name] += 1
         if key not in known:
             try:
                 known[key] = find(self, name, *args, **kwargs)
@@ -176,24 +203,72 @@ def keep_filters() -> None:
     Jinja2Loader.get_with_context = find_once
 
 
+def keep_plugins() -> None:
+    """Where the plugins of collections are."""
+    find = PluginLoader.find_plugin_with_context
+    known: dict[tuple[object, ...], object] = {}
+
+    def find_once(self, name, mod_type="", ignore_deprecated=False, check_aliases=False, collection_list=None):
+        arguments = (name, mod_type, ignore_deprecated, check_aliases, collection_list)
+        if not name.startswith(("ansible.builtin.", "thefermisea.")):
+            return find(self, *arguments)
+        key = (self.type, *arguments[:4])
+        used.plugins[key] += 1
+        if key not in known:
+            found = find(self, *arguments)
+            if not found.resolved:
+                return found
+            known[key] = found
+        return known[key]
+
+    PluginLoader.find_plugin_with_context = find_once
+
+
+def keep_text() -> None:
+    """A string without a template is itself."""
+    engine = importlib.import_module("ansible._internal._templating._engine")
+    bits = importlib.import_module("ansible._internal._templating._jinja_bits")
+    template, default = engine.TemplateEngine.template, engine.TemplateOptions.DEFAULT
+    tagged, constant = bits._AnsibleTaggedStr, bits._JinjaConstTemplate
+
+    def text_or_template(self, variable, *, options=default, **modes):
+        plain = type(variable) in (str, tagged) and options is default and "{" not in variable
+        if plain and not variable.startswith(bits.JINJA2_OVERRIDE) and not constant.is_tagged_on(variable):
+            return variable
+        return template(self, variable, options=options, **modes)
+
+    engine.TemplateEngine.template = text_or_template
+
+
+def state(path: str) -> tuple[int, int, int] | None:
+    now = os.stat(path) if os.path.exists(path) else None
+    return now and (now.st_ino, now.st_size, now.st_mtime_ns)
+
+
 def keep_files() -> None:
     """The vars_files of plays, which ansible-core reads again for each task of each host, and the paths of connection
     plugins, which it lists as often. Other files are parsed whenever they are needed: ansible-core keeps them for once
     more, and a copy of that takes twice as long."""
-    load, every = DataLoader.load_from_file, PluginLoader.all
+    every = PluginLoader.all
     known: dict[tuple[object, ...], object] = {}
 
     def load_once(self, file_name, cache="all", unsafe=False, json_only=False, trusted_as_template=False):
-        if not unsafe:
-            return load(self, file_name, "none", True, json_only, trusted_as_template)
-        if cache != "vaulted":
-            return load(self, file_name, cache, unsafe, json_only, trusted_as_template)
+        if unsafe and cache != "vaulted":
+            return load_file(self, file_name, cache, unsafe, json_only, trusted_as_template)
         path = self.path_dwim(file_name)
-        now = os.stat(path) if os.path.exists(path) else None
-        key = (path, json_only, trusted_as_template, now and (now.st_ino, now.st_size, now.st_mtime_ns))
-        if key not in known:
-            known[key] = load(self, file_name, cache, unsafe, json_only, trusted_as_template)
-        return known[key]
+        key = (path, json_only, trusted_as_template, state(path))
+        if unsafe and key in known:
+            return known[key]
+        copies = parsed.get(key)
+        if copies:
+            found = copies.pop()
+        else:
+            found = load_file(self, path, cache if unsafe else "none", True, json_only, trusted_as_template)
+        if LASTING in path:
+            used.files[path, json_only, trusted_as_template] += 1
+        if unsafe:
+            known[key] = found
+        return found
 
     def list_once(self, *args, **kwargs):
         if args or kwargs != {"path_only": True}:
@@ -206,6 +281,40 @@ def keep_files() -> None:
     DataLoader.load_from_file, PluginLoader.all = load_once, list_once
 
 
+@functools.cache
+def keep() -> Kept:
+    """All of it, once in a process."""
+    kept = Kept()
+    keep_expressions(kept)
+    keep_imports(kept)
+    keep_filters()
+    keep_plugins()
+    keep_text()
+    keep_files()
+    return kept
+
+
+def prepare(*counters: Counter[Any]) -> None:
+    """For the next run: what one has used."""
+    if CORE != "2.19":
+        return
+    by_run, kept = Used(*counters), keep()
+    for key in by_run.code:
+        kept.get(key)
+    for kind, name in by_run.filters:
+        # Jinja's own.
+        with contextlib.suppress(KeyError):
+            getattr(loaders, kind + "_loader").get_with_context(name)
+    by_type = {one.type: one for one in vars(loaders).values() if isinstance(one, PluginLoader)}
+    for kind, *arguments in by_run.plugins:
+        by_type[kind].find_plugin_with_context(*arguments)
+    for (path, *how), number in by_run.files.items():
+        copies = parsed.setdefault((path, *how, state(path)), [])
+        # A test may have removed it.
+        with contextlib.suppress(AnsibleError):
+            copies += [load_file(DataLoader(), path, "none", True, *how) for _copy in range(number - len(copies))]
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -213,9 +322,6 @@ class CallbackModule(CallbackBase):
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_playbook_on_start(self, playbook: object) -> None:
-        if CORE == "2.19":
-            kept = Kept()
-            keep_expressions(kept)
-            keep_imports(kept)
-            keep_filters()
-            keep_files()
+        # playbook_server.py has done it.
+        if CORE == "2.19" and "compiled_once" not in sys.modules:
+            keep()

@@ -6,8 +6,8 @@ host.
 
 A simulated node is a directory and its tasks take milliseconds: processes were more than half of the cost of a run, and
 a third with the nodes of a lab. Modules that several nodes of a lab run at once keep their processes. The tasks of all
-hosts are prepared before the first one runs, as in Ansible. The replaced code is private to ansible-core 2.19; other
-versions are left as they are.
+hosts are prepared before the first one runs, as in Ansible; hostvars, which do not change meanwhile, are computed once
+for all of them. The replaced code is private to ansible-core 2.19; other versions are left as they are.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from ansible.executor.process.worker import WorkerProcess
 from ansible.executor.task_executor import TaskExecutor
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.strategy import StrategyBase
+from ansible.vars.hostvars import HostVars, HostVarsVars
 
 KNOWN = __version__.startswith("2.19.")
 if KNOWN:
     from ansible._internal._task import TaskContext
+    from ansible._internal._templating._utils import TemplateContext
     from ansible.executor.task_result import _RawTaskResult
 
 DOCUMENTATION = r"""
@@ -66,8 +68,47 @@ def in_parallel(workers: list[WorkerProcess]) -> bool:
     return len(workers) > 1 and first._task.action not in LIGHT and first._task_vars.get("ansible_connection") in LAB
 
 
+class Hosts:
+    """The variables of hosts while one task runs on all of its hosts."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, HostVarsVars] | None = None
+
+    def __enter__(self) -> None:
+        self.known = {}
+
+    def __exit__(self, *_problem: object) -> None:
+        self.known = None
+
+    def keep(self) -> None:
+        of_host, of_key = HostVars.__getitem__, HostVarsVars.__getitem__
+
+        def host_once(hostvars, host):
+            known = self.known
+            if known is None or host not in hostvars:
+                return of_host(hostvars, host)
+            if host not in known:
+                known[host] = of_host(hostvars, host)
+                known[host]._known = {}
+            return known[host]
+
+        def value_once(variables, key):
+            known = vars(variables).get("_known")
+            if known is None:
+                return of_key(variables, key)
+            # The result of a template is finalized, a value within a template is lazy.
+            place = (key, TemplateContext.current(optional=True) is None)
+            if place not in known:
+                known[place] = of_key(variables, key)
+            return known[place]
+
+        HostVars.__getitem__, HostVarsVars.__getitem__ = host_once, value_once
+
+
 def tasks_in_this_process() -> None:
     waiting: list[WorkerProcess] = []
+    hosts = Hosts()
+    hosts.keep()
     start, is_alive, wait = WorkerProcess.start, WorkerProcess.is_alive, StrategyBase._wait_on_pending_results
 
     def start_or_postpone(worker):
@@ -79,8 +120,9 @@ def tasks_in_this_process() -> None:
     def run_and_wait(self, iterator):
         workers = waiting.copy()
         waiting.clear()
-        for worker in workers:
-            (start if in_parallel(workers) else run)(worker)
+        with hosts:
+            for worker in workers:
+                (start if in_parallel(workers) else run)(worker)
         return wait(self, iterator)
 
     WorkerProcess.start, StrategyBase._wait_on_pending_results = start_or_postpone, run_and_wait

@@ -10,21 +10,25 @@ Reads a request a line, and answers with a line that is the exit status. Of simu
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
+import pickle
 import shutil
 import signal
 import sys
+import tempfile
 import warnings
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from ansible import constants
 from ansible.cli import playbook
 from ansible.plugins.loader import (
     action_loader,
     become_loader,
+    callback_loader,
     connection_loader,
     init_plugin_loader,
     shell_loader,
@@ -51,10 +55,12 @@ def load() -> None:
     import compiled_once  # noqa: PLC0415 - it needs the loader
 
     if compiled_once.CORE == "2.19":
-        compiled_once.keep_files()
+        compiled_once.keep()
     # Each run begins with these.
-    for loader in (connection_loader, shell_loader, become_loader):
+    for loader in (connection_loader, shell_loader, become_loader, callback_loader):
         list(loader.all(class_only=True))
+    for name in (constants.DEFAULT_STDOUT_CALLBACK, *constants.CALLBACKS_ENABLED):
+        callback_loader.get(name, class_only=True)
     for name in ACTIONS:
         action_loader.get("ansible.builtin." + name, class_only=True)
     strategy_loader.get("ansible.builtin.linear", class_only=True)
@@ -81,7 +87,7 @@ def packed() -> str:
     return constants.DEFAULT_LOCAL_TMP + "-packed"
 
 
-def run(arguments: list[str], environment: dict[str, str], output: str, simulated: bool = True) -> NoReturn:
+def run(arguments: list[str], environment: dict[str, str], output: str, simulated: bool = True) -> None:
     os.environ.clear()
     os.environ.update(environment)
     source, target = os.open(os.devnull, os.O_RDONLY), os.open(output, os.O_WRONLY)
@@ -106,22 +112,44 @@ def run(arguments: list[str], environment: dict[str, str], output: str, simulate
         paths.RUN_LOCK = os.path.join(environment.get("ANSIBLE_HOME", ""), "run.lock")
         # Seconds, in which nothing has to be given back.
         gc.disable()
-    sys.exit(playbook.main(["ansible-playbook", *arguments]))
+    playbook.main(["ansible-playbook", *arguments])
+
+
+def run_and_write(request: dict[str, Any], used: BinaryIO) -> NoReturn:
+    """Runs a request, and writes what it has used of what another run may use as well."""
+    compiled_once = sys.modules["compiled_once"]
+    for counter in compiled_once.used:
+        counter.clear()
+    try:
+        run(**request)
+    finally:
+        pickle.dump([dict(counter) for counter in compiled_once.used], used)
+        used.flush()
+
+
+def prepare(used: BinaryIO) -> None:
+    """Has the next run find what the last one has used, so that it is read once for all runs."""
+    used.seek(0)
+    # A killed run has written nothing, or not all.
+    with contextlib.suppress(EOFError, pickle.UnpicklingError):
+        sys.modules["compiled_once"].prepare(*pickle.load(used))
 
 
 def main() -> None:
     load()
     for line in sys.stdin:
         request = json.loads(line)
-        child = os.fork()
-        if not child:
-            run(**request)
-        # Here, not in the run: the alarm of a run is that of tasks with a timeout.
-        signal.signal(signal.SIGALRM, lambda *_, child=child: os.kill(child, signal.SIGKILL))
-        signal.alarm(LONGEST if request.get("simulated", True) else 0)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        with tempfile.TemporaryFile() as used:
+            child = os.fork()
+            if not child:
+                run_and_write(request, used)
+            # Here, not in the run: the alarm of a run is that of tasks with a timeout.
+            signal.signal(signal.SIGALRM, lambda *_, child=child: os.kill(child, signal.SIGKILL))
+            signal.alarm(LONGEST if request.get("simulated", True) else 0)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            prepare(used)
     shutil.rmtree(packed(), ignore_errors=True)
 
 

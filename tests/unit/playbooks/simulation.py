@@ -76,6 +76,7 @@ SETTINGS = {
     "ANSIBLE_LOCALHOST_WARNING": "false",
     "ANSIBLE_NOCOLOR": "1",
     # As the repository's ansible.cfg has it.
+    "ANSIBLE_INJECT_FACT_VARS": "false",
     "ANSIBLE_PIPELINING": "1",
     "ANSIBLE_STDOUT_CALLBACK": "default",
     "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS,
