@@ -82,7 +82,7 @@ def test_next_run_finishes_one_that_died(lab):
     lab.node1.check_output("systemctl stop llama-head-chat")
     lab.node2.check_output("systemctl stop llama-rpc-chat")
     # The same playbook without the plays that nothing was stopped in.
-    status, output = lab.playbook("site", "--tags", "rpc,head", "--skip-tags", "preflight", core=lab.NEWEST)
+    status, output = lab.playbook("site", "--tags", "rpc,head", core=lab.NEWEST)
     assert status == 0, output
     lab.eventually(lambda: answers(lab), 120, "it answers")
 
@@ -128,8 +128,6 @@ def planted():
 def test_tensor_cache_is_used_and_removed(lab, planted):
     """The output layer, on the last worker, is the one tensor above 10 MiB."""
     with_cache = (
-        "--skip-tags",
-        "preflight",
         "--tags",
         "rpc,head",
         "-e",
@@ -168,7 +166,7 @@ def test_tensor_cache_is_used_and_removed(lab, planted):
     status, output = lab.playbook("site", *seeded)
     assert status == 0 and lab.changed(output) == 0, output
     planted.update({name: unmanaged.plant(getattr(lab, name)) for name in ("node1", "node2")})
-    status, output = lab.playbook("site", "--tags", "rpc,head", "--skip-tags", "preflight")
+    status, output = lab.playbook("site", "--tags", "rpc,head")
     assert status == 0, output
     for name in ("node2", "node3"):
         assert not getattr(lab, name).file(CACHE).exists

@@ -142,7 +142,7 @@ def test_the_primary_service_has_the_short_names(lab):
     lab.eventually(lambda: answers(lab), 120, "the head answers after a restart")
     status, output = lab.playbook("site", *tags, "-e", intent)
     assert (status, lab.changed(output)) == (0, 0), output
-    status, output = lab.playbook("site", *tags, "--skip-tags", "preflight")
+    status, output = lab.playbook("site", *tags)
     assert status == 0, output
     assert lab.node1.run("systemctl cat llama-head.service").rc != 0
 
