@@ -201,8 +201,8 @@ def main():
     for name in wanted:
         if name not in BUDGETS:
             sys.exit("scenarios: %s is no scenario, one of %s is needed" % (name, ", ".join(BUDGETS)))
-    for script in ("engine.sh", "artifacts.sh", "image.sh"):
-        subprocess.check_call([REPOSITORY / "tests/lab" / script])
+    for script, *words in (["engine.sh"], ["artifacts.sh", "gemma"], ["image.sh"]):
+        subprocess.check_call([REPOSITORY / "tests/lab" / script, *words])
     prepared = time.monotonic()
     first, lock = take_slots()
     slots = queue.SimpleQueue()

@@ -39,7 +39,7 @@ def page(rows: Sequence[Map], tasks: Sequence[Map], answers: Sequence[Map], verd
         ("temperature", "temperature"),
         ("samples of a task", "samples"),
     ]
-    about = ", ".join(f"{words} {meta[key]}" for words, key in known if meta.get(key) is not None)
+    about = ", ".join(f"{words} {meta[key]}" for words, key in known if meta.get(key) not in (None, ""))
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         f"<p>{html.escape(about)}</p>",

@@ -85,6 +85,8 @@ def test_page_has_figures_chart_and_reports():
     text = page(rates(answers, verdicts, TASKS), TASKS, answers, verdicts, ABOUT)
     assert '<td class="number">42.7 % (33.3 to 52.7)</td>' in text and "94.3 %, 70 to 90 %, and 80 to 85 %" in text
     assert text.count("<rect ") == 5 and "rustc 1.63" in text and text.count("<details>") == 55
+    prose = page(rates(answers, verdicts, TASKS), TASKS, answers, verdicts, {**ABOUT, "judge": ""})
+    assert "judged by" in text and "judged by ," not in prose
     # The page loads nothing.
     assert not re.search(r"<script|src=|href=|url\(", text)
 
