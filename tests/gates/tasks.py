@@ -6,6 +6,7 @@ All references are modules of one crate, and all mutants of another one, so that
 refused.rs, which must not compile, needs the answer as a crate of its own. RUSTC: the compiler, else rustc.
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -19,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from plugins.module_utils._judge.judge import UNRESOLVED  # noqa: E402
 
 TASKS = ROOT / "roles/acceptance/files/tasks"
-RUSTC = [os.environ.get("RUSTC", "rustc"), "--edition", "2021", "--cap-lints", "allow"]
+RUSTC = [os.environ.get("RUSTC", "rustc"), "--edition", "2021", "--cap-lints", "allow", "-C", "codegen-units=1"]
 MODULE = """
 mod %s {
     pub mod answer {
@@ -61,6 +62,7 @@ def tested(tasks, answer, folder):
 
 def refused(task, answer, folder):
     """The errors of refused.rs with this answer: their codes, None for one without a code; empty if it compiles."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
     library = folder / "libanswer.rmeta"
     subprocess.run(
         [*RUSTC, "--crate-type", "lib", "--crate-name", "answer", "--emit=metadata", "-o", library, task / answer],
@@ -80,7 +82,11 @@ def refused(task, answer, folder):
 def rust(tasks, folder):
     """Sentences on what is wrong with these tasks."""
     wrong = []
-    references, mutants = (tested(tasks, answer, folder) for answer in ("reference", "mutant"))
+    refusing = [task for task in tasks if (task / "refused.rs").exists()]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        both = pool.map(lambda answer: tested(tasks, answer, folder), ("reference", "mutant"))
+        errors = dict(zip(refusing, pool.map(lambda task: refused(task, "reference.rs", folder), refusing)))
+        references, mutants = both
     for task in tasks:
         name = "/".join(task.relative_to(TASKS).parts)
         count = len(re.findall(r"^#\[test\]$", (task / "tests.rs").read_text(), re.MULTILINE))
@@ -88,8 +94,8 @@ def rust(tasks, folder):
             passed = references[identifier(task)].count("ok")
             wrong.append("%s: the reference passes %d of %d tests" % (name, passed, count))
         fails = mutants[identifier(task)] != ["ok"] * count
-        if (task / "refused.rs").exists():
-            codes = {code for code in refused(task, "reference.rs", folder) if code}
+        if task in refusing:
+            codes = {code for code in errors[task] if code}
             if not codes or codes & UNRESOLVED:
                 wrong.append("%s: refused.rs with the reference: %s" % (name, sorted(codes) or "no error with a code"))
             fails = fails or not refused(task, "mutant.rs", folder)
