@@ -36,10 +36,15 @@ while os.path.exists("FOLDER/watched"):
             print(seen, file=file)
 END
 setsid python3 FOLDER/watch.py >/dev/null 2>&1 </dev/null &
-sleep 1
+# Port 7123.
+timeout 20 sh -c 'until grep -q :1BD3 /proc/net/tcp; do sleep 0.1; done'
 pgrep -f FOLDER/[w]atch.py
 """.replace("FOLDER", FOLDER).replace("CODE", CODE)
-CLEAN = f"rm -f {FOLDER}/watched; sleep 1; rm -rf {FOLDER} {CODE}"
+CLEAN = f"""
+rm -f {FOLDER}/watched
+timeout 20 sh -c 'while pgrep -f {FOLDER}/[w]atch.py; do sleep 0.1; done'
+rm -rf {FOLDER} {CODE}
+"""
 # Attacks would change this: the canary, the network, root's files, the programs of systems, files left behind.
 LOOK = """
 cat FOLDER/canary FOLDER/seen
