@@ -12,7 +12,7 @@ for all of them. The replaced code is private to ansible-core 2.19; other versio
 
 from __future__ import annotations
 
-from ansible import __version__
+from ansible import __version__, context
 from ansible.executor.process.worker import WorkerProcess
 from ansible.executor.task_executor import TaskExecutor
 from ansible.plugins.callback import CallbackBase
@@ -114,15 +114,21 @@ def tasks_in_this_process() -> None:
     def start_or_postpone(worker):
         if worker._task.throttle:
             run(worker)
-        else:
-            waiting.append(worker)
+            return
+        waiting.append(worker)
+        # Ansible waits for a place.
+        if len(waiting) >= context.CLIARGS["forks"]:
+            run_waiting()
 
-    def run_and_wait(self, iterator):
+    def run_waiting():
         workers = waiting.copy()
         waiting.clear()
         with hosts:
             for worker in workers:
                 (start if in_parallel(workers) else run)(worker)
+
+    def run_and_wait(self, iterator):
+        run_waiting()
         return wait(self, iterator)
 
     WorkerProcess.start, StrategyBase._wait_on_pending_results = start_or_postpone, run_and_wait

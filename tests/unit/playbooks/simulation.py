@@ -79,7 +79,7 @@ SETTINGS = {
     "ANSIBLE_INJECT_FACT_VARS": "false",
     "ANSIBLE_PIPELINING": "1",
     "ANSIBLE_STDOUT_CALLBACK": "default",
-    "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS,
+    "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS + ",one_process",
     "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests/lab/callback"),
 }
 
@@ -387,7 +387,6 @@ class Simulation:
             self.collection / "playbooks" / (playbook + ".yml"),
             *("-i", str(self.folder / "hosts.json"), *arguments),
             home=self.home,
-            ANSIBLE_CALLBACKS_ENABLED=CALLBACKS + ",one_process",
             ANSIBLE_COLLECTIONS_PATH=str(self.home),
             SIMULATION=str(self.folder),
             **environment,

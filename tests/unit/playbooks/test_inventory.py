@@ -9,6 +9,7 @@ import re
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    CALLBACKS,
     COLLECTIONS,
     ROOT,
     done,
@@ -122,6 +123,8 @@ def test_strategy_without_waiting_is_refused(tmp_path, strategy):
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"a": None}}}))
     arguments = ("-i", str(tmp_path / "hosts.json"))
     environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "ANSIBLE_STRATEGY": strategy}
+    # one_process needs the strategy linear.
+    environment["ANSIBLE_CALLBACKS_ENABLED"] = CALLBACKS
     assert "strategy: %s seen in ansible.cfg or ANSIBLE_STRATEGY, linear is needed" % strategy in refused(
         run_playbook(ROOT / "playbooks/site.yml", *arguments, home=tmp_path, **environment)
     )
