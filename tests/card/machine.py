@@ -201,7 +201,7 @@ class Machine:
             (root / "etc/machine-id").write_text("")
             hosts = ["127.0.0.1 localhost"] + ["10.215.0.%d %s" % (number, name) for name, number in NODES.items()]
             (root / "etc/hosts").write_text("\n".join(hosts) + "\n")
-            # What Ansible sends is compiled once, as in the lab.
+            # Modules of Ansible are compiled once, as in the lab.
             shared = [(str(self.state / "models"), "srv/models"), (str(self.state / "code"), "var/cache/ansible-code")]
             self._start_node(node, root, [*binds, *shared])
         self._wait()

@@ -16,7 +16,7 @@ QUICK = {
 }
 UNIT = "llama-head-quick.service"
 NODES = ("node2", "node3")
-# What the runs before have done already is left out.
+# Plays whose work an earlier run has done are left out.
 HEADS = ("--tags", "head,verify")
 STOPPED = [r"quick on %s .*stopped, as the inventory says" % name for name in NODES]
 
