@@ -6,8 +6,8 @@
 requirements=${1:-requirements-lab.txt}
 cd "$repository"
 
-# The system's comes first: it is built with optimizations that a Python of pyenv lacks, and takes a fifth less. One that
-# can make virtual environments is better than one for which a package is missing.
+# The system's comes first: it is built with optimizations that a Python of pyenv lacks. One that can make virtual
+# environments is better than one for which a package is missing.
 find_python() {
     for needed in ensurepip,venv,sys sys; do
         for candidate in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
