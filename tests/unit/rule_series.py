@@ -8,6 +8,8 @@ values, null for one that is missing}.
 """
 
 import functools
+import itertools
+import re
 from pathlib import Path
 
 import yaml
@@ -65,6 +67,29 @@ def load(path):
     content = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     roles = [dropped.ROLES / role / "observed/rules.yml" for role in content.pop("roles")]
     return dict(content, rule_files=list(map(str, roles)), tests=[expanded(test) for test in content["tests"]])
+
+
+def asked(test):
+    """A key of what a test asks beside its series; a test has its own where it wants alerts."""
+    checks = test.get("promql_expr_test", [])
+    own = test["name"] if "alert_rule_test" in test or any(one["exp_samples"] for one in checks) else ""
+    return own, test["interval"], str(checks)
+
+
+def side_by_side(tests):
+    """The tests, with those that want the same nothing at the same time as one: nodes and services of each have names
+    of their own. promtool's time goes by evaluations of a rule, hardly by series."""
+    shown = []
+    for _asked, same in itertools.groupby(sorted(tests, key=asked), key=asked):
+        together = list(same)
+        series = [
+            {**one, "series": re.sub(r'\b(node|service)="([^"]*)"', r'\1="\2-%d"' % number, one["series"])}
+            for number, test in enumerate(together)
+            for one in test["input_series"]
+        ]
+        name = "; ".join(test["name"] for test in together)
+        shown.append(together[0] if len(together) == 1 else dict(together[0], name=name, input_series=series))
+    return shown
 
 
 def tests():

@@ -8,8 +8,10 @@ import json
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped
 from ansible_collections.thefermisea.llama_cluster.tests.unit import observed, rule_series
 
@@ -50,7 +52,9 @@ def test_prometheus_accepts_the_rules(found):
 
 @pytest.mark.parametrize("path", rule_series.FILES, ids=lambda path: path.stem)
 def test_rules_do_what_their_tests_say(path, tmp_path):
-    (tmp_path / "test.yml").write_text(json.dumps(rule_series.load(path)))
+    content = rule_series.load(path)
+    tests = rule_series.side_by_side(content["tests"])
+    (tmp_path / "test.yml").write_text(json.dumps(dict(content, tests=tests)))
     code, output = ran("test", "rules", tmp_path / "test.yml")
     assert code == 0, output
 
@@ -81,6 +85,23 @@ def test_alert_has_all_texts(name, rule):
     assert re.fullmatch(r"[^\n]+: [^\n]+[^.]\.", texts["description"]) and ". " not in texts["description"]
     assert not texts["summary"].endswith(".") and len(texts["summary"]) < 90
     assert texts["runbook_url"] == RUNBOOK + name.lower()
+
+
+def test_rules_see_one_node_or_service():
+    """Tests that run side by side do not see each other."""
+    contents = map(rule_series.load, rule_series.FILES)
+    shared = [one for one in contents if len(rule_series.side_by_side(one["tests"])) < len(one["tests"])]
+    files = {path for one in shared for path in one["rule_files"]}
+    assert files
+    rules = [group["rules"] for path in files for group in yaml.safe_load(Path(path).read_text())["groups"]]
+    for expression in [rule["expr"] for group in rules for rule in group]:
+        for operation in re.findall(
+            r"\b(?:max|min|sum|count|avg|topk|bottomk|quantile)\b *([^(]*\([^)]*\))", expression
+        ):
+            assert re.match(r"by \(.*\b(node|service)\b", operation), expression
+        for labels in re.findall(r"\b(?:on|ignoring) *\(([^)]*)\)", expression):
+            assert {"node", "service"} & set(re.findall(r"\w+", labels)), expression
+        assert not re.search(r"\b(absent|absent_over_time|scalar|vector)\b", expression)
 
 
 def test_rules_ask_for_what_is_there():

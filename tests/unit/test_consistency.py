@@ -54,6 +54,12 @@ def load(path):
     return yaml.load(path.read_text(), Loader) if path.exists() else None
 
 
+@functools.cache
+def nodes_of(path):
+    """All syntax nodes of a Python file, parsed once for all tests."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def scalars(node):
     """Every string that is a value, at any depth."""
     if isinstance(node, dict):
@@ -83,9 +89,7 @@ def plugin_constants():
     found = set()
     for path in ROOT.glob("plugins/**/*.py"):
         found.update(
-            node.value
-            for node in ast.walk(ast.parse(path.read_text()))
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            node.value for node in nodes_of(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)
         )
     return found
 
@@ -451,7 +455,7 @@ def test_whole_matches_do_not_end_with_dollar():
     """$ also matches before a final line break: a checked name could end with one."""
     loose = []
     for path in sorted(ROOT.glob("plugins/**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if (
                 not isinstance(node, ast.Call)
                 or getattr(node.func, "attr", "") not in ("compile", "match", "fullmatch")

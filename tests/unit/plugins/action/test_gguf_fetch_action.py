@@ -13,8 +13,8 @@ import time
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.action import gguf_fetch
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks import simulation
 
-COLLECTIONS = os.path.abspath(gguf_fetch.__file__).split("/ansible_collections/")[0]
 MODEL = gguf_files.model(12)
 
 PLAY = """
@@ -38,25 +38,25 @@ class Control:
         self.folder = folder
         (folder / "models").mkdir()
         self.asynchronous = folder / "async"
-        self.environment = dict(
-            os.environ,
-            HOME=str(folder),
-            ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
-            ANSIBLE_ASYNC_DIR=str(self.asynchronous),
-            ANSIBLE_LOCALHOST_WARNING="false",
-            ANSIBLE_STDOUT_CALLBACK="default",
-            ANSIBLE_CONFIG=str(folder / "none.cfg"),
-        )
 
-    def play(self, url, *options, hosts=("node1",)):
+    def write(self, url, hosts):
+        """-> the arguments of a run"""
         (self.folder / "play.yml").write_text(PLAY % (url, self.folder / "models", self.folder))
-        variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        variables = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "ansible_async_dir": str(self.asynchronous),
+        }
         (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, variables)}}))
-        playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        command = [playbook, "-i", str(self.folder / "hosts.json"), str(self.folder / "play.yml"), *options]
+        return [str(self.folder / "play.yml"), "-i", str(self.folder / "hosts.json")]
+
+    def play(self, url, hosts=("node1",)):
+        """A run that can be killed, and whose hosts work at once."""
+        environment = {**simulation.outside(), **simulation.places(self.folder), **simulation.SETTINGS}
+        environment.update(HOME=str(self.folder), ANSIBLE_CALLBACKS_ENABLED=simulation.CALLBACKS)
         return subprocess.Popen(
-            command,
-            env=self.environment,
+            [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), *self.write(url, hosts)],
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -64,10 +64,14 @@ class Control:
             start_new_session=True,
         )
 
-    def run(self, *arguments, **options):
-        """-> (what was printed, [the module's result per host])"""
-        output = self.play(*arguments, **options).communicate(timeout=120)[0]
-        return output, [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.outcome"))]
+    def run(self, url, *options, hosts=("node1",)):
+        """-> (what was printed, [the module's result of each host])"""
+        arguments = self.write(url, hosts)
+        _status, lines = simulation.playbook_lines(*arguments, *options, home=self.folder, HOME=str(self.folder))
+        return "\n".join(lines), self.outcomes()
+
+    def outcomes(self):
+        return [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.outcome"))]
 
 
 @pytest.fixture
@@ -88,7 +92,8 @@ def left(folder):
 
 def test_several_hosts_print_whole_lines_and_publish(control, fake):
     fake.rate = 500000
-    output, outcomes = control.run(fake.add_plain("m.gguf", MODEL), hosts=("node1", "node2"))
+    url = fake.add_plain("m.gguf", MODEL)
+    output = control.play(url, hosts=("node1", "node2")).communicate(timeout=120)[0]
     for host in ("node1", "node2"):
         lines = [line for line in output.splitlines() if line.startswith(host + ": ")]
         assert lines, output
@@ -97,9 +102,9 @@ def test_several_hosts_print_whole_lines_and_publish(control, fake):
             for line in lines
         )
         assert (control.folder / "models" / (host + ".gguf")).read_bytes() == MODEL
-    assert [outcome["changed"] for outcome in outcomes] == [True, True]
+    assert [outcome["changed"] for outcome in control.outcomes()] == [True, True]
     assert left(control.asynchronous) == []
-    output, outcomes = control.run(fake.add_plain("m.gguf", MODEL), hosts=("node1", "node2"))
+    _output, outcomes = control.run(url, hosts=("node1", "node2"))
     assert [outcome["changed"] for outcome in outcomes] == [False, False]
 
 
