@@ -201,7 +201,7 @@ def main():
     for name in wanted:
         if name not in BUDGETS:
             sys.exit("scenarios: %s is no scenario, one of %s is needed" % (name, ", ".join(BUDGETS)))
-    for script, *words in (["engine.sh"], ["artifacts.sh", "gemma"], ["image.sh"]):
+    for script, *words in (["engine.sh"], ["artifacts.sh", *["gemma"] * ("gateway" in wanted)], ["image.sh"]):
         subprocess.check_call([REPOSITORY / "tests/lab" / script, *words])
     prepared = time.monotonic()
     first, lock = take_slots()

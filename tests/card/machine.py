@@ -190,6 +190,9 @@ class Machine:
             for python in (unpacked / "etc").glob("python3.*"):
                 (python / "sitecustomize.py").write_bytes((CHECKOUT / "tests/lab/sitecustomize.py").read_bytes())
             unpacked.rename(base)
+        # Compiled by earlier runs, perhaps of another checkout.
+        for folder in ("code", "home/compiled"):
+            shutil.rmtree(self.state / folder, ignore_errors=True)
         for folder in ("models", "home", "code"):
             (self.state / folder).mkdir(exist_ok=True)
         self._start_controller(base)

@@ -73,7 +73,7 @@ def asked(test):
     """A key of what a test asks beside its series; a test has its own where it wants alerts."""
     checks = test.get("promql_expr_test", [])
     own = test["name"] if "alert_rule_test" in test or any(one["exp_samples"] for one in checks) else ""
-    return own, test["interval"], str(checks)
+    return own, str({key: value for key, value in test.items() if key not in ("name", "input_series")})
 
 
 def side_by_side(tests):

@@ -96,11 +96,12 @@ def test_rules_see_one_node_or_service():
     rules = [group["rules"] for path in files for group in yaml.safe_load(Path(path).read_text())["groups"]]
     for expression in [rule["expr"] for group in rules for rule in group]:
         for operation in re.findall(
-            r"\b(?:max|min|sum|count|avg|topk|bottomk|quantile)\b *([^(]*\([^)]*\))", expression
+            r"\b(?:max|min|sum|count|avg|group|stddev|stdvar|topk|bottomk|quantile|count_values)\b *([^(]*\([^)]*\))",
+            expression,
         ):
             assert re.match(r"by \(.*\b(node|service)\b", operation), expression
-        for labels in re.findall(r"\b(?:on|ignoring) *\(([^)]*)\)", expression):
-            assert {"node", "service"} & set(re.findall(r"\w+", labels)), expression
+        for word, labels in re.findall(r"\b(on|ignoring) *\(([^)]*)\)", expression):
+            assert bool({"node", "service"} & set(re.findall(r"\w+", labels))) == (word == "on"), expression
         assert not re.search(r"\b(absent|absent_over_time|scalar|vector)\b", expression)
 
 

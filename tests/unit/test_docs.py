@@ -80,7 +80,7 @@ def test_modules_that_a_page_names_exist(page):
 
 
 def test_files_of_the_tasks_exist():
-    (section,) = re.findall(r"^## Thirteen tasks\n(.*?)^## ", (ROOT / "docs/architecture.md").read_text(), re.M | re.S)
+    (section,) = re.findall(r"^## Frequent tasks\n(.*?)^## ", (ROOT / "docs/architecture.md").read_text(), re.M | re.S)
     paths = re.findall(r"`((?:docs|molecule|playbooks|plugins|roles|tests)/[^`]*)`", section)
     assert paths and [path for path in paths if not list(ROOT.glob(re.sub("[A-Z]{4,}", "*", path)))] == []
 

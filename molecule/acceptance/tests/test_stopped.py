@@ -96,7 +96,7 @@ def test_one_of_them_is_drilled(lab):
 
 def test_it_stops_again(lab):
     chat = lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat")
-    output = site(lab, "stopped", *HEADS)
+    output = site(lab, "stopped")
     assert all(re.search(line, output) for line in STOPPED)
     assert state(lab) == ["inactive disabled"] * 2
     # As an operator would try it, and forget.

@@ -110,7 +110,7 @@ def engine(lab):
 def test_every_name_is_listed_and_responds(gateway):
     names = [one["id"] for one in gateway.get("/v1/models").json()["data"]]
     assert sorted(names) == ["gemma-3-270m", "single", "small", "small-1", "smollm2", "smollm2-135m-instruct"]
-    for name, service in (("smollm2", "chat"), ("small-1", "small"), ("gemma-3-270m", "single")):
+    for name, service in (("smollm2", "chat"), ("small-1", "small"), ("gemma-3-270m", "single"), ("single", "single")):
         reply = gateway.chat(name)
         assert (reply.status_code, reply.headers["X-Llama-Service"]) == (200, service)
     assert gateway.get("/health").json() == {"status": "ok"}

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers in prose, judged by the facts that they name. Private to the collection.
 
-This file is also a program: an operator's expression may need hours for an answer, and only the end of a process stops
-Python's matching.
+This file is also a program, which extract.py runs: an operator's expression may need hours for an answer, and only the
+end of a process stops Python's matching.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from __future__ import annotations
 import json
 import re
 import resource
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Comments of Rust and quotations of Markdown begin their lines with these.
 LINE_MARKS = re.compile(r"^[ \t]*(?://[/!]?|>)[ \t]?", re.MULTILINE)
-# Seconds of CPU for an answer.
-SECONDS = 4
+# Bytes of the process.
+MEMORY = 1 << 30
 
 
 def judge(checklist: Sequence[Mapping[str, Any]], text: str) -> list[str]:
@@ -35,31 +34,23 @@ def judge(checklist: Sequence[Mapping[str, Any]], text: str) -> list[str]:
     ]
 
 
-def judge_each(given: Sequence[tuple[Sequence[Mapping[str, Any]], str]], seconds: int = SECONDS) -> list[str]:
-    """For each (checklist, text) why it does not pass, empty if it does. seconds: of CPU for each one."""
-    found: list[str] = []
-    while len(found) < len(given):
-        left = json.dumps(given[len(found) :]).encode()
-        # It prints a line for each, until one takes too long.
-        ended = subprocess.run(
-            [sys.executable, "-I", __file__, str(seconds)], input=left, stdout=subprocess.PIPE, check=False
-        )
-        missing = [json.loads(line) for line in ended.stdout.splitlines()]
-        found += [f"does not name: {'; '.join(facts)}" if facts else "" for facts in missing]
-        if len(found) < len(given):
-            found.append(f"its checklist takes more than {seconds} s")
-    return found
-
-
 def main() -> None:
-    """Reads what judge_each() gets from stdin, and writes what judge() returns for each."""
+    """Reads [(checklist, text)] from stdin, and writes what judge() returns for each, a line each; null where it takes
+    more than MEMORY. Ends by SIGXCPU where one takes more seconds of CPU than the argument says."""
     given = json.load(sys.stdin.buffer)
+    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for checklist, text in given:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        # The kernel counts whole seconds, and ends the process.
+        # The kernel counts whole seconds. Only root may raise a hard limit again, so that one stays.
         end = int(used.ru_utime + used.ru_stime) + 1 + int(sys.argv[1])
-        resource.setrlimit(resource.RLIMIT_CPU, (end, end))
-        sys.stdout.write(json.dumps(judge(checklist, text)) + "\n")
+        resource.setrlimit(resource.RLIMIT_CPU, (end if most == resource.RLIM_INFINITY else min(end, most), most))
+        try:
+            missing: list[str] | None = judge(checklist, text)
+        except MemoryError:
+            missing = None
+        sys.stdout.write(json.dumps(missing) + "\n")
         sys.stdout.flush()
 
 

@@ -5,17 +5,24 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...module_utils._judge.judge import RUST, Verdict, lines_of
-from .checklist import judge_each
+from ...module_utils._text import Refusal
+from . import checklist
 from .tasks import CHECKLIST
 
 Map = Mapping[str, Any]
 # Characters of an answer that are judged.
 MOST = 256 << 10
+# Seconds of CPU for a checklist.
+SECONDS = 4
 FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})[ \t]*([^\s`,{]*)")
 LANGUAGES = ("", "rust", "rs")
 
@@ -69,7 +76,7 @@ def prepared(tasks: Sequence[Map], answers: Sequence[Map]) -> dict[str, list[dic
             verdicts.append(_verdict(answer, rust, reason))
         else:
             programs.append({"answer": answer["key"], "task": task["name"], "source": source.text})
-    reasons = judge_each([(named[one["task"]]["checklist"], one["content"]) for one in prose])
+    reasons = _judge_checklists([(named[one["task"]]["checklist"], one["content"]) for one in prose])
     verdicts += [_verdict(one, False, reason) for one, reason in zip(prose, reasons, strict=True)]
     used = {one["task"] for one in programs}
     keys = ("name", "judge", "tests", "refused", "dir")
@@ -84,3 +91,29 @@ def _verdict(answer: Map, rust: bool, reason: str) -> dict[str, Any]:
     """As module llama_judge returns it. rust: whether there should have been a program."""
     lines = lines_of(answer["content"])
     return Verdict(answer["key"], not reason, False if rust else None, reason, {}, lines, None).as_dict()
+
+
+def _judge_checklists(given: Sequence[tuple[Sequence[Map], str]]) -> list[str]:
+    """For each (checklist, text) why it does not pass, empty if it does. Errors: Refusal."""
+    found: list[str] = []
+    while len(found) < len(given):
+        left = json.dumps(given[len(found) :]).encode()
+        # It prints a line for each, until one takes too long.
+        ended = subprocess.run(
+            [sys.executable, "-I", checklist.__file__, str(SECONDS)], input=left, stdout=subprocess.PIPE, check=False
+        )
+        found += [_reason(json.loads(line)) for line in ended.stdout.splitlines()]
+        if len(found) < len(given):
+            if ended.returncode != -signal.SIGXCPU:
+                raise Refusal(
+                    f"checklists: status {ended.returncode} of the process that matches them seen, 0 is needed: see "
+                    "its message above, then run evaluate.yml again, which judges what is missing"
+                )
+            found.append(f"its checklist takes more than {SECONDS} s")
+    return found
+
+
+def _reason(missing: Sequence[str] | None) -> str:
+    if missing is None:
+        return f"its checklist takes more than {checklist.MEMORY >> 20} MiB"
+    return f"does not name: {'; '.join(missing)}" if missing else ""

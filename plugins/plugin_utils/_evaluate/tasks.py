@@ -34,7 +34,7 @@ CHECKLIST = "checklist"
 def load(directories: Sequence[str]) -> list[dict[str, Any]]:
     """The tasks below directories, by kind and name: {name: KIND/NAME, kind, summary, prompt, max_tokens, judge: rust,
     checklist or the words of a command, tests and refused: texts or None, checklist or None, dir: of a command's task
-    or None, digest: sha256 of all that judges}. Errors: Refusal."""
+    or None, digest: sha256 of the question and all that judges}. Errors: Refusal."""
     found: dict[str, dict[str, Any]] = {}
     for root in directories:
         for kind in _names(root):
@@ -134,13 +134,14 @@ def _task(folder: str, kind: str, name: str) -> dict[str, Any]:
     files = _files(folder) if isinstance(judge, list) else {}
     if isinstance(judge, list):
         _check_command(folder, judge[0])
-    by = json.dumps([judge, tests, refused, checklist, files], sort_keys=True, ensure_ascii=False)
+    tokens = given.get("max_tokens", DEFAULT_TOKENS)
+    by = json.dumps([prompt, tokens, judge, tests, refused, checklist, files], sort_keys=True, ensure_ascii=False)
     return {
         "name": f"{kind}/{name}",
         "kind": kind,
         "summary": given["summary"],
         "prompt": prompt,
-        "max_tokens": given.get("max_tokens", DEFAULT_TOKENS),
+        "max_tokens": tokens,
         "judge": judge,
         "tests": tests,
         "refused": refused,
@@ -174,9 +175,12 @@ def _check_command(folder: str, word: str) -> None:
     if word.startswith("/"):
         return
     _read(path)
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    if mode & 0o005 != 0o005:
-        raise Refusal(f"{path}: mode {mode:04o} seen, one with which every user may run it is needed: chmod 755 it")
+    for needed in (folder, path):
+        mode = stat.S_IMODE(os.stat(needed).st_mode)
+        if mode & 0o005 != 0o005:
+            raise Refusal(
+                f"{needed}: mode {mode:04o} seen, one that lets every user run {word} is needed: chmod 755 it"
+            )
 
 
 def _settings(path: str) -> dict[str, Any]:

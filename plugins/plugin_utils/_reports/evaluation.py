@@ -111,21 +111,21 @@ def _conditions(each: Map, one: Map) -> tuple[Any, ...]:
     return each["task"], each["digest"], each["sample"], one["temperature"], one["build"]
 
 
-def other_compilers(old: Iterable[Map], new: Iterable[Map]) -> tuple[str, str] | None:
+def other_compilers(old: Iterable[Map], new: Iterable[Map], kinds: Sequence[str] = ()) -> tuple[str, str] | None:
     """The compilers of the first answer in Rust that both have and different ones judged, in words; None if there is
-    no such answer."""
-    of_old, of_new = _compilers(old), _compilers(new)
+    no such answer. kinds: of tasks, empty for all."""
+    of_old, of_new = _compilers(old, kinds), _compilers(new, kinds)
     differ = ((of_old[one], of_new[one]) for one in of_old.keys() & of_new.keys() if of_old[one] != of_new[one])
     return min(differ, default=None)
 
 
-def _compilers(results: Iterable[Map]) -> dict[tuple[Any, ...], str]:
-    """{as good() has it: versions of rustc and clippy}, of answers in Rust."""
+def _compilers(results: Iterable[Map], kinds: Sequence[str]) -> dict[tuple[Any, ...], str]:
+    """{as good() has it: version of rustc}, of answers in Rust, where a program of the result was compiled."""
     return {
-        _conditions(each, one): str(one.get("judge") or "").rpartition(", ")[0] or "an unknown rustc"
+        _conditions(each, one): str(one["judge"]).partition(", ")[0]
         for one in results
         for each in one["answers"]
-        if each.get("compiles") is not None
+        if one.get("judge") and each.get("compiles") is not None and (not kinds or each["kind"] in kinds)
     }
 
 
@@ -139,6 +139,7 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
     results = [evaluations(kept, model=model, quant=quant, service=name) for quant in (old, new)]
     of_old, of_new = map(good, results)
     entry, ask = f"llama_services.{name}", f"evaluate.yml -e models={name}"
+    again = f"{ask} with the task_dir, tasks, limit and samples of before"
     if not of_old:
         step = f"run {ask} while it serves" if not new else "keep it without -e evaluation=true, or go back first"
         return {
@@ -147,23 +148,30 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
         }
     if not new:
         line = (
-            f"{name}: {sum(of_old.values())} of {len(of_old)} answers pass with {old}: run {ask} during the trial of "
-            "the new one, before it is kept"
+            f"{name}: {sum(of_old.values())} of {len(of_old)} answers pass with {old}: run {again} during the trial "
+            "of the new one, before it is kept"
         )
         return {"refused": [], "lines": [line]}
     pairs = paired(of_old, of_new)
     if pairs is None:
         sentence = (
             f"{entry}: no evaluation of {new} by the tasks, build and temperature of the one of {old} seen, one is "
-            f"needed to judge the trial: run {ask}"
+            f"needed to judge the trial: run {again}"
+        )
+        return {"refused": [sentence], "lines": []}
+    missing = len(good(results[0][-1:]).keys() - of_new.keys())
+    if missing:
+        sentence = (
+            f"{entry}: {missing} answers fewer with {new} than in the last evaluation of {old} seen, all of them are "
+            f"needed to judge the trial: run {again}"
         )
         return {"refused": [sentence], "lines": []}
     judges = other_compilers(*results)
     if judges:
         sentence = (
             f"{entry}: answers with {new} judged by {judges[1]} seen, {judges[0]}, which judged those with {old}, is "
-            f"needed: set acceptance_judge_host or acceptance_judge_image to one that has it and run {ask}, which only "
-            "judges again"
+            f"needed: set acceptance_judge_host or acceptance_judge_image to one that has it and run {again}, "
+            "which only judges again"
         )
         return {"refused": [sentence], "lines": []}
     if pairs.new < pairs.old:
@@ -189,12 +197,14 @@ def claimed(claim: Map, kept: Results) -> tuple[str, str]:
         return UNKNOWN, f"no {words} of {' or '.join(missing)} is kept yet"
     kinds = claim.get("tasks") or ()
     for some in itertools.product(*found):
+        if "model" not in claim["of"] and len({one["model"] for one in some}) > 1:
+            continue
         seen = [good([one], key, kinds) for one in some]
         if len(seen) == 1 and seen[0]:
             rate = wilson(sum(seen[0].values()), len(seen[0]))
             return _verdict(claim, rate[1], rate[2]), f"{percent(rate)} of {len(seen[0])} answers"
-        pairs = paired(seen[-1], seen[0]) if len(seen) == 2 and not other_compilers(some[-1:], some[:1]) else None
-        if pairs:
+        pairs = paired(seen[-1], seen[0]) if len(seen) == 2 else None
+        if pairs and not other_compilers(some[-1:], some[:1], kinds):
             counts = f"{pairs.new} of {pairs.n} answers against {pairs.old} to the same tasks"
             return _verdict(claim, pairs.low, pairs.high), f"{counts}, {pairs.words()}"
     return UNKNOWN, f"no {words} of {' and '.join(sides)} to the same tasks is kept yet"

@@ -86,7 +86,8 @@ def listed(tmp_path):
     assert status == 0, "\n".join(lines)
     # Ansible keeps them in a set.
     lines = [TAGS.sub(lambda found: ", ".join(sorted(re.findall(r"[\w-]+", found[0]))), line) for line in lines]
-    _before, *texts = "\n".join(lines).split("\nplaybook: ")
+    before, *texts = "\n".join(lines).split("\nplaybook: ")
+    tasks += [*(line for line in before.splitlines() if "WARNING" in line), ""]
     for text in texts:
         path, *lines = text.splitlines()
         name = os.path.basename(path)

@@ -102,6 +102,15 @@ def test_routes_of_another_file_are_not_overridden(cluster):
     assert routes(cluster) == []
 
 
+def test_no_file_is_hidden_by_routes(cluster):
+    """Ansible reads a directory group_vars/all, or else group_vars/all.yml."""
+    (cluster.folder / "group_vars").mkdir(exist_ok=True)
+    (cluster.folder / "group_vars/all.yml").write_text("acceptance_max_tokens: 7\n")
+    said = "group_vars/all.yml: a file seen, Ansible does not read it beside a directory all: move it to"
+    assert said in cluster.refused(*arguments(cluster, "-e", "write=true"))
+    assert routes(cluster) == []
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [

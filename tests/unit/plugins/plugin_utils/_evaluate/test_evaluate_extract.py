@@ -3,8 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The part of an answer that is judged."""
 
+import io
+import json
+import os
+import resource
+import sys
+
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.checklist import judge, judge_each
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate import checklist
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate import extract as extracting
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.checklist import judge
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._evaluate.extract import MOST, extract, prepared
 
 RUST = {"name": "fix/a", "judge": "rust", "tests": "tests", "refused": None, "checklist": None, "dir": None}
@@ -108,11 +117,60 @@ def test_empty_checklist_passes():
     assert judge([], "anything") == []
 
 
-def test_expression_that_needs_hours_ends():
-    endless = [{"fact": "only a", "any": ["(a+)+$"]}]
-    given = [(CHECKLIST, "in ms"), (endless, "a" * 99 + "b"), (endless, "aaa")]
-    assert judge_each(given, seconds=0) == [
+ENDLESS = [{"fact": "no b", "any": ["(a+)+$"]}]
+
+
+def prose(monkeypatch, seconds, *given):
+    """-> the reasons of answers by checklists"""
+    monkeypatch.setattr(extracting, "SECONDS", seconds)
+    tasks = [{**PROSE, "name": f"analyze/{number}", "checklist": facts} for number, (facts, _text) in enumerate(given)]
+    answers = [
+        {**ANSWER, "key": number, "task": f"analyze/{number}", "content": text}
+        for number, (_facts, text) in enumerate(given)
+    ]
+    return [one["reason"] for one in prepared(tasks, answers)["verdicts"]]
+
+
+def test_expression_that_needs_hours_ends(monkeypatch):
+    assert prose(monkeypatch, 0, (CHECKLIST, "in ms"), (ENDLESS, "a" * 99 + "b"), (ENDLESS, "aaa")) == [
         "does not name: an empty slice panics",
         "its checklist takes more than 0 s",
         "",
     ]
+
+
+def test_slow_answers_do_not_fail_the_next(monkeypatch, tmp_path):
+    """Three of them take a second of CPU together, as a user who may not raise a hard limit."""
+    unprivileged = tmp_path / "python"
+    unprivileged.write_text(
+        f'#!/bin/sh\nexec setpriv --bounding-set=-all --inh-caps=-all {sys.executable} "$@"\n'
+        if os.geteuid() == 0
+        else f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+    )
+    unprivileged.chmod(0o755)
+    monkeypatch.setattr(extracting.sys, "executable", str(unprivileged))
+    slow = (ENDLESS, "a" * 23 + "b")
+    assert prose(monkeypatch, 4, slow, slow, slow, slow, (CHECKLIST, "Panics when it is empty, in ms.")) == [
+        *["does not name: no b"] * 4,
+        "",
+    ]
+
+
+def test_process_that_fails_is_no_verdict(monkeypatch):
+    monkeypatch.setattr(checklist, "__file__", "/nowhere/checklist.py")
+    with pytest.raises(Refusal, match="checklists: status 2 of the process that matches them seen, 0 is needed"):
+        prose(monkeypatch, 4, (CHECKLIST, "in ms"))
+
+
+def test_expression_without_room_does_not_pass(monkeypatch, capsys):
+    def judge(*_given):
+        raise MemoryError
+
+    limits = []
+    monkeypatch.setattr(checklist.resource, "setrlimit", lambda *words: limits.append(words))
+    monkeypatch.setattr(checklist, "judge", judge)
+    monkeypatch.setattr(checklist.sys, "argv", ["", "4"])
+    monkeypatch.setattr(checklist.sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps([[CHECKLIST, "a"]]).encode())))
+    checklist.main()
+    assert (resource.RLIMIT_AS, (1 << 30, 1 << 30)) in limits
+    assert extracting._reason(json.loads(capsys.readouterr().out)) == "its checklist takes more than 1024 MiB"

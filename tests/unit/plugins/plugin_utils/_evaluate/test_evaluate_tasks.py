@@ -40,14 +40,15 @@ def test_tasks_are_read_by_kind_and_name(tmp_path):
     assert len({one["digest"] for one in found}) == 3
 
 
-def test_digest_is_of_what_judges(tmp_path):
+def test_digest_is_of_question_and_judge(tmp_path):
     folder = write(tmp_path, "fix/a")
     before = tasks.load([str(tmp_path)])[0]["digest"]
     (folder / "reference.rs").write_text("x")
-    (folder / "prompt.md").write_text("other words")
     assert tasks.load([str(tmp_path)])[0]["digest"] == before
     (folder / "tests.rs").write_text(TESTS + "// one more")
-    assert tasks.load([str(tmp_path)])[0]["digest"] != before
+    judged = tasks.load([str(tmp_path)])[0]["digest"]
+    (folder / "prompt.md").write_text("other words")
+    assert len({before, judged, tasks.load([str(tmp_path)])[0]["digest"]}) == 3
 
 
 def test_files_of_commands_count(tmp_path):
@@ -72,6 +73,15 @@ def test_commands_that_cannot_run_are_refused(tmp_path, word, mode, said):
     folder = write(tmp_path, "own/a", [word], **{"judge.sh": "exit 0\n"})
     (folder / "judge.sh").chmod(mode)
     assert said in refusal(tmp_path)
+
+
+def test_private_directory_of_command_is_refused(tmp_path):
+    folder = write(tmp_path, "own/a", ["./judge.sh"], **{"judge.sh": "exit 0\n"})
+    (folder / "judge.sh").chmod(0o755)
+    folder.chmod(0o750)
+    assert f"{folder}: mode 0750 seen, one that lets every user run ./judge.sh is needed: chmod 755 it" in refusal(
+        tmp_path
+    )
 
 
 @pytest.mark.parametrize("words", [["python3", "judge.py"], ["/usr/bin/env", "python3"], ["./judge.sh"]])

@@ -82,11 +82,21 @@ def test_lower_pass_rate_is_refused_with_its_interval():
 
 
 def test_only_the_same_tasks_count():
-    few = evaluation("Q8_0", 8, n=8, at=LATER)
-    assert judged(evaluation("F16", 41), few)["lines"][0].startswith("chat: 8 of 8 answers pass with Q8_0, 8 with F16")
+    few = evaluation("F16", 8, n=8, at="2026-11-27T10:00:00Z")
+    lines = judged(evaluation("F16", 41), few, evaluation("Q8_0", 8, n=8, at=LATER))["lines"]
+    assert lines[0].startswith("chat: 8 of 8 answers pass with Q8_0, 8 with F16")
     # A later run of other tasks adds to the earlier one.
-    more = evaluation("F16", 9, n=10, kind="complete", at=LATER)
-    assert judged(evaluation("F16", 41), more, few)["refused"] == []
+    more = evaluation("Q8_0", 9, n=10, kind="complete", at=LATER)
+    both = evaluation("F16", 41), evaluation("Q8_0", 41, at="2026-11-27T10:00:00Z")
+    assert judged(*both, more)["refused"] == []
+
+
+def test_missing_answers_keep_no_trial():
+    (sentence,) = judged(evaluation("F16", 41), evaluation("Q8_0", 8, n=8, at=LATER))["refused"]
+    assert sentence.startswith(
+        "llama_services.chat: 88 answers fewer with Q8_0 than in the last evaluation of F16 seen, all of them "
+    )
+    assert "run evaluate.yml -e models=chat with the task_dir, tasks, limit and samples of before" in sentence
 
 
 @pytest.mark.parametrize(
@@ -112,10 +122,12 @@ def test_trial_needs_the_same_compiler():
     old, new = evaluation("F16", 41, **by("rustc 1.63.0")), evaluation("Q8_0", 96, at=LATER, **by("rustc 1.70.0"))
     (sentence,) = judged(old, new)["refused"]
     assert sentence.startswith(
-        "llama_services.chat: answers with Q8_0 judged by rustc 1.70.0, clippy 0.1.63 seen, rustc 1.63.0, clippy "
-        "0.1.63, which judged those with F16, is needed: set acceptance_judge_host"
+        "llama_services.chat: answers with Q8_0 judged by rustc 1.70.0 seen, rustc 1.63.0, which judged those with "
+        "F16, is needed: set acceptance_judge_host"
     )
-    assert "an unknown rustc" in judged(evaluation("F16", 41), new)["refused"][0]
+    # Without a program none was judged, and clippy decides nothing.
+    assert judged(evaluation("F16", 41), new)["refused"] == []
+    assert judged(evaluation("F16", 41, judge="rustc 1.70.0, systemd"), new)["refused"] == []
     assert claimed(BOTH, Results(texts(old, new)))[0] == UNKNOWN
     # Judged again, and in another sandbox.
     again = evaluation("Q8_0", 96, at="2026-11-29T09:00:00Z", **by("rustc 1.63.0", "docker"))
@@ -124,10 +136,19 @@ def test_trial_needs_the_same_compiler():
 
 
 def test_prose_needs_no_compiler():
-    found = [evaluation("F16", 41, **by("rustc 1.63.0")), evaluation("Q8_0", 41, at=LATER, judge="")]
+    found = [evaluation("F16", 41, **by("rustc 1.63.0")), evaluation("Q8_0", 41, at=LATER, **by("rustc 1.70.0"))]
     for answer in [one for result in found for one in result["answers"]]:
         answer["compiles"] = None
     assert judged(*found)["refused"] == []
+    found[0]["answers"] += evaluation("F16", 9, n=9, kind="complete")["answers"]
+    found[1]["answers"] += evaluation("Q8_0", 9, n=9, kind="complete")["answers"]
+    assert claimed({**BOTH, "tasks": ["fix"], "at_least": -50}, Results(texts(*found)))[0] == CONFIRMED
+    assert claimed({**BOTH, "at_least": -50}, Results(texts(*found)))[0] == UNKNOWN
+
+
+def test_other_models_are_no_comparison():
+    kept = Results(texts(evaluation("F16", 96), evaluation("Q8_0", 1, at=LATER, model="small", label="small")))
+    assert claimed(BOTH, kept)[0] == UNKNOWN
 
 
 def test_files_that_were_exchanged_do_not_count():
@@ -146,8 +167,8 @@ def test_trial_needs_an_evaluation_of_the_old_quant(new, step):
 
 def test_start_of_a_trial_shows_the_rate():
     assert judged(evaluation("F16", 41), new="")["lines"] == [
-        "chat: 41 of 96 answers pass with F16: run evaluate.yml -e models=chat during the trial of the new one, before "
-        "it is kept"
+        "chat: 41 of 96 answers pass with F16: run evaluate.yml -e models=chat with the task_dir, tasks, limit and "
+        "samples of before during the trial of the new one, before it is kept"
     ]
 
 
