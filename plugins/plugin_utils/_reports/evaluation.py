@@ -166,7 +166,7 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
             f"needed to judge the trial: run {again}"
         )
         return {"refused": [sentence], "lines": []}
-    judges = other_compilers(*results)
+    judges = other_compilers(results[0], results[1])
     if judges:
         sentence = (
             f"{entry}: answers with {new} judged by {judges[1]} seen, {judges[0]}, which judged those with {old}, is "
