@@ -139,7 +139,8 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
     results = [evaluations(kept, model=model, quant=quant, service=name) for quant in (old, new)]
     of_old, of_new = map(good, results)
     entry, ask = f"llama_services.{name}", f"evaluate.yml -e models={name}"
-    again = f"{ask} with the task_dir, tasks, limit and samples of before"
+    same = "with the same task_dir, tasks, limit and samples"
+    again = f"{ask} {same}"
     if not of_old:
         step = f"run {ask} while it serves" if not new else "keep it without -e evaluation=true, or go back first"
         return {
@@ -148,8 +149,8 @@ def evaluation_judged(texts: Mapping[str, str], service: Map, name: str, old: st
         }
     if not new:
         line = (
-            f"{name}: {sum(of_old.values())} of {len(of_old)} answers pass with {old}: run {again} during the trial "
-            "of the new one, before it is kept"
+            f"{name}: {sum(of_old.values())} of {len(of_old)} answers pass with {old}: run {ask} during the trial of "
+            f"the new one, before it is kept, {same}"
         )
         return {"refused": [], "lines": [line]}
     pairs = paired(of_old, of_new)

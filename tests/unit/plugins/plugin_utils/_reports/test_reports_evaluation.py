@@ -96,7 +96,7 @@ def test_missing_answers_keep_no_trial():
     assert sentence.startswith(
         "llama_services.chat: 88 answers fewer with Q8_0 than in the last evaluation of F16 seen, all of them "
     )
-    assert "run evaluate.yml -e models=chat with the task_dir, tasks, limit and samples of before" in sentence
+    assert "run evaluate.yml -e models=chat with the same task_dir, tasks, limit and samples" in sentence
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_trial_needs_an_evaluation_of_the_old_quant(new, step):
 
 def test_start_of_a_trial_shows_the_rate():
     assert judged(evaluation("F16", 41), new="")["lines"] == [
-        "chat: 41 of 96 answers pass with F16: run evaluate.yml -e models=chat with the task_dir, tasks, limit and "
-        "samples of before during the trial of the new one, before it is kept"
+        "chat: 41 of 96 answers pass with F16: run evaluate.yml -e models=chat during the trial of the new one, before "
+        "it is kept, with the same task_dir, tasks, limit and samples"
     ]
 
 
