@@ -77,8 +77,8 @@ def asked(test):
 
 
 def side_by_side(tests):
-    """The tests, with those that want the same nothing at the same time as one: nodes and services of each have names
-    of their own. promtool's time goes by evaluations of a rule, hardly by series."""
+    """The tests, with those that want no alert at the same time as one, in which nodes and services of each have other
+    names: promtool takes time for each time that it runs a rule, little for each series."""
     shown = []
     for _asked, same in itertools.groupby(sorted(tests, key=asked), key=asked):
         together = list(same)
